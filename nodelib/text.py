@@ -18,7 +18,12 @@ def one_line(text: str, most: int) -> str:
 
 def harmless(text: str, most: int) -> str:
     """As one_line(), but line feeds and tabs stay."""
-    return cut(_CONTROL_IN_LINES.sub(_escape, cut(text, most)), most)
+    return cut(visible(cut(text, most)), most)
+
+
+def visible(text: str) -> str:
+    """`text` of any length with control characters shown as escapes; line feeds and tabs stay."""
+    return _CONTROL_IN_LINES.sub(_escape, text)
 
 
 def cut(text: str, most: int) -> str:

@@ -1,7 +1,7 @@
 """A GET as probes and lifecycle hooks send it: redirects are followed as long as they stay on the host.
 
-Follows RedirectChecker(false) of pkg/probe/http/http.go, which upstream uses for both: whoever answers for a pod must not
-choose where the node sends a request, and the headers of the pod with it.
+Follows RedirectChecker(false) of pkg/probe/http/http.go, which upstream uses for both: whoever answers for a pod must
+not choose where the node sends a request, and the headers of the pod with it.
 """
 
 from __future__ import annotations
