@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 
 class Jobs:
@@ -17,7 +20,7 @@ class Jobs:
         """Begin `work`, which handles its own errors, unless the work that was started before it still runs."""
         if key not in self._running:
             task = self._running[key] = asyncio.create_task(work(), name=str(key))
-            task.add_done_callback(lambda _: self._running.pop(key, None))
+            task.add_done_callback(lambda done: self._end(key, done))
 
     async def close(self) -> None:
         """Cancel what still runs, and wait until it has ended."""
@@ -25,3 +28,8 @@ class Jobs:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _end(self, key: Hashable, done: asyncio.Task[None]) -> None:
+        self._running.pop(key, None)
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("%s failed", key, exc_info=error)
