@@ -119,11 +119,11 @@ async def test_pods_that_hang_do_not_hold_hints_of_others(monkeypatch: pytest.Mo
     monkeypatch.setattr("agent.runtime.work.views._LIMIT", 0.05)
     clock = FakeClock()
 
-    class Silent:
-        asked: list[str] = []
+    asked: list[str] = []
 
+    class Silent:
         async def list_sandboxes(self, uid: str | None = None) -> tuple[()]:
-            self.asked.append(uid or "")
+            asked.append(uid or "")
             if uid and uid.startswith("hung"):
                 await asyncio.Event().wait()
             return ()
@@ -136,6 +136,6 @@ async def test_pods_that_hang_do_not_hold_hints_of_others(monkeypatch: pytest.Mo
     for number in range(20):
         observer.hint(f"hung{number}")
     observer.hint("well")
-    await until(lambda: "well" in Silent.asked, 10)
+    await until(lambda: "well" in asked, 10)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
