@@ -1,13 +1,28 @@
 """Which plugins to register and which to deregister.
 
 Follows pkg/kubelet/pluginmanager: a plugin whose socket was created anew has been restarted, one whose socket is gone
-is gone, and failed registrations are tried again.
+is gone, and failed registrations are tried again. Upstream registers one plugin after the other and takes any name.
 """
 
 from __future__ import annotations
 
-from agent.plugins.model import FailedRegistration, PluginsPlan, PluginsView, SocketFile
+import re
 
+from agent.plugins.model import (
+    DEVICE_PLUGIN,
+    LONGEST_SOCKET,
+    FailedRegistration,
+    PluginInfo,
+    PluginsPlan,
+    PluginsView,
+    SocketFile,
+)
+from nodelib.errors import Invalid
+from nodelib.text import one_line
+
+_AT_ONCE = 32  # tasks; a folder full of sockets that never answer holds no more
+_VERSIONS = 100
+_WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 120.0  # seconds; upstream's are 0.5 and 122
 
 
@@ -21,9 +36,50 @@ def plan_plugins(view: PluginsView, now: float) -> PluginsPlan:
     )
     # A restarted plugin is deregistered first; the next plan registers it again.
     free = sorted(path for path in found if path not in view.busy and path not in view.registered)
-    due = tuple(found[path] for path in free if _due_at(view, found[path]) <= now)
+    # Sockets that have not failed come first: junk must not keep a new plugin waiting.
+    due = sorted((path for path in free if _due_at(view, found[path]) <= now), key=lambda path: _failures(view, path))
+    chosen = tuple(found[path] for path in due[: max(0, _AT_ONCE - len(view.busy))])
     later = [_due_at(view, found[path]) for path in free]
-    return PluginsPlan(gone, due, min((at for at in later if at > now), default=None))
+    return PluginsPlan(gone, chosen, min((at for at in later if at > now), default=None))
+
+
+def check_info(info: PluginInfo) -> None:
+    """Raises Invalid for an answer that cannot be a plugin's: its name becomes part of paths, metrics and log lines.
+
+    A name is a domain, with a name after a slash for a device plugin.
+    """
+    names = info.name.split("/", 1) if info.type == DEVICE_PLUGIN else [info.name]
+    wrong = (
+        (not _WORD.fullmatch(info.type), f"type {one_line(info.type, 64)!r}"),
+        (not all(_WORD.fullmatch(one) for one in names), f"name {one_line(info.name, 256)!r}"),
+        (not _is_socket(info.endpoint), f"endpoint {one_line(info.endpoint, 256)!r}"),
+        (
+            len(info.versions) > _VERSIONS or not all(_WORD.fullmatch(one) for one in info.versions),
+            f"{len(info.versions)} versions, such as {one_line(next(iter(info.versions), ''), 64)!r}",
+        ),
+    )
+    for is_wrong, what in wrong:
+        if is_wrong:
+            raise Invalid(
+                f"GetInfo answers with {what}",
+                obj="plugin",
+                step="register",
+                action="Correct the plugin's registrar: names are domains, the endpoint is the path of a socket.",
+            )
+
+
+def _is_socket(path: str) -> bool:
+    return (
+        path.startswith("/")
+        and path.isprintable()
+        and ".." not in path.split("/")
+        and len(path.encode(errors="replace")) <= LONGEST_SOCKET
+    )
+
+
+def _failures(view: PluginsView, path: str) -> int:
+    failed = view.failed.get(path)
+    return failed.times if failed is not None else 0
 
 
 def failed_again(socket: SocketFile, before: FailedRegistration | None, now: float) -> FailedRegistration:

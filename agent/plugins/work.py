@@ -13,9 +13,10 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from agent.plugins.model import FailedRegistration, PluginInfo, PluginsView, Registered, SocketFile
-from agent.plugins.plan import failed_again, plan_plugins
+from agent.plugins.plan import check_info, failed_again, plan_plugins
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,9 @@ class PluginManager:
         handler = self._handlers.get(info.type)
         try:
             if handler is None:
-                raise NodewrightError(f"no handler registered for plugin type: {info.type} at socket {socket.path}")
+                kind = one_line(info.type, 64)
+                raise NodewrightError(f"no handler registered for plugin type: {kind} at socket {socket.path}")
+            check_info(info)
             handler.validate(info)
             await handler.register(info)
         except NodewrightError as error:

@@ -150,6 +150,7 @@ class ApiPods(Protocol):
 class HttpGet(Protocol):
     """The HTTP side of lifecycle hooks (pods/edge/hook_http.py)."""
 
-    async def get(self, url: str, headers: Mapping[str, str]) -> None:
-        """Send a GET; any answer is a success. Raises Temporary if there is none."""
+    async def get(self, url: str, headers: Mapping[str, str], *, pod: str = "") -> None:
+        """Send a GET for a pod, by UID; any answer is a success, and so is a redirect to another host, which is not
+        followed. Raises Temporary if there is none."""
         ...

@@ -8,55 +8,59 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import ssl
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
-from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import grpc
-from yarl import URL
 
+from agent.common.edge.http_get import any_certificate, get, open_session
+from agent.common.edge.pod_names import PodNames, is_address
 from agent.common.model.errors import CriError
 from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
-from nodelib.errors import NodewrightError
+from nodelib.errors import NodewrightError, Temporary
+from nodelib.text import cut
 from nodelib.version import KUBERNETES_MINOR
 
 _T = TypeVar("_T")
 _LATE = 0.02  # seconds; a timer that is later than this shows that the agent got no CPU
 _MOST_OUTPUT = 10 * 1024
-_MOST_REDIRECTS = 10
-_AUTO_HEADERS = ("Accept", "Accept-Encoding", "User-Agent")
 _HEALTH = "/grpc.health.v1.Health/Check"
+_MOST_HEALTH = 64 * 1024  # bytes; a HealthCheckResponse has two
 _SERVING = 1
 _SERVING_STATUS = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
 class ProbeIo:
-    """One instance serves all probes: it creates one TLS context and keeps no connections. Call close() at the end."""
+    """One instance serves all probes: it has one TLS context and keeps no connections. Call close() at the end."""
 
-    def __init__(self, runtime: RuntimeService) -> None:
-        self._runtime = runtime
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, runtime: RuntimeService, names: PodNames | None = None) -> None:
+        self._runtime, self._names = runtime, names or PodNames()
+        self._tls = any_certificate()
+        self._of_addresses: aiohttp.ClientSession | None = None
 
-    async def run(self, request: ProbeRequest, container_id: str, timeout: float) -> Outcome:
-        """One attempt of at most `timeout` seconds. Raises nothing but CancelledError."""
+    async def run(self, request: ProbeRequest, container_id: str, timeout: float, *, pod: str = "") -> Outcome:
+        """One attempt of at most `timeout` seconds; `pod` is its UID. Raises nothing but CancelledError."""
         try:
-            if isinstance(request, HttpRequest):
-                return await self._http(request, timeout)
-            if isinstance(request, ExecRequest):
-                return await self._exec(request, container_id, timeout)
-            if isinstance(request, TcpRequest):
-                return await _tcp(request, timeout)
-            return await _grpc(request, timeout)
+            outcome = await self._attempt(request, container_id, timeout, pod)
         except (NodewrightError, OSError, ValueError) as error:
-            return Outcome(Verdict.ERROR, str(error))
+            outcome = Outcome(Verdict.ERROR, str(error))
+        return Outcome(outcome.verdict, cut(outcome.output, _MOST_OUTPUT))
+
+    async def _attempt(self, request: ProbeRequest, container_id: str, timeout: float, pod: str) -> Outcome:
+        if isinstance(request, HttpRequest):
+            return await self._http(request, pod, timeout)
+        if isinstance(request, ExecRequest):
+            return await self._exec(request, container_id, timeout)
+        if isinstance(request, TcpRequest):
+            return await self._tcp(request, pod, timeout)
+        return await _grpc(request, timeout)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._of_addresses is not None:
+            await self._of_addresses.close()
+            self._of_addresses = None
 
     async def _exec(self, request: ExecRequest, container_id: str, timeout: float) -> Outcome:
         try:
@@ -66,58 +70,63 @@ class ProbeIo:
                 command = " ".join(request.argv)
                 return Outcome(Verdict.FAILURE, f'command timed out: "{command}" timed out after {timeout:g}s')
             return Outcome(Verdict.ERROR, error.message)
-        output = (result.stdout + result.stderr)[:_MOST_OUTPUT].decode(errors="replace")
+        output = result.head(_MOST_OUTPUT).decode(errors="replace")
         return Outcome(Verdict.SUCCESS if result.exit_code == 0 else Verdict.FAILURE, output)
 
-    async def _http(self, request: HttpRequest, timeout: float) -> Outcome:
+    async def _http(self, request: HttpRequest, pod: str, timeout: float) -> Outcome:
         try:
-            return await _in_time(self._follow(request), timeout)
+            return await _in_time(self._follow(request, pod), timeout)
         except TimeoutError:
             return Outcome(Verdict.FAILURE, f'Get "{request.url}": context deadline exceeded (timeout {timeout:g}s)')
         except aiohttp.ClientConnectorError as error:
-            text = _error_text(error.os_error)
-            return Outcome(
-                Verdict.FAILURE, f'Get "{request.url}": dial tcp {request.host}:{request.port}: connect: {text}'
-            )
+            return Outcome(Verdict.FAILURE, f'Get "{request.url}": {_dial_failure(request, error.os_error)}')
+        except Temporary as error:
+            return Outcome(Verdict.FAILURE, f'Get "{error.obj}": {error.message}')
         except (aiohttp.ClientError, OSError) as error:
             return Outcome(Verdict.FAILURE, f'Get "{request.url}": {error or type(error).__name__}')
 
-    async def _follow(self, request: HttpRequest) -> Outcome:
-        """Follow redirects as long as they stay on the host of the request."""
-        url = request.url
-        for _ in range(_MOST_REDIRECTS):
-            async with self._client().get(
-                URL(url, encoded=True), headers=request.headers, allow_redirects=False
-            ) as response:
-                location = response.headers.get("Location")
-                if 300 <= response.status < 400 and location:
-                    following = urljoin(url, location)
-                    if urlsplit(following).hostname == urlsplit(request.url).hostname:
-                        url = following
-                        continue
-                    body = await _body(response)
-                    return Outcome(Verdict.WARNING, f"Probe terminated redirects, Response body: {body}")
-                if 200 <= response.status < 400:
-                    return Outcome(Verdict.SUCCESS, await _body(response))
-                # The body of a failed response is never shown: https://issue.k8s.io/99425
-                return Outcome(Verdict.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
-        return Outcome(Verdict.FAILURE, f'Get "{url}": stopped after {_MOST_REDIRECTS} redirects')
+    async def _follow(self, request: HttpRequest, pod: str) -> Outcome:
+        async with self._session(request.host, pod) as session, get(session, request.url, request.headers) as response:
+            if 300 <= response.status < 400 and response.headers.get("Location"):
+                body = await _body(response)
+                return Outcome(Verdict.WARNING, f"Probe terminated redirects, Response body: {body}")
+            if 200 <= response.status < 400:
+                return Outcome(Verdict.SUCCESS, await _body(response))
+            # The body of a failed response is never shown: https://issue.k8s.io/99425
+            return Outcome(Verdict.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
 
-    def _client(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # A probe checks whether the server answers, not who it is: any certificate is accepted.
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            context.set_ciphers("DEFAULT@SECLEVEL=0")
-            connector = aiohttp.TCPConnector(ssl=context, force_close=True, limit=0, use_dns_cache=False)
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                skip_auto_headers=_AUTO_HEADERS,
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
+    @contextlib.asynccontextmanager
+    async def _session(self, host: str, pod: str) -> AsyncIterator[aiohttp.ClientSession]:
+        """One session serves all probes of addresses, which is nearly every probe; a name is resolved for its pod."""
+        if not is_address(host):
+            async with open_session(self._tls, self._names, pod) as session:
+                yield session
+            return
+        if self._of_addresses is None:
+            self._of_addresses = open_session(self._tls, self._names, "")
+        yield self._of_addresses
+
+    async def _tcp(self, request: TcpRequest, pod: str, timeout: float) -> Outcome:
+        try:
+            writer = await _in_time(self._dial(request, pod), timeout)
+        except TimeoutError:
+            return Outcome(Verdict.FAILURE, f"dial tcp {request.host}:{request.port}: i/o timeout")
+        except OSError as error:
+            return Outcome(Verdict.FAILURE, _dial_failure(request, error))
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return Outcome(Verdict.SUCCESS)
+
+    async def _dial(self, request: TcpRequest, pod: str) -> asyncio.StreamWriter:
+        """Raises OSError: the one of the last address."""
+        failed = OSError("no such host")
+        for address in await self._names.addresses(request.host, pod):
+            try:
+                return (await asyncio.open_connection(address, request.port))[1]
+            except OSError as error:
+                failed = error
+        raise failed
 
 
 async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
@@ -141,27 +150,15 @@ async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _error_text(error: OSError) -> str:
-    """The kernel's text for the error number: asyncio puts its own text into strerror."""
-    return os.strerror(error.errno).lower() if error.errno else str(error)
+def _dial_failure(request: HttpRequest | TcpRequest, error: OSError) -> str:
+    """In the words of Go's net.Dial. The kernel's text is used, because asyncio puts its own into strerror."""
+    if not error.errno:
+        return f"dial tcp: {error}"  # the name has no address
+    return f"dial tcp {request.host}:{request.port}: connect: {os.strerror(error.errno).lower()}"
 
 
 async def _body(response: aiohttp.ClientResponse) -> str:
     return (await response.content.read(_MOST_OUTPUT)).decode(errors="replace")
-
-
-async def _tcp(request: TcpRequest, timeout: float) -> Outcome:
-    try:
-        _, writer = await _in_time(asyncio.open_connection(request.host, request.port), timeout)
-    except TimeoutError:
-        return Outcome(Verdict.FAILURE, f"dial tcp {request.host}:{request.port}: i/o timeout")
-    except OSError as error:
-        text = _error_text(error)
-        return Outcome(Verdict.FAILURE, f"dial tcp {request.host}:{request.port}: connect: {text}")
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
-    return Outcome(Verdict.SUCCESS)
 
 
 async def _grpc(request: GrpcRequest, timeout: float) -> Outcome:
@@ -171,6 +168,7 @@ async def _grpc(request: GrpcRequest, timeout: float) -> Outcome:
         ("grpc.primary_user_agent", f"kube-probe/{KUBERNETES_MINOR}"),
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.max_receive_message_length", _MOST_HEALTH),
     ]
     name = request.service.encode()
     # HealthCheckRequest{string service = 1}, HealthCheckResponse{ServingStatus status = 1} on the wire.

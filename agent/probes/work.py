@@ -39,7 +39,7 @@ Key = tuple[str, str, ProbeKind]  # pod UID, container id, kind
 class Io(Protocol):
     """One attempt of a probe (probes/edge.py ProbeIo)."""
 
-    async def run(self, request: ProbeRequest, container_id: str, timeout: float) -> Outcome: ...
+    async def run(self, request: ProbeRequest, container_id: str, timeout: float, *, pod: str = "") -> Outcome: ...
 
 
 @dataclass(slots=True)
@@ -289,7 +289,7 @@ class ProbeManager:
                 request = plan.request_of(spec, watched.container, kept.ip)
             except Invalid as error:
                 return Outcome(Verdict.ERROR, error.message)
-            outcome = await self._io.run(request, watched.state.id, spec.timeout)
+            outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)
             if outcome.verdict is not Verdict.ERROR:
                 break
         return outcome

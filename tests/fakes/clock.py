@@ -29,6 +29,11 @@ class FakeClock:
         """Set the wall clock: no time passes."""
         self._now += seconds
 
+    @property
+    def sleeping(self) -> int:
+        """How many sleeps have not ended."""
+        return len(self._sleepers)
+
     async def sleep(self, seconds: float) -> None:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._mono + max(seconds, 0), next(self._order), waiting))

@@ -295,7 +295,7 @@ class FakeFiles:
 
 
 class FakeHookHttp:
-    async def get(self, url: str, headers: Mapping[str, str]) -> None:
+    async def get(self, url: str, headers: Mapping[str, str], *, pod: str = "") -> None:
         return
 
 
@@ -384,9 +384,9 @@ def _merge(status: Json, patch: Json) -> None:
 class World:
     """A test may start and kill the agent as often as it likes: runtime, API and disk stay."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: type[FakeCri] = FakeCri) -> None:
         self.clock = FakeClock()
-        self.cri = FakeCri(self.clock)
+        self.cri = runtime(self.clock)
         self.cri.images[IMAGE] = ImageFacts("sha256:1", (IMAGE,))
         self.api = FakePodsApi(self.clock)
         self.volumes, self.configs, self.pull_secrets = FakeVolumes(), FakeConfigs(), FakePullSecrets()

@@ -27,6 +27,11 @@ PORTS = "io.kubernetes.container.ports"
 DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
 TERMINATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
 
+# The runtime lists all pods in one message of at most 16 MiB. Upstream hands over everything: seventy pods with large
+# annotations, and a node sees no pod any more.
+_MOST_OF_POD = 24 * 1024  # bytes of labels, and of annotations
+_MOST_OF_CONTAINER = 2 * 1024  # characters of one annotation; a longer hook runs only while the API has the pod
+
 CONFIG_SOURCE = "kubernetes.io/config.source"
 CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
@@ -46,7 +51,12 @@ def container_hash(container: Json) -> str:
 
 def sandbox_labels(pod: Pod) -> dict[str, str]:
     """The pod's own labels and its identity."""
-    return {**(pod.meta.get("labels") or {}), POD_NAME: pod.name, POD_NAMESPACE: pod.namespace, POD_UID: pod.uid}
+    return {**_few(pod.meta.get("labels") or {}), POD_NAME: pod.name, POD_NAMESPACE: pod.namespace, POD_UID: pod.uid}
+
+
+def sandbox_annotations(pod: Pod) -> dict[str, str]:
+    """The pod's own annotations, which are for the runtime and the network."""
+    return _few(pod.meta.get("annotations") or {})
 
 
 def container_labels(pod: Pod, container: Json) -> dict[str, str]:
@@ -75,7 +85,18 @@ def container_annotations(pod: Pod, container: Json, attempt: int) -> dict[str, 
         found[PRE_STOP] = json.dumps(pre_stop, separators=(",", ":"))
     if container.get("ports"):
         found[PORTS] = json.dumps(container["ports"], separators=(",", ":"))
-    return found
+    return {name: text for name, text in found.items() if len(text) <= _MOST_OF_CONTAINER}
+
+
+def _few(given: Mapping[str, str]) -> dict[str, str]:
+    """As much of what users wrote as a list of all pods has room for, the short ones first."""
+    kept, room = dict[str, str](), _MOST_OF_POD
+    for name in sorted(given, key=lambda name: len(given[name])):
+        room -= len(name.encode()) + len(str(given[name]).encode(errors="replace"))
+        if room < 0:
+            break
+        kept[name] = given[name]
+    return kept
 
 
 def restart_count(annotations: Mapping[str, str], attempt: int) -> int:

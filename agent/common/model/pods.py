@@ -197,6 +197,11 @@ class ExecResult:
     stdout: bytes
     stderr: bytes
 
+    def head(self, most: int) -> bytes:
+        """The first bytes of both streams together: the whole may be 16 MiB, which nobody should copy."""
+        found = self.stdout[:most]
+        return found + self.stderr[: most - len(found)]
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeState:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from agent.common.model.pods import Kind
 from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
+from nodelib.text import visible
 
 WINDOW = 600.0  # seconds
 _BURST, _REFILL = 25, 1 / 300  # events, events per second
@@ -86,8 +87,12 @@ class Similar:
 
 
 def event(about: Json, kind: str, reason: str, message: str, container: str, now: float) -> Event:
-    """`about`: an object of the API, or a reference to one."""
-    short = message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 3] + "..."
+    """`about`: an object of the API, or a reference to one.
+
+    The message may quote what a container writes: `kubectl describe` would hand its control characters to a terminal.
+    """
+    shown = visible(message[: _MESSAGE_LIMIT + 1])
+    short = shown if len(shown) <= _MESSAGE_LIMIT else shown[: _MESSAGE_LIMIT - 3] + "..."
     return Event(reference(about, container), kind, reason, short, now)
 
 

@@ -75,7 +75,7 @@ class EventRecorder:
     ) -> None:
         fresh = plan.event(about, kind, reason, message, container, self._clock.steady())
         name = fresh.target.get("name")
-        log.info("event %s %s: %s: %s", kind, name, reason, message)
+        log.info("event %s %s: %s: %s", kind, name, reason, fresh.message)
         if not self._sent:
             return
         ahead = self._clock.now() - self._clock.steady()

@@ -31,7 +31,7 @@ def sandbox_config(
     config: Json = {
         "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt},
         "labels": labels.sandbox_labels(pod),
-        "annotations": dict(pod.meta.get("annotations") or {}),
+        "annotations": labels.sandbox_annotations(pod),
         "log_directory": pod_log_directory(pod, settings),
         "dns_config": dns.as_cri(),
         "port_mappings": port_mappings(pod),

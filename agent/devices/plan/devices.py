@@ -22,14 +22,15 @@ from agent.devices.model.devices import (
     PodDevices,
     RegisteredPlugin,
 )
-from agent.plugins.model import NodeExtras
+from agent.plugins.model import LONGEST_SOCKET, NodeExtras
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json
+from nodelib.text import one_line
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 STOP_GRACE = 300.0  # seconds after which a stopped plugin is removed; upstream's endpointStopGracePeriod
 _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_RESOURCE = re.compile(rf"^[a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/{_LABEL}$")
+_RESOURCE = re.compile(rf"[a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/{_LABEL}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,22 @@ def check_registration(version: str, resource: str) -> None:
         )
     name = resource.partition("/")[0]
     own = name == "kubernetes.io" or name.endswith(".kubernetes.io") or resource.startswith("requests.")
-    if own or not _RESOURCE.match(resource):
+    if own or not _RESOURCE.fullmatch(resource):
         raise Invalid(
-            f'the ResourceName "{resource}" is invalid',
+            f'the ResourceName "{one_line(resource, 512)}" is invalid',
             obj="device plugin",
             action="Use a domain of your own and a name: example.com/resource.",
+        )
+
+
+def check_socket(socket: str, resource: str) -> None:
+    """Raises Invalid for a path that leaves the folder where plugins listen, or that no socket can have."""
+    if len(socket.encode(errors="replace")) > LONGEST_SOCKET or not socket.isprintable() or ".." in socket.split("/"):
+        raise Invalid(
+            f"the endpoint {one_line(socket, 256)!r} is not a socket in the folder of device plugins",
+            obj=f"device plugin of {resource}",
+            step="register",
+            action="Name the file of the socket, beside kubelet.sock.",
         )
 
 

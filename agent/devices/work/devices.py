@@ -1,13 +1,15 @@
 """The device manager: which plugin offers which devices, and which container has them, across restarts of the agent.
 
-Devices are allocated for one pod at a time, and the checkpoint is written before a container is created with them.
-They are freed lazily, as upstream does it: when the next pod asks, those of pods that are no longer active.
+A resource is allocated for one pod at a time, so a plugin that does not answer holds the pods that ask for its
+resource only. The checkpoint is written before a container is created with the devices. They are freed lazily, as
+upstream does it: when the next pod asks, those of pods that are no longer active.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -78,7 +80,9 @@ class DeviceManager:
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._removed: set[str] = set()
         self._admitted: set[str] = set()
-        self._lock = asyncio.Lock()
+        self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._admitting: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._saving = asyncio.Lock()
         self._registering = asyncio.Lock()
         self._stopped = asyncio.Event()
 
@@ -123,6 +127,7 @@ class DeviceManager:
     async def connect(self, version: str, resource: str, socket: str) -> None:
         """Register a plugin. Raises Invalid for its version or resource, Permanent when it does not say its options."""
         plan.check_registration(version, resource)
+        plan.check_socket(socket, resource)
         endpoint = self._dial(resource, socket)
         try:
             options = await endpoint.options()
@@ -190,6 +195,8 @@ class DeviceManager:
 
     async def _devices_listed(self, resource: str, listed: list[Json]) -> None:
         fresh, before = plan.devices_of(listed), self._plugins[resource]
+        if before.connected and fresh == before.devices:
+            return
         self._plugins[resource] = replace(before, devices=fresh, connected=True)
         self._removed.discard(resource)
         changed = {one for one in fresh if before.devices.get(one) != fresh[one]}
@@ -230,9 +237,9 @@ class DeviceManager:
         """
         if pod.uid in self._admitted or not plan.device_requests(pod, self._known()):
             return
-        async with self._lock:
-            await self._free_inactive()
-            if not running:
+        async with self._admitting.setdefault(pod.uid, asyncio.Lock()):
+            self._free_inactive()
+            if not running and pod.uid not in self._admitted:
                 await self._allocate(pod)
             self._admitted.add(pod.uid)
 
@@ -257,25 +264,37 @@ class DeviceManager:
     def _known(self) -> set[str]:
         return {*self._plugins, *(key.resource for key in self._allocations)}
 
-    async def _free_inactive(self) -> None:
+    def _free_inactive(self) -> None:
         active = self._hooks.active_pods()
         if active is not None:
             self._allocations = {key: found for key, found in self._allocations.items() if key.uid in active}
             self._admitted &= set(active)
 
     async def _allocate(self, pod: Pod) -> None:
-        fresh: PodDevices = {}
-        for request in plan.device_requests(pod, self._known()):
-            allocations = {**self._allocations, **fresh}
-            plugin = self._plugins.get(request.key.resource)
-            reusable = plan.reusable_devices(pod, request, allocations)
-            candidates = plan.candidates_for(request, allocations, plugin, reusable)
-            if candidates is not None and plugin is not None:
-                near = with_affinity(candidates, plugin, self._hooks.affinity(pod.uid, request.key.container))
-                fresh[request.key] = await self._allocate_from(request, near, plugin)
+        fresh: set[AllocationKey] = set()
+        try:
+            for request in plan.device_requests(pod, self._known()):
+                async with self._turns.setdefault(request.key.resource, asyncio.Lock()):
+                    found = await self._allocate_one(pod, request)
+                    if found is not None:
+                        self._allocations[request.key] = found
+                        fresh.add(request.key)
+        except BaseException:
+            # All or nothing: another pod may have the devices.
+            self._allocations = {key: found for key, found in self._allocations.items() if key not in fresh}
+            raise
         if fresh:
-            self._allocations |= fresh
             await self._save()
+
+    async def _allocate_one(self, pod: Pod, request: plan.DeviceRequest) -> DeviceAllocation | None:
+        """None: the container has its devices, or needs none."""
+        plugin = self._plugins.get(request.key.resource)
+        reusable = plan.reusable_devices(pod, request, self._allocations)
+        candidates = plan.candidates_for(request, self._allocations, plugin, reusable)
+        if candidates is None or plugin is None:
+            return None
+        near = with_affinity(candidates, plugin, self._hooks.affinity(pod.uid, request.key.container))
+        return await self._allocate_from(request, near, plugin)
 
     async def _allocate_from(
         self, request: plan.DeviceRequest, candidates: plan.Candidates, plugin: RegisteredPlugin
@@ -302,4 +321,5 @@ class DeviceManager:
         return plan.allocation_from(ids, plugin.devices, response)
 
     async def _save(self) -> None:
-        await self._files.write(plan.CHECKPOINT, plan.encode(self._allocations, self._plugins))
+        async with self._saving:  # an older text must not be written last
+            await self._files.write(plan.CHECKPOINT, plan.encode(self._allocations, self._plugins))

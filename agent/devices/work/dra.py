@@ -1,18 +1,24 @@
 """The DRA manager: claims are prepared before the sandbox of a pod is created, and unprepared after their last pod.
 
-The checkpoint is written before a driver is called, so that the claim can be unprepared after a restart as well.
+The checkpoint is written before a driver is called, so that the claim can be unprepared after a restart as well. One
+task at a time works on a claim: a driver that does not answer holds the pods of its own claims (upstream's manager
+holds none either, but calls a driver once for all claims of a pod).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+import weakref
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore
+from agent.common.work.jobs import Jobs
 from agent.devices.model.devices import DeviceGrant
 from agent.devices.model.dra import ClaimRef, ClaimState
 from agent.devices.plan import dra as plan
@@ -22,6 +28,9 @@ from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
+
+ClaimKey = tuple[str, str]
+"""Namespace and name of a ResourceClaim."""
 
 _RECONCILE = 60.0  # seconds; upstream's defaultReconcilePeriod
 _WIPE = 30.0  # seconds after which the slices of a driver that is gone are deleted; upstream's defaultWipingDelay
@@ -70,10 +79,12 @@ class DraManager:
 
     def __init__(self, deps: DraManagerDeps) -> None:
         self._deps = deps
-        self._states: dict[tuple[str, str], ClaimState] = {}
+        self._states: dict[ClaimKey, ClaimState] = {}
         self._drivers: dict[str, Driver] = {}
         self._wipes: dict[str, asyncio.Task[None]] = {}
-        self._lock = asyncio.Lock()
+        self._turns: weakref.WeakValueDictionary[ClaimKey, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._saving = asyncio.Lock()
+        self._releases = Jobs()
 
     @property
     def states(self) -> Collection[ClaimState]:
@@ -96,8 +107,9 @@ class DraManager:
                 known = self._deps.known()
                 if known is not None:
                     for uid in {uid for state in self.states for uid in state.pods} - set(known):
-                        await self._release_quietly(uid)
+                        self._releases.start(uid, partial(self._release_quietly, uid))
         finally:
+            await self._releases.close()
             for task in self._wipes.values():
                 task.cancel()
 
@@ -133,16 +145,10 @@ class DraManager:
         """Prepare all claims of the pod; idempotent. Raises NodewrightError."""
         if not pod.spec.get("resourceClaims"):
             return
-        async with self._lock:
-            fresh = [await self._state(pod, entry, name) for entry, name in plan.claim_names(pod).items()]
-            changed = {state.ref: state for state in fresh if self._states.get(_key(state.ref)) != state}
-            self._states |= {_key(state.ref): state for state in changed.values()}
-            if changed:
-                await self._save()
-            for state in fresh:
-                if not state.prepared:
-                    self._states[_key(state.ref)] = await self._prepare(state)
-                    await self._save()
+        for entry, name in plan.claim_names(pod).items():
+            usable = await self._usable(pod, entry, name)
+            async with self._turn(_key(usable.ref)):
+                await self._prepare_for(usable)
 
     def grant(self, pod: Pod, container: Json) -> DeviceGrant:
         """The CDI devices that the container's claims give it."""
@@ -150,22 +156,45 @@ class DraManager:
 
     async def release(self, uid: str) -> None:
         """The pod is gone: unprepare claims that no other pod uses; idempotent. Raises NodewrightError."""
-        if not any(uid in state.pods for state in self.states):
-            return
-        async with self._lock:
-            for state in [state for state in self.states if uid in state.pods]:
-                if state.pods == {uid}:
-                    await self._unprepare(state)
-                    del self._states[_key(state.ref)]
-                else:
-                    self._states[_key(state.ref)] = replace(state, pods=state.pods - {uid})
-                await self._save()
+        mine = [key for key, state in self._states.items() if uid in state.pods]
+        ends = await asyncio.gather(*(self._release_claim(key, uid) for key in mine), return_exceptions=True)
+        for failed in (end for end in ends if end is not None):
+            raise failed
 
-    async def _state(self, pod: Pod, entry: str, name: str) -> ClaimState:
+    async def _release_claim(self, key: ClaimKey, uid: str) -> None:
+        async with self._turn(key):
+            state = self._states.get(key)
+            if state is None or uid not in state.pods:
+                return
+            if state.pods == {uid}:
+                await self._unprepare(state)
+                del self._states[key]
+            else:
+                self._states[key] = replace(state, pods=state.pods - {uid})
+            await self._save()
+
+    async def _usable(self, pod: Pod, entry: str, name: str) -> ClaimState:
         claim = await self._deps.claims.claim(pod.namespace, name)
         if claim is None:
             raise NotFound(f"ResourceClaim {name} does not exist", obj=f"pod {pod.full_name}", action="Create it.")
-        return plan.with_pod(self._states.get((pod.namespace, name)), plan.usable(pod, entry, claim))
+        return plan.usable(pod, entry, claim)
+
+    async def _prepare_for(self, usable: ClaimState) -> None:
+        """Record the pod with its claim, then prepare that; `usable`: the claim as this pod uses it."""
+        key = _key(usable.ref)
+        fresh = plan.with_pod(self._states.get(key), usable)
+        if self._states.get(key) != fresh:
+            self._states[key] = fresh
+            await self._save()
+        if not fresh.prepared:
+            self._states[key] = await self._prepare(fresh)
+            await self._save()
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, key: ClaimKey) -> AsyncIterator[None]:
+        lock = self._turns.setdefault(key, asyncio.Lock())  # removed with the last task that waits for it
+        async with lock:
+            yield
 
     async def _prepare(self, state: ClaimState) -> ClaimState:
         devices = []
@@ -212,8 +241,9 @@ class DraManager:
             log.warning("the ResourceSlices of DRA driver %s could not be deleted: %s", name, error)
 
     async def _save(self) -> None:
-        await self._deps.files.write(plan.CHECKPOINT, plan.encode(self.states))
+        async with self._saving:  # an older text must not be written last
+            await self._deps.files.write(plan.CHECKPOINT, plan.encode(self.states))
 
 
-def _key(ref: ClaimRef) -> tuple[str, str]:
+def _key(ref: ClaimRef) -> ClaimKey:
     return ref.namespace, ref.name

@@ -16,6 +16,7 @@ from nodelib.json_values import Json
 
 _INFO_LIMIT, _NOTIFY_LIMIT = 5.0, 5.0  # seconds
 _DEPTH = 4
+_MOST = 64 * 1024  # bytes of an answer; a PluginInfo has a few hundred
 
 Inode = tuple[int, int]
 """Device and inode number."""
@@ -83,8 +84,7 @@ class PluginSockets:
         folders: dict[str, Inode] = {self._folder: _inode(os.stat(self._folder))}
         pending, sockets = [self._folder], list[SocketFile]()
         for folder in pending:
-            for name in _names(folder):
-                path = f"{folder}/{name}"
+            for path in _sockets_and_folders(folder):
                 try:
                     found = os.lstat(path)
                 except FileNotFoundError:
@@ -101,9 +101,16 @@ def _inode(found: os.stat_result) -> Inode:
     return found.st_dev, found.st_ino
 
 
-def _names(folder: str) -> list[str]:
+def _sockets_and_folders(folder: str) -> list[str]:
+    """By name. Files, links and pipes are passed over by their type in the folder, however many there are."""
     try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+        with os.scandir(folder) as entries:
+            return sorted(
+                f"{folder}/{one.name}"
+                for one in entries
+                if not one.name.startswith(".")
+                and (one.is_dir(follow_symlinks=False) or not (one.is_file(follow_symlinks=False) or one.is_symlink()))
+            )
     except FileNotFoundError:  # removed since its parent was listed
         return []
 
@@ -127,7 +134,7 @@ class RegistrationClient:
         await self._call(socket, "Registration.NotifyRegistrationStatus", fields, _NOTIFY_LIMIT)
 
     async def _call(self, socket: SocketFile, method: str, fields: Json, limit: float) -> Json:
-        client = PluginClient(REGISTRATION, f"plugin at {socket.path}", socket.path)
+        client = PluginClient(REGISTRATION, f"plugin at {socket.path}", socket.path, most=_MOST)
         try:
             return await client.call(method, fields, timeout=limit)
         finally:

@@ -17,22 +17,29 @@ from nodelib.errors import Temporary
 from nodelib.json_values import Json
 
 # A restarted plugin is reconnected within a second. The message size is upstream's for all kubelet plugins.
+_MOST = 16 * 1024 * 1024  # bytes
 _OPTIONS = [
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
-    ("grpc.max_send_message_length", 16 * 1024 * 1024),
+    ("grpc.max_send_message_length", _MOST),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
+_RECEIVED = ("grpc.max_receive_message_length", _MOST)
 _NO_ANSWER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
 
 class PluginClient:
-    """The connection to one plugin. Errors name it `name`; `metadata` is sent with every call. End it with close()."""
+    """The connection to one plugin. Errors name it `name`; `metadata` is sent with every call. End it with close().
 
-    def __init__(self, api: Api, name: str, socket: str, metadata: Sequence[tuple[str, str]] = ()) -> None:
+    `most`: bytes of an answer.
+    """
+
+    def __init__(
+        self, api: Api, name: str, socket: str, metadata: Sequence[tuple[str, str]] = (), *, most: int = _MOST
+    ) -> None:
         self.name, self.socket = name, socket
         self._api, self._metadata = api, tuple(metadata)
-        self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=_OPTIONS)
+        options = [*_OPTIONS, ("grpc.max_receive_message_length", most)]
+        self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=options)
 
     async def call(self, method: str, fields: Mapping[str, Any], *, timeout: float) -> Json:
         """`method`: "Service.Method". Raises PluginError; `timeout` in seconds."""
@@ -86,7 +93,7 @@ async def serve(
     """Listen at `socket`, for root only; the socket of an earlier agent is replaced. Raises Temporary."""
     try:
         await asyncio.to_thread(_remove_old_socket, socket)
-        server = grpc.aio.server(interceptors=tuple(interceptors), options=_OPTIONS)
+        server = grpc.aio.server(interceptors=tuple(interceptors), options=[*_OPTIONS, _RECEIVED])
         server.add_generic_rpc_handlers(tuple(handlers))
         server.add_insecure_port(f"unix://{socket}")
         await server.start()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 import aiohttp
+from yarl import URL
 
+from agent.common.edge.http_get import any_certificate, get, open_session
+from agent.common.edge.pod_names import PodNames
 from nodelib.errors import Temporary
 
 _LIMIT = 10 * 1024  # bytes that are read of an answer
@@ -15,27 +19,30 @@ _TIMEOUT = 60.0  # seconds
 class HttpHooks:
     """agent.pods.ports.HttpGet. Each request has its own session, so no connection stays open."""
 
-    async def get(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, names: PodNames | None = None) -> None:
+        self._names, self._tls = names or PodNames(), any_certificate()
+
+    async def get(self, url: str, headers: Mapping[str, str], *, pod: str = "") -> None:
         try:
-            await self._send(url, headers)
+            await self._send(url, headers, pod)
         except aiohttp.ClientConnectorSSLError:
             # The server of an https hook answered in plain HTTP: try that, as upstream does (LifecycleHTTPFallback).
             plain = url.replace("https://", "http://", 1)
             kept = {name: value for name, value in headers.items() if name.lower() != "authorization"}
-            await self._send_checked(plain, kept)
+            await self._send_checked(plain, kept, pod)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Temporary(str(error) or type(error).__name__, obj=url) from error
 
-    async def _send_checked(self, url: str, headers: Mapping[str, str]) -> None:
+    async def _send_checked(self, url: str, headers: Mapping[str, str], pod: str) -> None:
         try:
-            await self._send(url, headers)
+            await self._send(url, headers, pod)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Temporary(str(error) or type(error).__name__, obj=url) from error
 
-    async def _send(self, url: str, headers: Mapping[str, str]) -> None:
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
+    async def _send(self, url: str, headers: Mapping[str, str], pod: str) -> None:
         async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(url, headers=headers, ssl=False) as response,
+            asyncio.timeout(_TIMEOUT),
+            open_session(self._tls, self._names, pod) as session,
+            get(session, str(URL(url)), headers.items()) as response,
         ):
             await response.content.read(_LIMIT)

@@ -1,4 +1,8 @@
-"""Lifecycle hooks: exec in the container, an HTTP request, a sleep (pkg/kubelet/lifecycle/handlers.go)."""
+"""Lifecycle hooks: exec in the container, an HTTP request, a sleep (pkg/kubelet/lifecycle/handlers.go).
+
+What a hook writes is quoted once, in at most a KiB, because it goes into the pod's status and the log. Upstream quotes
+all of it twice.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,10 @@ from agent.runtime.ports import RuntimeService
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json
+from nodelib.text import one_line
 from nodelib.version import KUBERNETES_MINOR
+
+_MOST_OUTPUT, _MOST_COMMAND = 1024, 256  # bytes that a message quotes
 
 
 class Hooks:
@@ -24,25 +31,25 @@ class Hooks:
         if hook.get("exec"):
             await self._exec(name, container_id, list(hook["exec"].get("command") or []))
         elif hook.get("httpGet"):
-            await self._get(name, container, hook["httpGet"], ips)
+            await self._get(pod, name, container, hook["httpGet"], ips)
         elif hook.get("sleep"):
             await self._clock.sleep(float(hook["sleep"].get("seconds", 0)))
         elif hook.get("tcpSocket"):
             raise Permanent("tcpSocket is not supported in lifecycle hooks", obj=name, action="Use exec or httpGet.")
 
     async def _exec(self, name: str, container_id: str, argv: list[str]) -> None:
-        what = f"Exec lifecycle hook ({' '.join(argv)}) for {name} failed"
+        command = one_line(" ".join(argv), _MOST_COMMAND)
+        what = f"Exec lifecycle hook ({command}) for {name} failed"
         try:
             done = await self._runtime.exec_sync(container_id, argv, 0)
         except CriError as error:
-            raise Permanent(f"error: {error.message}", obj=what) from error
+            raise Permanent(f"error: {one_line(error.message, _MOST_OUTPUT)}", obj=what) from error
         if done.exit_code != 0:
-            output = (done.stdout + done.stderr).decode(errors="replace")
-            text = f"error: command '{' '.join(argv)}' exited with {done.exit_code}: {output}, message: {output!r}"
-            raise Permanent(text, obj=what)
+            output = one_line(done.head(_MOST_OUTPUT).decode(errors="replace"), _MOST_OUTPUT)
+            raise Permanent(f"error: command '{command}' exited with {done.exit_code}, message: \"{output}\"", obj=what)
 
-    async def _get(self, name: str, container: Json, action: Json, ips: tuple[str, ...]) -> None:
-        what = f"HTTP lifecycle hook ({action.get('path', '')}) for {name} failed"
+    async def _get(self, pod: Pod, name: str, container: Json, action: Json, ips: tuple[str, ...]) -> None:
+        what = f"HTTP lifecycle hook ({one_line(action.get('path', ''), _MOST_COMMAND)}) for {name} failed"
         host = action.get("host") or (ips[0] if ips else "")
         if not host:
             raise Permanent("error: the pod has no address", obj=what)
@@ -54,9 +61,9 @@ class Hooks:
         headers = {"User-Agent": f"kube-lifecycle/{KUBERNETES_MINOR}", "Accept": "*/*"}
         headers |= {one["name"]: one.get("value", "") for one in action.get("httpHeaders") or []}
         try:
-            await self._http.get(url, headers)
+            await self._http.get(url, headers, pod=pod.uid)
         except NodewrightError as error:
-            raise Permanent(f"error: {error.message}", obj=what) from error
+            raise Permanent(f"error: {one_line(error.message, _MOST_OUTPUT)}", obj=what) from error
 
 
 def _port(container: Json, port: object) -> int:

@@ -17,7 +17,7 @@ async def remove(deps: PodDeps, known: Callable[[], Container[str]]) -> None:
     Raises NodewrightError if the node cannot be searched.
     """
     for uid in {*await deps.resources.volumes.pods_on_disk(), *await deps.resources.cgroups.pod_uids()}:
-        if uid not in known():
+        if uid not in known() and not deps.observer.is_unclear(uid):
             log.info("pod %s: removing the directory or cgroup it left behind", uid)
             await _clear(uid, deps.resources.volumes.release, deps.resources.cgroups.remove_pod)
     # Logs are removed last: an agent that was killed just before that has left them.

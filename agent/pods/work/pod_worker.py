@@ -139,7 +139,11 @@ class PodWorker:
                 if self._update_termination() or self._urgent:
                     self._urgent = False
                     _interrupt(walking)
-                if not walking and not self._planning_stopped:
+                if (
+                    not walking
+                    and not self._planning_stopped
+                    and not self._deps.observer.is_unclear(self.memory.pod.uid)
+                ):
                     began = self._deps.clock.monotonic()
                     plan = self._next_plan()
                     self._report()

@@ -238,7 +238,7 @@ class PodWorkers:
             worker.terminate(rejection(refused.reason, refused.message, self.deps.clock.steady()))
         elif pod.source != "runtime" and not _is_terminal(pod):
             self.deps.resources.allocations.admit(allocated)
-            if worker.memory.seen.sandboxes:
+            if worker.memory.seen.sandboxes or self.deps.observer.is_unclear(pod.uid):
                 self.deps.resources.managers.adopt(allocated)
             self.deps.status.startups.appeared(pod)
             worker.resize(resize_status.backfilled(pod.status))
@@ -266,7 +266,8 @@ class PodWorkers:
     def _refusal(self, worker: PodWorker) -> Refusal | None:
         """Why the node rejects a new pod; None: it is admitted. May evict others to make room for a critical pod."""
         pod = worker.memory.pod
-        if pod.source == "runtime" or pod.is_deleted or worker.memory.seen.sandboxes or _is_terminal(pod):
+        runs = worker.memory.seen.sandboxes or self.deps.observer.is_unclear(pod.uid)
+        if pod.source == "runtime" or pod.is_deleted or runs or _is_terminal(pod):
             return None
         refused = self.deps.resources.managers.admit(pod)
         if refused is not None:

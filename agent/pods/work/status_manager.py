@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from agent.common.metrics import Metrics
 from agent.common.model.pods import Pod
 from agent.pods.plan.status_patch import is_urgent, status_patch
+from agent.pods.plan.status_size import MOST, MOST_AFTER_REFUSAL, fitted, is_too_large
 from agent.pods.ports import ApiPods
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
@@ -24,13 +25,18 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 10.0
+_LONGEST_REFUSAL = 300.0  # seconds until a status that was refused is tried again unchanged
+_REFUSALS = (400, 413, 422)
 _DELAY = 0.5  # seconds that a change nobody waits for may be held back, to be sent with the next one
 _DELAY_IF_DELETED = 5.0  # the same for a deleted pod: the end of its containers is sure to follow
 
 
 @dataclass(slots=True)
 class _PodStatus:
-    """`shown`: by the API, in resource `version`; `since`: `wanted` differs from it (monotonic)."""
+    """`shown`: by the API, in resource `version`; `since`: `wanted` differs from it (monotonic).
+
+    `wanted` is `whole` in the `most` bytes that the API server takes; `changed`: it is not what was tried last.
+    """
 
     pod: Pod
     wanted: Json
@@ -39,6 +45,9 @@ class _PodStatus:
     since: float = 0.0
     sent: asyncio.Event = field(default_factory=asyncio.Event)
     urgent: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    most: int = MOST
+    whole: Json = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
     gone: bool = False  # the API has no such pod any more
     awaited: bool = False  # flush() waits for it
@@ -54,13 +63,15 @@ class StatusManager:
     def set(self, pod: Pod, status: Json) -> None:
         """Send this status of `pod` soon. Never blocks."""
         slot = self._slots.get(pod.uid)
+        whole, status = status, fitted(status, slot.most if slot is not None else MOST)
         version = _version(pod.raw)
         if slot is not None and version <= slot.version and status == slot.wanted:
             slot.pod = pod
             return  # sent, being sent or refused, and unchanged since
         if slot is None:
             slot = self._slots[pod.uid] = _PodStatus(pod, status, pod.status, version)
-        slot.pod, slot.wanted = pod, status
+        slot.pod, slot.wanted, slot.whole = pod, status, whole
+        slot.changed.set()
         if version > slot.version:
             slot.shown, slot.version = pod.status, version
         if slot.gone or status_patch(pod, slot.shown, status) is None:
@@ -104,6 +115,7 @@ class StatusManager:
 
     async def _write(self, slot: _PodStatus) -> None:
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=0.2)
+        refused = Backoff(_FIRST_PAUSE, _LONGEST_REFUSAL, jitter=0.2)
         try:
             while not slot.gone:
                 patch = status_patch(slot.pod, slot.shown, slot.wanted)
@@ -113,16 +125,21 @@ class StatusManager:
                     await self._collect(slot)
                     continue
                 slot.urgent.clear()
+                slot.changed.clear()
                 try:
                     answer = await self._api.patch_status(slot.pod, patch)
                 except ApiError as error:
                     slot.gone = error.is_not_found or error.is_conflict
-                    if not slot.gone:
-                        await self._pause(slot, error, pause.next(error.retry_after))
+                    if is_too_large(error.code, error.message) and slot.most > MOST_AFTER_REFUSAL:
+                        self._cut(slot, error)
+                    elif not slot.gone:
+                        backoff = refused if error.code in _REFUSALS else pause
+                        await self._pause(slot, error, backoff.next(error.retry_after))
                 except Temporary as error:
                     await self._pause(slot, error, pause.next(error.retry_after))
                 else:
                     pause.reset()
+                    refused.reset()
                     self._answered(slot, answer)
                     if is_urgent(slot.shown, slot.wanted) or slot.awaited:
                         slot.urgent.set()
@@ -148,9 +165,18 @@ class StatusManager:
         await at_most(self._clock, _DELAY_IF_DELETED if slot.pod.is_deleted else _DELAY, slot.urgent)
         slot.urgent.set()
 
+    def _cut(self, slot: _PodStatus, error: NodewrightError) -> None:
+        log.warning("pod %s: status refused: %s; it is sent with shorter messages", slot.pod.full_name, error)
+        slot.most = MOST_AFTER_REFUSAL
+        slot.wanted = fitted(slot.whole, slot.most)
+        slot.urgent.set()
+
     async def _pause(self, slot: _PodStatus, error: NodewrightError, pause: float) -> None:
+        """A longer pause than usual ends when there is another status to send."""
         log.warning("pod %s: status not sent: %s; next try in %.1f s", slot.pod.full_name, error, pause)
-        await self._clock.sleep(pause)
+        await self._clock.sleep(min(pause, _LONGEST_PAUSE))
+        if pause > _LONGEST_PAUSE:
+            await at_most(self._clock, pause - _LONGEST_PAUSE, slot.changed)
         slot.urgent.set()
 
 

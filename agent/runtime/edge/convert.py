@@ -5,6 +5,7 @@ Configurations are plain dicts with the proto's field names; the generated class
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ _STATES = {
     api_pb2.CONTAINER_EXITED: RunState.EXITED,
 }
 POD_UID = "io.kubernetes.pod.uid"
+_POD = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}")
 # Texts of containerd (internal/cri/server/container_start.go). A start cancelled in _LAST_CALL may have run something.
 _FAILED_START, _CALLER_GONE, _LAST_CALL = "StartError", "context canceled", "failed to start containerd task"
 
@@ -30,7 +32,7 @@ def sandbox_listed(item: Any) -> SandboxState:
     """A PodSandbox of ListPodSandbox, which has no addresses."""
     return SandboxState(
         id=item.id,
-        uid=item.metadata.uid,
+        uid=_uid(item.metadata.uid),
         namespace=item.metadata.namespace,
         name=item.metadata.name,
         attempt=item.metadata.attempt,
@@ -45,10 +47,10 @@ def sandbox_listed(item: Any) -> SandboxState:
 def sandbox_status(status: Any) -> SandboxState:
     """A PodSandboxStatus, with its addresses and network mode."""
     ips = tuple(ip for ip in (status.network.ip, *(extra.ip for extra in status.network.additional_ips)) if ip)
-    mode = api_pb2.NamespaceMode.Name(status.linux.namespaces.options.network)
+    mode = _name(api_pb2.NamespaceMode, status.linux.namespaces.options.network)
     return SandboxState(
         id=status.id,
-        uid=status.metadata.uid,
+        uid=_uid(status.metadata.uid),
         namespace=status.metadata.namespace,
         name=status.metadata.name,
         attempt=status.metadata.attempt,
@@ -67,7 +69,7 @@ def container_listed(item: Any) -> ContainerState:
     return ContainerState(
         id=item.id,
         sandbox_id=item.pod_sandbox_id,
-        uid=item.labels.get(POD_UID, ""),
+        uid=_uid(item.labels.get(POD_UID, "")),
         name=item.metadata.name,
         attempt=item.metadata.attempt,
         state=_STATES.get(item.state, RunState.UNKNOWN),
@@ -89,7 +91,7 @@ def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
     return ContainerState(
         id=status.id,
         sandbox_id=sandbox_id,
-        uid=status.labels.get(POD_UID, ""),
+        uid=_uid(status.labels.get(POD_UID, "")),
         name=status.metadata.name,
         attempt=status.metadata.attempt,
         state=RunState.CREATED if cut else _STATES.get(status.state, RunState.UNKNOWN),
@@ -108,7 +110,7 @@ def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
         mounts=tuple(to_plain(mount) for mount in status.mounts),
         resources=to_plain(status.resources.linux) if status.resources.HasField("linux") else {},
         user=to_plain(status.user.linux) if status.user.HasField("linux") else {},
-        stop_signal=api_pb2.Signal.Name(status.stop_signal) if status.stop_signal else "",
+        stop_signal=_name(api_pb2.Signal, status.stop_signal) if status.stop_signal else "",
         cut=cut,
     )
 
@@ -116,12 +118,23 @@ def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
 def event(message: Any) -> RuntimeEvent:
     """A ContainerEventResponse, without what it says of containers other than the one that has exited: that was read
     some time before the event is sent."""
-    kind = api_pb2.ContainerEventType.Name(message.container_event_type)
+    kind = _name(api_pb2.ContainerEventType, message.container_event_type)
     ended = None
     if message.container_event_type == api_pb2.CONTAINER_STOPPED_EVENT:
         found = (one for one in message.containers_statuses if one.id == message.container_id)
         ended = next((container_status(one) for one in found if one.state == api_pb2.CONTAINER_EXITED), None)
-    return RuntimeEvent(message.pod_sandbox_status.metadata.uid, message.container_id, kind, ended)
+    return RuntimeEvent(_uid(message.pod_sandbox_status.metadata.uid), message.container_id, kind, ended)
+
+
+def _uid(text: str) -> str:
+    """ "" for a UID that is none: folders are made and removed by it, so what has it is not a pod of this node."""
+    return text if _POD.fullmatch(text) else ""
+
+
+def _name(enum: Any, number: int) -> str:
+    """The name of an enum's value; "" for one that this version of the API does not have."""
+    found = enum.DESCRIPTOR.values_by_number.get(number)
+    return str(found.name) if found is not None else ""
 
 
 def _start_was_cut(status: Any) -> bool:

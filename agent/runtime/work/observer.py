@@ -19,7 +19,7 @@ from agent.common.plan.names import is_uid
 from agent.common.ports import PodFiles
 from agent.runtime.plan import is_known
 from agent.runtime.ports import RuntimeService
-from agent.runtime.work.views import Views
+from agent.runtime.work.views import Views, in_time
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 
@@ -80,7 +80,7 @@ class Observer(Views):
         for container in containers:
             by_uid[container.uid][1].append(container)
         limit = asyncio.Semaphore(_REFRESHES_AT_ONCE)
-        uids = set(by_uid) | set(self._pods)
+        uids = set(by_uid) | self.uids()
         await asyncio.gather(
             *(self.update_from_list(uid, by_uid.get(uid), began, limit) for uid in uids if is_uid(uid))
         )
@@ -133,8 +133,9 @@ class Observer(Views):
             uid = await self._hints.get()
             ended = self._hinted.pop(uid)
             try:
-                if not await self.take(uid, ended):
-                    await self.refresh(uid)
+                async with in_time(f"pod {uid}"):
+                    if not await self.take(uid, ended):
+                        await self.refresh(uid)
             except CriError as error:
                 log.warning("pod %s: %s; the next audit lists it again", uid, error)
                 self._audit_now.set()

@@ -1,22 +1,27 @@
 """The newest view of each pod in the runtime, and how it is refreshed without ever going back to an older one.
 
 Details (exit codes, addresses) are asked for only when an id or a state is new. Refreshes of one pod run one after the
-other, and a list never replaces a newer view.
+other, and a list never replaces a newer view. A pod whose details the runtime does not give keeps its older view; until
+there is a first one it is unclear, and nobody may take it for a pod without containers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from agent.common.model.errors import CriNotFound
+from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
 from agent.common.model.pods import ContainerState, ObservedPod, RunState, SandboxState
 from agent.common.ports import PodFiles
 from agent.runtime.ports import RuntimeService
 
+log = logging.getLogger(__name__)
+
+_LIMIT = 20.0  # seconds for the details of one pod, where many are looked at: others wait for their turn
 OnSeen = Callable[[ObservedPod], None]
 
 
@@ -30,6 +35,7 @@ class Views:
         self._sequence = 0
         self._refreshed: dict[str, int] = {}  # when the newest refresh of a whole pod began
         self._changed: dict[str, int] = {}  # when the newest refresh of a pod or a part of it began
+        self._unclear: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def follow(self, on_seen: OnSeen) -> None:
@@ -42,7 +48,11 @@ class Views:
 
     def uids(self) -> frozenset[str]:
         """Every pod that the runtime has a sandbox or container of."""
-        return frozenset(self._pods)
+        return frozenset(self._pods.keys() | self._unclear)
+
+    def is_unclear(self, uid: str) -> bool:
+        """Whether the runtime has this pod, but has not said yet what is in it."""
+        return uid in self._unclear
 
     async def refresh(self, uid: str) -> ObservedPod:
         """Refresh one pod now; another refresh that begins after this call serves as well. Raises CriError."""
@@ -115,7 +125,7 @@ class Views:
         began: int,
         limit: asyncio.Semaphore,
     ) -> None:
-        """Update the view with what a list `found` of the pod.
+        """Update the view with what a list `found` of the pod. What fails is logged: the next list tries it again.
 
         `began`: the number that begin() gave the list; `limit` bounds the calls for details.
         """
@@ -124,10 +134,17 @@ class Views:
         sandboxes, containers = found or ([], [])
         if found is not None and self._same(uid, sandboxes, containers):
             return
-        async with limit, self._turn(uid):
-            if self._changed.get(uid, 0) > began:
-                return
-            self._store(await self._detailed(uid, sandboxes, containers), began, whole=True)
+        try:
+            async with limit, in_time(f"pod {uid}"), self._turn(uid):
+                if self._changed.get(uid, 0) > began:
+                    return
+                self._store(await self._detailed(uid, sandboxes, containers), began, whole=True)
+        except CriError as error:
+            if uid not in self._pods and uid not in self._unclear:
+                self._unclear.add(uid)
+                log.warning("pod %s: the runtime does not show it: %s; its containers are left alone", uid, error)
+            else:
+                log.info("pod %s: the runtime does not show it: %s", uid, error)
 
     def _same(self, uid: str, sandboxes: Iterable[SandboxState], containers: Iterable[ContainerState]) -> bool:
         known = self._pods.get(uid)
@@ -204,9 +221,21 @@ class Views:
         else:
             for one in (self._pods, self._refreshed, self._changed):
                 one.pop(view.uid, None)
-        if view != (before or ObservedPod(view.uid)):
+        was_unclear = view.uid in self._unclear
+        self._unclear.discard(view.uid)
+        if was_unclear or view != (before or ObservedPod(view.uid)):
             for on_seen in self._on_seen:
                 on_seen(view)
+
+
+@contextlib.asynccontextmanager
+async def in_time(obj: str) -> AsyncIterator[None]:
+    """Raises CriUnavailable when the block takes longer than one pod among many may take."""
+    try:
+        async with asyncio.timeout(_LIMIT):
+            yield
+    except TimeoutError:
+        raise CriUnavailable(f"no answer in {_LIMIT:g} s", code="DEADLINE_EXCEEDED", obj=obj) from None
 
 
 def _pod(uid: str, sandboxes: Iterable[SandboxState], containers: Iterable[ContainerState]) -> ObservedPod:

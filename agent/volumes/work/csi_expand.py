@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 
 from agent.common.model.errors import PluginError
 from agent.common.ports import Events
+from agent.common.work.jobs import Jobs
 from agent.volumes.model.csi import EXPAND
 from agent.volumes.plan import csi_expand as plan
 from agent.volumes.plan.csi import expand_request
@@ -39,16 +41,28 @@ class CsiExpander:
 
     async def run(self) -> None:
         """Until cancelled."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_INTERVAL):
-                    await self._volumes.new_mount.wait()
-            self._volumes.new_mount.clear()
-            for one in self._expandable():
-                try:
-                    await self._expand_if_asked(one)
-                except NodewrightError as error:
-                    self._report_failure(one, str(error))
+        jobs = Jobs()
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_INTERVAL):
+                        await self._volumes.new_mount.wait()
+                self._volumes.new_mount.clear()
+                by_driver: dict[str, list[MountedCsiVolume]] = {}
+                for one in self._expandable():
+                    by_driver.setdefault(one.volume.driver, []).append(one)
+                for driver, volumes in by_driver.items():
+                    # A driver that does not answer keeps no other from growing its volumes.
+                    jobs.start(("expand", driver), partial(self._expand_all, volumes))
+        finally:
+            await jobs.close()
+
+    async def _expand_all(self, volumes: list[MountedCsiVolume]) -> None:
+        for one in volumes:
+            try:
+                await self._expand_if_asked(one)
+            except NodewrightError as error:
+                self._report_failure(one, str(error))
 
     def _expandable(self) -> list[MountedCsiVolume]:
         """Each claimed volume once, whichever of the pods that share it: it needs to grow only once."""

@@ -31,6 +31,7 @@ class CsiStats:
     ) -> None:
         self._volumes, self._drivers, self._filesystem, self._clock = volumes, drivers, filesystem, clock
         self._known: dict[str, tuple[float, VolumeStats]] = {}
+        self._silent: dict[str, float] = {}
         self._in_statfs: set[str] = set()
 
     async def by_pod(self) -> StatsByPod:
@@ -38,6 +39,7 @@ class CsiStats:
         mounted = self._volumes.mounted_volumes()
         targets = {one.target for one in mounted}
         self._known = {target: known for target, known in self._known.items() if target in targets}
+        self._silent = {target: at for target, at in self._silent.items() if target in targets}
         await asyncio.gather(*(self._measure(one) for one in mounted))
         found: dict[str, tuple[VolumeStats, ...]] = {}
         for one in mounted:
@@ -62,12 +64,15 @@ class CsiStats:
     async def _measure(self, one: MountedCsiVolume) -> None:
         now = self._clock.monotonic()
         known = self._known.get(one.target)
-        if known is not None and now - known[0] < _MAX_AGE:
-            return
+        tried = max(known[0] if known else float("-inf"), self._silent.get(one.target, float("-inf")))
+        if now - tried < _MAX_AGE:
+            return  # nor is a driver that hangs asked at each call
         try:
             async with asyncio.timeout(_TIMEOUT):
                 usage = await self._usage(one)
         except (NodewrightError, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                self._silent[one.target] = now
             log.debug("volume %s of %s could not be measured: %s", one.volume.handle, one.volume.driver, error)
             return
         if usage is not None:

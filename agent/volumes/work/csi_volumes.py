@@ -12,10 +12,12 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
+from agent.common.work.jobs import Jobs
 from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Published, SecretRef, VolumeKey
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.plan import csi as plan
@@ -115,13 +117,19 @@ class CsiVolumes:
     async def run(self) -> None:
         """Until cancelled: republish volumes whose drivers ask for it, and unstage those that no pod uses any more."""
         await self._deps.pods_known.wait()
-        swept = float("-inf")
-        while True:
-            if self._deps.clock.monotonic() - swept >= _SWEEP_INTERVAL:
-                await self._sweep()
-                swept = self._deps.clock.monotonic()
-            await self._deps.clock.sleep(_REPUBLISH_INTERVAL)
-            await asyncio.gather(*(self._republish(one) for one in self.mounted_volumes() if one.republish))
+        # A driver that does not answer delays the next call for the same volume, or the same driver, and no other.
+        jobs, swept = Jobs(), float("-inf")
+        try:
+            while True:
+                if self._deps.clock.monotonic() - swept >= _SWEEP_INTERVAL:
+                    await self._sweep(jobs)
+                    swept = self._deps.clock.monotonic()
+                await self._deps.clock.sleep(_REPUBLISH_INTERVAL)
+                for one in self.mounted_volumes():
+                    if one.republish:
+                        jobs.start(("republish", one.pod.uid, one.volume.name), partial(self._republish, one))
+        finally:
+            await jobs.close()
 
     async def _mount_named(self, pod: Pod, paths: PodPaths, volume: CsiVolume) -> MountedVolume:
         try:
@@ -299,12 +307,19 @@ class CsiVolumes:
             self._left_staged.discard(key)
         await self._deps.in_use(frozenset())
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, jobs: Jobs) -> None:
+        by_driver: dict[str, list[VolumeKey]] = {}
         for one in await asyncio.to_thread(self._deps.disk.all_staged):
+            by_driver.setdefault(one.key.driver, []).append(one.key)
+        for driver, keys in by_driver.items():
+            jobs.start(("unstage", driver), partial(self._sweep_driver, keys))
+
+    async def _sweep_driver(self, keys: list[VolumeKey]) -> None:
+        for key in keys:
             try:
-                await self._unstage_unused(one.key)
-            except NodewrightError as error:
-                log.warning("volume %s of %s stays staged for now: %s", one.key.handle, one.key.driver, error)
+                await self._unstage_unused(key)
+            except (NodewrightError, OSError) as error:
+                log.warning("volume %s of %s stays staged for now: %s", key.handle, key.driver, error)
 
     async def _remove(self, folder: str, mount: str) -> None:
         try:

@@ -30,7 +30,7 @@ class Answers:
         self.cancelled = 0
         self._clock = clock
 
-    async def run(self, request: ProbeRequest, container_id: str, timeout: float) -> Outcome:
+    async def run(self, request: ProbeRequest, container_id: str, timeout: float, *, pod: str = "") -> Outcome:
         self.asked.append(round(self._clock.monotonic(), 2))
         if self.hang:
             try:

@@ -1,0 +1,91 @@
+"""A GET as probes and lifecycle hooks send it: redirects are followed as long as they stay on the host.
+
+Follows RedirectChecker(false) of pkg/probe/http/http.go, which upstream uses for both: whoever answers for a pod must
+not choose where the node sends a request, and the headers of the pod with it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from aiohttp.connector import Connection
+from yarl import URL
+
+from agent.common.edge.pod_names import PodNames, ResolverForPod
+from nodelib.errors import Temporary
+
+MOST_REDIRECTS = 10
+_MOST_INTERIM = 5
+_AUTO_HEADERS = ("Accept", "Accept-Encoding", "User-Agent")
+
+
+def open_session(context: ssl.SSLContext, names: PodNames, pod: str) -> aiohttp.ClientSession:
+    """A session without cookies, kept connections, or names of other pods; `pod` is a UID. Close it in the end."""
+    connector = aiohttp.TCPConnector(
+        ssl=context, force_close=True, limit=0, use_dns_cache=False, resolver=ResolverForPod(names, pod)
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        skip_auto_headers=_AUTO_HEADERS,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        response_class=_FewInterim,
+    )
+
+
+class _FewInterim(aiohttp.ClientResponse):
+    """Refuses a server that goes on with interim answers: aiohttp skips them without end, Go's transport takes five."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        protocol = connection.protocol
+        if protocol is not None:
+            read, taken = protocol.read, 0
+
+            async def read_few() -> Any:
+                nonlocal taken
+                taken += 1
+                if taken > _MOST_INTERIM + 1:
+                    raise aiohttp.ClientPayloadError("too many 1xx informational responses")
+                return await read()
+
+            protocol.read = read_few  # type: ignore[method-assign] # it serves one request: the session keeps none
+        return await super().start(connection)
+
+
+def any_certificate() -> ssl.SSLContext:
+    """What is asked is whether the server answers, not who it is: any certificate and any cipher is accepted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers("DEFAULT@SECLEVEL=0")
+    return context
+
+
+@asynccontextmanager
+async def get(
+    session: aiohttp.ClientSession, url: str, headers: Iterable[tuple[str, str]]
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The last answer on the host of `url`, an escaped URL; a redirect to another host is such an answer.
+
+    Raises aiohttp.ClientError, OSError and ValueError as aiohttp does, Temporary after ten redirects.
+    """
+    first, sent = urlsplit(url).hostname, tuple(headers)
+    for _ in range(MOST_REDIRECTS):
+        async with session.get(URL(url, encoded=True), headers=sent, allow_redirects=False) as response:
+            location = response.headers.get("Location")
+            if not location or not 300 <= response.status < 400:
+                yield response
+                return
+            following = urljoin(url, location)
+            if urlsplit(following).hostname != first:
+                yield response
+                return
+            if urlsplit(location).netloc:  # a Host that the pod has set is for its own URL, as in Go's client
+                sent = tuple((name, value) for name, value in sent if name.lower() != "host")
+            url = following
+    raise Temporary(f"stopped after {MOST_REDIRECTS} redirects", obj=url)

@@ -1,0 +1,47 @@
+"""Text from outside (output of containers, answers of plugins and servers) on its way to logs, Events and statuses."""
+
+from __future__ import annotations
+
+import re
+
+# C0, DEL and C1 drive terminals, the next ones break or reorder lines, and a lone surrogate cannot be written as UTF-8.
+_BREAKING = "\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_BREAKING}]")
+_CONTROL_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BREAKING}]")
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def one_line(text: str, most: int) -> str:
+    """`text` in one line of at most `most` bytes of UTF-8, with control characters shown as escapes."""
+    return cut(_CONTROL.sub(_escape, cut(text, most)), most)
+
+
+def harmless(text: str, most: int) -> str:
+    """As one_line(), but line feeds and tabs stay."""
+    return cut(visible(cut(text, most)), most)
+
+
+def visible(text: str) -> str:
+    """`text` of any length with control characters shown as escapes; line feeds and tabs stay."""
+    return _CONTROL_IN_LINES.sub(_escape, text)
+
+
+def cut(text: str, most: int) -> str:
+    """`text` in at most `most` bytes of UTF-8. What is too long loses its middle, since causes come last."""
+    if len(text) * 4 <= most:
+        return text
+    # No character takes less than a byte: the rest of an enormous text is not even encoded.
+    head, tail = text[:most].encode(errors="replace"), text[-most:].encode(errors="replace")
+    if len(text) <= most and len(head) <= most:
+        return text
+    gap = f" … {len(text)} characters … "
+    room = most - len(gap.encode())
+    if room <= 0:
+        return head[:most].decode(errors="ignore")
+    first, last = room - room // 4, room // 4
+    return head[:first].decode(errors="ignore") + gap + tail[len(tail) - last :].decode(errors="ignore")
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found.group()
+    return _SHORT.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}")
