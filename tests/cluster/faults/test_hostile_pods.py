@@ -27,10 +27,10 @@ _EVERY_SECOND = {"periodSeconds": 1, "timeoutSeconds": 2}
 
 # After this line of its log the pod is at work.
 _BEGUN = "begun"
-_DEEP = "cd /scratch; i=0; while [ $i -lt 3000 ]; do mkdir d && cd d || break; i=$((i+1)); done; echo begun; sleep 3600"
+_DEEP = "cd /scratch; i=0; while [ $i -lt 3000 ]; do mkdir d && cd d 2>/dev/null || break; i=$((i+1)); done; echo begun; sleep 3600"
 _LONG = (
     "cd /scratch; n=$(head -c 250 /dev/zero | tr '\\0' x); i=0;"
-    " while [ $i -lt 60 ]; do mkdir $n && cd $n || break; i=$((i+1)); done; echo begun; sleep 3600"
+    " while [ $i -lt 60 ]; do mkdir $n && cd $n 2>/dev/null || break; i=$((i+1)); done; echo begun; sleep 3600"
 )
 _MANY = (
     "cd /scratch; i=0; while [ $i -lt {files} ]; do mkdir -p $((i/1000)); : > $((i/1000))/$i; i=$((i+1)); done;"
@@ -71,7 +71,7 @@ _HOOK = {"postStart": {"exec": {"command": ["sh", "-c", f"{_ENDLESS}; exit 1"]}}
 
 PODS: dict[str, Object] = {
     "3,000 nested folders": hostile("deep", _DEEP),
-    "paths of 15,000 characters": hostile("long", _LONG),
+    "paths of 4,000 characters": hostile("long", _LONG),
     f"{_FILES:,} files": hostile("many", _MANY.format(files=_FILES)),
     "FIFOs and links to devices": hostile("fifos", _FIFOS),
     "a folder that is swapped for a link": hostile("race", _RACE),
@@ -118,7 +118,7 @@ def _has_started(obj: Object) -> bool:
 
 async def _says(world: World, name: str) -> None:
     async def begun() -> bool:
-        done = await world.kubectl("logs", name, "--limit-bytes=64", check=False)
+        done = await world.kubectl("logs", name, "--limit-bytes=4096", check=False)
         return _BEGUN in done.text
 
     await holds(begun, f"{name} has begun", 600)
