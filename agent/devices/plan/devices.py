@@ -29,7 +29,7 @@ from nodelib.json_values import Json
 CHECKPOINT = "kubelet_internal_checkpoint"
 STOP_GRACE = 300.0  # seconds after which a stopped plugin is removed; upstream's endpointStopGracePeriod
 _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_RESOURCE = re.compile(rf"^[a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/{_LABEL}$")
+_RESOURCE = re.compile(rf"[a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/{_LABEL}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def check_registration(version: str, resource: str) -> None:
         )
     name = resource.partition("/")[0]
     own = name == "kubernetes.io" or name.endswith(".kubernetes.io") or resource.startswith("requests.")
-    if own or not _RESOURCE.match(resource):
+    if own or not _RESOURCE.fullmatch(resource):
         raise Invalid(
             f'the ResourceName "{resource}" is invalid',
             obj="device plugin",

@@ -18,6 +18,7 @@ from agent.resources.plan.allocation import allocation_of
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
+from nodelib.text_numbers import is_number
 
 MAX_FAILURES = 3  # failures of a worker, with nothing of the pod running, until its spec counts as invalid
 INVALID_SPEC = "InvalidSpec"
@@ -117,7 +118,7 @@ def orphan_pod(seen: ObservedPod) -> Pod | None:
             },
             "spec": {
                 "containers": [],
-                "terminationGracePeriodSeconds": int(grace) if grace.isdigit() else 30,
+                "terminationGracePeriodSeconds": int(grace) if is_number(grace) else 30,
                 "hostNetwork": sandbox is not None and sandbox.network_mode == "NODE",
             },
         },

@@ -9,6 +9,7 @@ from agent.runtime.ports import RuntimeService
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json
+from nodelib.text_numbers import is_number
 from nodelib.version import KUBERNETES_MINOR
 
 
@@ -61,7 +62,7 @@ class Hooks:
 
 def _port(container: Json, port: object) -> int:
     text = str(port)
-    if text.isdigit():
+    if is_number(text):
         return int(text)
     for one in container.get("ports") or []:
         if one.get("name") == text:

@@ -44,7 +44,7 @@ class Request:
     """The options of `join`. `network` and `proxy`: auto, nodewright or none."""
 
     server: str = ""
-    token: str = ""
+    token: str = field(default="", repr=False)
     pins: tuple[str, ...] = ()
     ca_file: str = ""
     kubeconfig: str = ""
