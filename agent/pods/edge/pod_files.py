@@ -10,6 +10,7 @@ import shutil
 
 from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
 from agent.common.model.pods import ContainerState, Pod
+from nodelib.json_values import decode as decode_json
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ def _end_of_log(path: str) -> str:
 def _content(line: str) -> str:
     if line.startswith("{"):
         try:
-            return str(json.loads(line).get("log", ""))
+            return str(decode_json(line).get("log", ""))
         except json.JSONDecodeError:
             return line + "\n"
     fields = line.split(" ", 3)
