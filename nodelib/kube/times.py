@@ -16,6 +16,14 @@ def parse_rfc3339(text: str) -> float:
     return datetime.fromisoformat(text.upper()).timestamp()
 
 
+def time_or(default: float, text: object) -> float:
+    """The same, or `default` for anything that is no time: for orders, metrics and conditions, which must not fail."""
+    try:
+        return parse_rfc3339(text)  # type: ignore[arg-type]  # it refuses what is no text
+    except ValueError:
+        return default
+
+
 def format_rfc3339(seconds: float) -> str:
     """metav1.Time: whole seconds, UTC. What is outside the years 1 to 9999 becomes their first or last second."""
     return f"{datetime.fromtimestamp(int(_bounded(seconds)), UTC):%Y-%m-%dT%H:%M:%SZ}".rjust(20, "0")

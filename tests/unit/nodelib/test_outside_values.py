@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodelib.json_values import decode
-from nodelib.kube.times import format_micro, format_rfc3339, parse_rfc3339
+from nodelib.kube.times import format_micro, format_rfc3339, parse_rfc3339, time_or
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,8 @@ def test_what_is_no_json(text: str | bytes) -> None:
 )
 def test_json_is_read_as_it_was_written(value: Any) -> None:
     assert decode(json.dumps(value)) == decode(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+def test_an_order_or_a_metric_takes_what_is_no_time() -> None:
+    given: list[object] = ["1970-01-01T00:00:01Z", "yesterday", None, 7, {}]
+    assert [time_or(5.0, one) for one in given] == [1.0, 5.0, 5.0, 5.0, 5.0]
