@@ -14,6 +14,7 @@ from cni.spec.arguments import Args, parse_args
 from cni.spec.configuration import NetConf, decode, parse_conf
 from cni.spec.errors import INTERNAL, IO_FAILURE, UNKNOWN_CONTAINER, CNIError
 from cni.spec.versions import CURRENT, SUPPORTED, version_reply
+from nodelib.text_numbers import is_number
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def read(env: Mapping[str, str], stdin: bytes) -> Call:
         return Call(args, None, str(asked))
     conf = parse_conf(stdin, args.command)
     number = env.get(NETNS_ERRNO, "")
-    code = int(number) if number.isascii() and number.isdigit() and len(number) <= 4 else 0
+    code = int(number) if is_number(number) and len(number) <= 4 else 0
     return Call(args, conf, conf.cni_version, code)
 
 

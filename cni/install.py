@@ -15,6 +15,7 @@ from cni.model import Network
 from cni.settings import CniSettings, conflist
 from cni.spec.configuration import TYPE
 from nodelib.errors import Invalid
+from nodelib.json_values import decode
 
 _FIELDS = ("pod_cidrs", "non_masquerade")
 _LONGEST_SHEBANG = 255  # BINPRM_BUF_SIZE - 1, linux/binfmts.h
@@ -73,6 +74,6 @@ def save_published(data_dir: str, network: str, value: Published) -> None:
 def load_published(data_dir: str, network: str) -> Published:
     """What `save_published` wrote. Empty when the file is missing or damaged: it is written again soon."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        raw = json.loads((Path(data_dir) / network / ".published").read_bytes())
+        raw = decode((Path(data_dir) / network / ".published").read_bytes())
         return Published(*(tuple(map(ip_network, raw[name])) for name in _FIELDS))
     return Published()

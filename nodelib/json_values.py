@@ -6,6 +6,7 @@ API objects, CNI configurations and answers of `nft -j` are such dicts until a m
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 Json = dict[str, Any]  # a JSON object
@@ -19,6 +20,33 @@ def object_or_empty(value: object) -> Json:
 def objects_in(value: object) -> list[Json]:
     """The objects of a list; anything else in it is left out, and anything but a list has none."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def decode(text: str | bytes) -> Any:
+    """JSON that others wrote, as its standard has it. Raises json.JSONDecodeError (a ValueError) and nothing else.
+
+    json.loads() alone also accepts NaN, Infinity and halves of surrogate pairs, and raises RecursionError for what is
+    nested deeply and a plain ValueError for integers of thousands of digits.
+    """
+    try:
+        written = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+        found = json.loads(written, parse_constant=_refuse, parse_float=_finite)
+        if "\\u" in written:
+            compact(found).encode()
+        return found
+    except json.JSONDecodeError:
+        raise
+    except (RecursionError, UnicodeError, ValueError) as error:
+        raise json.JSONDecodeError(str(error), "", 0) from error
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text[:40])
 
 
 def compact(value: Any) -> str:

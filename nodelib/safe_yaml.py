@@ -103,7 +103,7 @@ def _check_shape(text: str | bytes, limits: Limits, loader: Loader) -> None:
             raise _too_much(event.start_mark)
 
 
-def _too_much(mark: yaml.Mark | None) -> TooMuch:
+def _too_much(mark: Any) -> TooMuch:
     return TooMuch(
         problem="it is too large or too deep, perhaps once its aliases are followed",
         problem_mark=mark,

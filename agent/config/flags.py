@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from agent.config.schema import FIELDS
 from agent.config.values import BadValue
 from nodelib.errors import Invalid
+from nodelib.text_numbers import is_number
 from nodelib.version import KUBERNETES_VERSION
 
 VERSION = KUBERNETES_VERSION  # of the kubelet whose flags and files these are
@@ -352,7 +353,7 @@ def _reserved_memory(texts: list[str]) -> list[dict[str, Any]]:
     entries = []
     for text in texts:
         node, found, limits = text.partition(":")
-        if not found or not node.isdigit():
+        if not found or not is_number(node):
             raise ValueError(f"{text!r} must be of the form NUMA:memory=1Gi,...")
         entries.append({"numaNode": int(node), "limits": _map([limits])})
     return entries

@@ -6,8 +6,8 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 
-_SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", re.ASCII)
-_NAME = re.compile(r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$", re.ASCII)
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 
 # k8s.io/kubelet/pkg/apis/well_known_labels.go: what a kubelet may set in the namespaces of Kubernetes itself.
 _ALLOWED = frozenset(
@@ -31,7 +31,7 @@ _OWN_NAMESPACES = ("kubernetes.io", "k8s.io")
 
 def name_problem(name: str) -> str:
     """Why a Node cannot have this name, or ""."""
-    if not name or len(name) > 253 or not _SUBDOMAIN.match(name):
+    if not name or len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
         return "is not a DNS subdomain (RFC 1123)"
     return ""
 
@@ -40,9 +40,9 @@ def problems(labels: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with the labels that a node is registered with."""
     for key, value in labels.items():
         namespace, _, name = key.rpartition("/")
-        if not _NAME.match(name) or len(name) > 63 or ("/" in key and name_problem(namespace)):
+        if not _NAME.fullmatch(name) or len(name) > 63 or ("/" in key and name_problem(namespace)):
             yield f"{key!r} is not a label key"
-        elif value and (not _NAME.match(value) or len(value) > 63):
+        elif value and (not _NAME.fullmatch(value) or len(value) > 63):
             yield f"{value!r} is not a label value ({key})"
         elif _within(namespace, _OWN_NAMESPACES) and not (key in _ALLOWED or _within(namespace, _ALLOWED_NAMESPACES)):
             yield f"{key!r}: a node may set only node.kubernetes.io/*, kubelet.kubernetes.io/* and well-known labels"

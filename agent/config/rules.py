@@ -67,9 +67,9 @@ _SIGNALS = (
     "pid.available",
     "allocatableMemory.available",
 )
-_PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$", re.ASCII)
-_ALLOWED_IMAGE = re.compile(r"^[^\s*@/]+(/[^\s*@:/]+)*(/\*)?$")
-_SYSCTL = re.compile(r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
+_ALLOWED_IMAGE = re.compile(r"[^\s*@/]+(/[^\s*@:/]+)*(/\*)?")
+_SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 
 
 def problems(config: Flat) -> list[Problem]:
@@ -144,7 +144,7 @@ def _images(config: Flat) -> Iterator[Problem]:
             "needs imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages",
         )
     for index, pattern in enumerate(allowed):
-        if not _ALLOWED_IMAGE.match(pattern):
+        if not _ALLOWED_IMAGE.fullmatch(pattern):
             hint = "is neither an image without tag and digest nor a prefix that ends with /*"
             yield f"preloadedImagesVerificationAllowlist[{index}]", f"{pattern!r} {hint}"
     parallel = config["maxParallelImagePulls"]
@@ -223,7 +223,7 @@ def _shutdowns(config: Flat) -> Iterator[Problem]:
 
 
 def _threshold_problem(text: str) -> str:
-    percent = _PERCENT.match(text)
+    percent = _PERCENT.fullmatch(text)
     if percent:
         return "" if float(percent[1]) <= 100 else f"{text} is more than 100%"
     try:
@@ -247,7 +247,7 @@ def _others(config: Flat) -> Iterator[Problem]:
     if not logs.startswith("/") or "//" in logs or ".." in logs.split("/") or not logs.isascii():
         yield "podLogsDir", f"{logs!r} must be an absolute, normalized ASCII path"
     for name in config["defaultPodSysctls"]:
-        if len(name) > 253 or not _SYSCTL.match(name):
+        if len(name) > 253 or not _SYSCTL.fullmatch(name):
             yield f"defaultPodSysctls.{name}", "is not the name of a sysctl"
     ids = config["userNamespaces.idsPerPod"]
     if ids <= 0 or ids % 65536:

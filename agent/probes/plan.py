@@ -29,6 +29,7 @@ from agent.probes.model import (
 )
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
+from nodelib.text_numbers import is_number
 from nodelib.version import KUBERNETES_MINOR
 
 USER_AGENT = f"kube-probe/{KUBERNETES_MINOR}"
@@ -252,7 +253,7 @@ def _host(given: str | None, ip: str) -> str:
 
 
 def _port(port: Any, container: Json) -> int:
-    if isinstance(port, str) and not port.isdigit():
+    if isinstance(port, str) and not is_number(port):
         for entry in container.get("ports") or []:
             if entry.get("name") == port:
                 return int(entry["containerPort"])

@@ -27,7 +27,7 @@ from typing import Any
 
 from cni.model import Address, Attachment, AttachmentKey, PortMapping
 from cni.spec.errors import IO_FAILURE, CNIError
-from nodelib.json_values import Json
+from nodelib.json_values import Json, decode
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class DiskStore:
     def _read(self, address: Address) -> Attachment | None:
         path = self._folder / str(address)
         try:
-            return _from_json(json.loads(path.read_bytes()))
+            return _from_json(decode(path.read_bytes()))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:

@@ -6,7 +6,6 @@ configuration ends in a coded error before anything on the node has been touched
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from cni.spec.errors import DECODING_FAILURE, INCOMPATIBLE_VERSION, UNSUPPORTED_
 from cni.spec.versions import SINCE, SUPPORTED, number
 from nodelib.addresses import parse_address, parse_network
 from nodelib.json_values import Json
+from nodelib.json_values import decode as decode_json
 
 TYPE = "nodewright"  # of this plugin in a .conflist, and the name of its executable
 
@@ -96,7 +96,7 @@ def parse_conf(text: bytes, command: str) -> NetConf:
 def decode(text: bytes) -> Json:
     """Decode a JSON object. Raises CNIError(DECODING_FAILURE), which says where it is malformed."""
     try:
-        raw = json.loads(text)
+        raw = decode_json(text)
     except (ValueError, RecursionError) as error:
         raise CNIError(
             DECODING_FAILURE,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodelib.errors import Invalid
+from nodelib.text_numbers import is_number
 from proxy.config.file import read_config
 from proxy.config.flags import IGNORED_FLAGS, SETTING_FLAGS, parse_flags
 from proxy.plan.addresses import parse_cidr, parse_ip
@@ -227,7 +228,7 @@ def _listen(name: str, values: Mapping[str, Any], default: Listen) -> Listen:
         return Listen(text.strip("[]"), default.port)
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
-    if parse_ip(host) is None or not port.isdigit() or not 0 < int(port) < 65536:
+    if parse_ip(host) is None or not is_number(port) or not 0 < int(port) < 65536:
         raise _bad(name, text, "is not IP:port")
     return Listen(str(ipaddress.ip_address(host)), int(port))
 

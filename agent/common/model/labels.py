@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from agent.common.model.pods import ObservedPod, Pod
 from nodelib.fnv import fnv1a
 from nodelib.json_values import Json
+from nodelib.text_numbers import is_number
 
 POD_NAME = "io.kubernetes.pod.name"
 POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -102,7 +103,7 @@ def _few(given: Mapping[str, str]) -> dict[str, str]:
 def restart_count(annotations: Mapping[str, str], attempt: int) -> int:
     """How often the container was restarted before this attempt; the CRI attempt where the annotation is missing."""
     text = annotations.get(RESTART_COUNT, "")
-    return int(text) if text.isdigit() else attempt
+    return int(text) if is_number(text) else attempt
 
 
 def source_of(seen: ObservedPod) -> str:

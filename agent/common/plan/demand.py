@@ -8,6 +8,7 @@ exact Decimals in the resource's own unit (cores, bytes, pieces).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 from agent.common.model.labels import CONFIG_MIRROR, CONFIG_SOURCE
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.restart import is_sidecar
-from nodelib.json_values import Json
+from nodelib.errors import Invalid
+from nodelib.json_values import Json, object_or_empty
 from nodelib.quantity import parse
 
 Amounts = dict[str, Decimal]
@@ -55,12 +57,15 @@ def counted_requests(pod: Pod) -> Amounts:
     """What the node counts for a pod that it runs: the maximum of spec, allocated and actuated resources.
 
     A resize that shrinks a pod frees nothing before it is done (helpers.go, UseStatusResources). The spec of `pod`
-    must be the allocated one.
+    must be the allocated one. What others wrote into its status and is no amount does not count: it is asked of every
+    pod of the node when one is admitted.
     """
     total = pod_requests(pod)
-    shown = pod.status.get("resources") or {}
+    shown = object_or_empty(pod.status.get("resources"))
     for listed in (pod.status.get("allocatedResources"), shown.get("requests")):
-        _raise_to(total, amounts(listed))
+        for name, text in object_or_empty(listed).items():
+            with suppress(Invalid):
+                _raise_to(total, {name: parse(text)})
     return total
 
 

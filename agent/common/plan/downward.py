@@ -17,14 +17,14 @@ from nodelib import quantity
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
-_SUBSCRIPTED = re.compile(r"^(.+?)\['(.*)'\]$", re.DOTALL)
+_SUBSCRIPTED = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
 _DEFAULTED = ("cpu", "memory", "ephemeral-storage")
 _QUOTED = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
 
 
 def pod_field(pod: Pod, path: str) -> str:
     """A field that volumes may show: name, namespace, uid, labels, annotations. Raises Invalid for any other."""
-    match = _SUBSCRIPTED.match(path)
+    match = _SUBSCRIPTED.fullmatch(path)
     if match:
         parent, key = match.groups()
         if parent not in ("metadata.labels", "metadata.annotations"):

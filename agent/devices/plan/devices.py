@@ -25,6 +25,7 @@ from agent.devices.model.devices import (
 from agent.plugins.model import LONGEST_SOCKET, NodeExtras
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json
+from nodelib.json_values import decode as decode_json
 from nodelib.text import one_line
 
 CHECKPOINT = "kubelet_internal_checkpoint"
@@ -264,7 +265,7 @@ def encode(allocations: Mapping[AllocationKey, DeviceAllocation], plugins: Mappi
 def decode(text: str) -> tuple[PodDevices, list[str]]:
     """The allocations, and the resources that were registered. Raises Invalid for a file of another shape."""
     try:
-        data = json.loads(text)["Data"]
+        data = decode_json(text)["Data"]
         allocations: PodDevices = {}
         for entry in data.get("PodDeviceEntries") or []:
             numa = {int(node): tuple(ids) for node, ids in entry["DeviceIDs"].items()}

@@ -15,6 +15,7 @@ from agent.devices.model.dra import ClaimRef, ClaimState, PreparedDevice
 from agent.plugins.model import PluginInfo
 from nodelib.errors import Invalid, Permanent, Temporary
 from nodelib.json_values import Json
+from nodelib.json_values import decode as decode_json
 
 CHECKPOINT = "dra_manager_state"
 SERVICE = "v1.DRAPlugin"
@@ -152,7 +153,7 @@ def decode(text: str) -> dict[tuple[str, str], ClaimState]:
     """The claims by namespace and name. Raises Invalid for a file of another shape."""
     try:
         found: dict[tuple[str, str], ClaimState] = {}
-        for entry in json.loads(text)["Data"]["Claims"]:
+        for entry in decode_json(text)["Data"]["Claims"]:
             devices = tuple(_device(one) for one in entry["devices"])
             ref, pods = ClaimRef(**entry["ref"]), frozenset(entry["pods"])
             found[ref.namespace, ref.name] = ClaimState(ref, tuple(entry["drivers"]), pods, entry["prepared"], devices)

@@ -15,7 +15,7 @@ from agent.eviction.model import EvictionPolicy, EvictionState, Observations, Ro
 from agent.eviction.plan.signals import ALLOCATABLE_MEMORY, MEMORY_AVAILABLE, RESOURCES, condition_of, urgency
 from nodelib.quantity import parse
 
-_PERCENT = re.compile(r"^(\d+(?:\.\d+)?)%$", re.ASCII)
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
 _NONE = ("0%", "100%")  # upstream's way to switch a default threshold off
 _CLOSE = 1.5  # times a threshold: below that the node is measured often
 
@@ -43,7 +43,7 @@ def thresholds(
 
 def share(text: str) -> Share:
     """A quantity, or a percentage. Raises Invalid."""
-    percent = _PERCENT.match(text)
+    percent = _PERCENT.fullmatch(text)
     return Share(parse(text)) if percent is None else Share(percent=Decimal(percent[1]))
 
 

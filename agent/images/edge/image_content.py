@@ -16,7 +16,7 @@ from agent.common.model.errors import PluginError
 from agent.images.model.pulls import Manifest
 from agent.plugins.edge.rpc import PluginClient
 from agent.plugins.edge.wire import Api
-from nodelib.json_values import Json
+from nodelib.json_values import Json, decode
 
 # google.protobuf.Timestamp has the same encoding as any message with these two fields.
 CONTENT = Api(
@@ -70,7 +70,7 @@ class ImageContent:
         answers = await self._streamed("Content.Read", {"digest": manifest})
         data = b"".join(one["data"] for one in answers)
         try:
-            document = json.loads(data)
+            document = decode(data)
             return {str(one["digest"]): int(one["size"]) for one in (document["config"], *document["layers"])}
         except (ValueError, KeyError, TypeError) as error:
             raise PluginError(f"this is not an image manifest: {error!r}", obj=manifest, step="read") from error

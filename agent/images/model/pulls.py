@@ -22,7 +22,7 @@ class SecretSource:
 class PullCredential:
     """A CRI AuthConfig and the secret that it is from; None: the node's own, which every pod may use."""
 
-    auth: Json
+    auth: Json = field(repr=False)
     source: SecretSource | None = None
 
 

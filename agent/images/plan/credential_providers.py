@@ -16,7 +16,7 @@ from agent.images.model.pulls import PullCredential
 from agent.images.plan.keyring import fits
 from agent.images.plan.pull_records import repository
 from nodelib.errors import Invalid
-from nodelib.json_values import Json
+from nodelib.json_values import Json, decode
 
 _CONFIG_VERSIONS = tuple(f"kubelet.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
 _VERSIONS = tuple(f"credentialprovider.kubelet.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
@@ -93,7 +93,7 @@ def request(provider: Provider, name: str) -> str:
 def answer(provider: Provider, name: str, text: str) -> Answer:
     """Raises Invalid for anything but a CredentialProviderResponse of the requested version."""
     try:
-        body = json.loads(text)
+        body = decode(text)
         if (body.get("kind"), body.get("apiVersion")) != ("CredentialProviderResponse", provider.version):
             raise Invalid(f"it answered a {body.get('kind')} of {body.get('apiVersion')}, not of {provider.version}")
         kind = body.get("cacheKeyType")

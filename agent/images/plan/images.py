@@ -16,16 +16,16 @@ _HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _DOMAIN = rf"(?:{_HOST}(?:\.{_HOST})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
-    rf"^(?P<name>(?:{_DOMAIN}/)?{_PART}(?:/{_PART})*)"
+    rf"(?P<name>(?:{_DOMAIN}/)?{_PART}(?:/{_PART})*)"
     r"(?::(?P<tag>[\w][\w.-]{0,127}))?"
-    r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?$",
+    r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?",
     re.ASCII,
 )
 _KINDS = {
     "RegistryUnavailable": "the registry is unavailable",
     "SignatureValidationFailed": "the signature validation failed",
 }
-_IMAGE_ID = re.compile(r"^(?:sha256:)?[0-9a-f]{64}$")
+_IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ def image_volumes(pod: Pod, container: Json) -> list[Json]:
 
 def with_default_tag(image: str) -> str:
     """The reference with ":latest" where it has neither tag nor digest. Raises Invalid."""
-    if _IMAGE_ID.match(image):
+    if _IMAGE_ID.fullmatch(image):
         return image
-    found = _REFERENCE.match(image)
+    found = _REFERENCE.fullmatch(image)
     if found is None or len(found["name"]) > 255:
         raise Invalid(
             f"couldn't parse image name {image!r}: invalid reference format",
@@ -102,7 +102,7 @@ def pull_policy(container: Json) -> str:
     if policy:
         return str(policy)
     image = str(container.get("image", ""))
-    found = _REFERENCE.match(image)
+    found = _REFERENCE.fullmatch(image)
     latest = found is not None and not found["digest"] and found["tag"] in (None, "latest")
     return "Always" if latest else "IfNotPresent"
 

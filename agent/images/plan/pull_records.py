@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from agent.images.model.pulls import Access, PullCredential, PulledRecord, SecretSource
 from nodelib.errors import Invalid
 from nodelib.json_values import Json, compact
+from nodelib.json_values import decode as decode_json
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 
 NEVER, ALWAYS = "NeverVerify", "AlwaysVerify"
@@ -107,7 +108,7 @@ def encode(record: PulledRecord) -> str:
 def decode(text: str) -> PulledRecord:
     """Raises Invalid."""
     try:
-        body = json.loads(text)
+        body = decode_json(text)
         access = {str(name): _access(one) for name, one in (body.get("credentialMapping") or {}).items()}
         return PulledRecord(str(body["imageRef"]), parse_rfc3339(body["lastUpdatedTime"]), access)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -121,7 +122,7 @@ def encode_intent(image: str) -> str:
 def decode_intent(text: str) -> str:
     """Raises Invalid."""
     try:
-        return str(json.loads(text)["image"])
+        return str(decode_json(text)["image"])
     except (ValueError, KeyError, TypeError) as error:
         raise Invalid(f"this is not an intent to pull: {error!r}", step="read pull record") from error
 

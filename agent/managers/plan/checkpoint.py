@@ -6,7 +6,6 @@ version 2 for kubelets before 1.37, whose checksum is that of Go's dump of the s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from agent.resources.plan.checkpoint import checksum
 from nodelib.errors import Invalid
 from nodelib.fnv import fnv1a
 from nodelib.json_values import Json, compact
+from nodelib.json_values import decode as decode_json
 
 CPU_FILE = "cpu_manager_state"
 STATIC, NONE = "static", "none"
@@ -76,11 +76,11 @@ def decoded(text: str, policy: str, old_sums: Callable[[Json], tuple[int, int]],
 
 
 def _content(text: str, old_sums: Callable[[Json], tuple[int, int]]) -> Json:
-    outer = json.loads(text)
+    outer = decode_json(text)
     if outer.get("data") or outer.get("dataChecksum"):
         if checksum(str(outer.get("data"))) != outer.get("dataChecksum"):
             raise Invalid("checkpoint is corrupted")
-        inner: Json = json.loads(outer["data"])
+        inner: Json = decode_json(outer["data"])
         return inner
     if outer.get("checksum") not in (0, *old_sums(outer)):
         raise Invalid("checkpoint is corrupted")

@@ -9,7 +9,7 @@ import math
 
 from agent.node.model import MachineFacts, NodePolicy
 from nodelib.json_values import Json
-from nodelib.kube.times import parse_rfc3339
+from nodelib.kube.times import time_or
 
 ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
 _PROVIDED_IP_ANNOTATION = "alpha.kubernetes.io/provided-node-ip"
@@ -86,7 +86,7 @@ def foreign_owner(existing: Json, lease: Json | None, machine: MachineFacts, now
         return ""
     spec = (lease or {}).get("spec") or {}
     renewed = spec.get("renewTime")
-    age = now - parse_rfc3339(renewed) if renewed else math.inf
+    age = now - time_or(-math.inf, renewed)
     if age > float(spec.get("leaseDurationSeconds") or 40):
         return ""
     return (

@@ -22,7 +22,7 @@ from agent.pods.work.registry import PodRegistry
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
-from nodelib.json_values import Json
+from nodelib.json_values import Json, decode
 from nodelib.kube.times import format_rfc3339, parse_rfc3339
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class NodeShutdownManager:
     async def _publish_last(self) -> None:
         """Publish the times of the shutdown before this start as metrics."""
         try:
-            state = json.loads(await self._parts.checkpoints.read(_STATE) or "{}")
+            state = decode(await self._parts.checkpoints.read(_STATE) or "{}")
             times = [parse_rfc3339(state[key]) if state.get(key) else 0.0 for key in ("startTime", "endTime")]
         except (NodewrightError, ValueError, AttributeError) as error:
             log.warning("the times of the last shutdown cannot be read: %s", error)

@@ -42,7 +42,7 @@ _STATUS: dict[type[NodewrightError], grpc.StatusCode] = {
     Invalid: grpc.StatusCode.INVALID_ARGUMENT,
     NotFound: grpc.StatusCode.NOT_FOUND,
 }
-_FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(?: @(\d+))?$")
+_FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(?: @(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _method(call: Call, work: Any) -> grpc.RpcMethodHandler:
 def _describe(message: descriptor_pb2.DescriptorProto, fields: str, package: str) -> None:
     number = 0
     for part in [part.strip() for part in fields.split(",") if part.strip()]:
-        found = _FIELD.match(part)
+        found = _FIELD.fullmatch(part)
         if found is None:
             raise ValueError(f"{message.name}: {part!r} is not a field")
         name, shape, kind, given = found.groups()

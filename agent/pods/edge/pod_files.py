@@ -11,6 +11,7 @@ from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH,
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import ContainerState, Pod
 from nodelib import file_trees
+from nodelib.json_values import decode as decode_json
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ def _end_of_log(path: str) -> str:
 def _content(line: str) -> str:
     if line.startswith("{"):
         try:
-            return str(json.loads(line).get("log", ""))
+            return str(decode_json(line).get("log", ""))
         except json.JSONDecodeError:
             return line + "\n"
     fields = line.split(" ", 3)

@@ -17,7 +17,8 @@ from agent.probes.plan import specs
 from agent.resources.plan.allocation import allocation_of
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
-from nodelib.kube.times import parse_rfc3339
+from nodelib.kube.times import time_or
+from nodelib.text_numbers import is_number
 
 MAX_FAILURES = 3  # failures of a worker, with nothing of the pod running, until its spec counts as invalid
 INVALID_SPEC = "InvalidSpec"
@@ -32,10 +33,7 @@ def admission_order(pods: Iterable[Pod], known: Container[str]) -> list[Pod]:
 
 
 def _created_at(pod: Pod) -> float:
-    try:
-        return parse_rfc3339(pod.meta["creationTimestamp"])
-    except (KeyError, TypeError, ValueError):
-        return 0.0
+    return time_or(0.0, pod.meta.get("creationTimestamp"))
 
 
 # --- pods whose spec cannot be planned: the API server lets none through, but a manifest on the node may hold one, and
@@ -117,7 +115,7 @@ def orphan_pod(seen: ObservedPod) -> Pod | None:
             },
             "spec": {
                 "containers": [],
-                "terminationGracePeriodSeconds": int(grace) if grace.isdigit() else 30,
+                "terminationGracePeriodSeconds": int(grace) if is_number(grace) else 30,
                 "hostNetwork": sandbox is not None and sandbox.network_mode == "NODE",
             },
         },

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.restart import is_sidecar
 from nodelib.json_values import Json
-from nodelib.kube.times import parse_rfc3339
+from nodelib.kube.times import parse_rfc3339, time_or
 
 # Volumes that live and die with their pod: any other kind makes the pod stateful, which the SLI leaves out.
 _EPHEMERAL = ("secret", "configMap", "downwardAPI", "emptyDir", "projected")
@@ -30,7 +30,7 @@ def is_stateful(pod: Pod) -> bool:
 
 def start_times(pod: Pod, now: float, pulls: Iterable[tuple[float, float]]) -> tuple[float, float | None]:
     """(from creation to `now`, the same without pulls and init containers; None for a stateful pod)."""
-    created = parse_rfc3339(pod.meta["creationTimestamp"]) if pod.meta.get("creationTimestamp") else now
+    created = time_or(now, pod.meta.get("creationTimestamp"))
     total = max(0.0, now - created)
     if is_stateful(pod):
         return total, None

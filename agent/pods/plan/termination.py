@@ -28,7 +28,7 @@ from agent.pods.model.steps import (
     StopSandbox,
 )
 from agent.probes.model import ProbeKind
-from nodelib.json_values import Json
+from nodelib.json_values import Json, decode
 from nodelib.kube.times import parse_rfc3339
 
 
@@ -207,7 +207,7 @@ def _pre_stop(pod: Pod, one: ContainerState) -> Json | None:
         hook = (found[1].get("lifecycle") or {}).get("preStop")
         return hook if isinstance(hook, dict) else None
     try:
-        restored = json.loads(one.annotations.get(PRE_STOP, "null"))
+        restored = decode(one.annotations.get(PRE_STOP, "null"))
     except json.JSONDecodeError:
         return None
     return restored if isinstance(restored, dict) else None

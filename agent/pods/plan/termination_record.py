@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agent.pods.model.facts import Cause, Termination
 from nodelib.errors import Invalid
+from nodelib.json_values import decode as decode_json
 
 # A pod that finished or was rejected has nothing left that could need a grace.
 _RECORDED = (Cause.DELETED, Cause.REMOVED, Cause.DEADLINE, Cause.EVICTED)
@@ -50,7 +51,7 @@ def encode(terminations: Mapping[str, Termination], now: Moment) -> str:
 def decode(text: str, now: Moment) -> dict[str, Termination]:
     """By pod UID. Raises Invalid if the text is not such a checkpoint."""
     try:
-        return {str(uid): _termination(one, now) for uid, one in json.loads(text)["endings"].items()}
+        return {str(uid): _termination(one, now) for uid, one in decode_json(text)["endings"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Invalid(
             f"not a record of pod terminations: {type(error).__name__}: {error}", step="read checkpoint"

@@ -14,6 +14,7 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json
 from nodelib.text import one_line
+from nodelib.text_numbers import is_number
 from nodelib.version import KUBERNETES_MINOR
 
 _MOST_OUTPUT, _MOST_COMMAND = 1024, 256  # bytes that a message quotes
@@ -68,7 +69,7 @@ class Hooks:
 
 def _port(container: Json, port: object) -> int:
     text = str(port)
-    if text.isdigit():
+    if is_number(text):
         return int(text)
     for one in container.get("ports") or []:
         if one.get("name") == text:

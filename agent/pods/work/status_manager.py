@@ -20,6 +20,7 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
+from nodelib.text_numbers import is_number
 
 log = logging.getLogger(__name__)
 
@@ -183,4 +184,4 @@ class StatusManager:
 def _version(raw: Json) -> int:
     # Comparable as numbers since Kubernetes 1.35 (KEP-5504); anything else sorts as oldest.
     text = str(raw.get("metadata", {}).get("resourceVersion", ""))
-    return int(text) if text.isdigit() else 0
+    return int(text) if is_number(text) else 0

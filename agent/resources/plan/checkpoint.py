@@ -6,7 +6,6 @@ either agent can continue with the files of the other.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from agent.resources.model import Allocation
 from nodelib.errors import Invalid
 from nodelib.fnv import fnv1a
 from nodelib.json_values import compact
+from nodelib.json_values import decode as decode_json
 
 ALLOCATED = "allocated_pods_state"
 ACTUATED = "actuated_pods_state"
@@ -36,13 +36,13 @@ def encode(entries: Mapping[str, Allocation]) -> str:
 def decode(text: str) -> dict[str, Allocation]:
     """Raises Invalid for a corrupted file or one of another shape."""
     try:
-        outer = json.loads(text)
+        outer = decode_json(text)
         data, recorded = outer["data"], int(outer["checksum"])
         if checksum(data) != recorded:
             raise Invalid(
                 f"its checksum is {recorded}, but that of its content is {checksum(data)}", step="read checkpoint"
             )
-        return {uid: _allocation(entry) for uid, entry in (json.loads(data).get("entries") or {}).items()}
+        return {uid: _allocation(entry) for uid, entry in (decode_json(data).get("entries") or {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"this is not a checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
 

@@ -15,7 +15,7 @@ from agent.common.plan import demand
 from agent.resources.model import CPU, MEMORY, Limits, ResizeCondition, ResizeState
 from agent.resources.plan.cgroups import shares
 from nodelib.json_values import Json
-from nodelib.kube.times import format_rfc3339, parse_rfc3339
+from nodelib.kube.times import format_rfc3339, time_or
 from nodelib.quantity import format_bytes, format_exact, format_milli, milli
 
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
@@ -146,11 +146,11 @@ def _restored(found: Json | None) -> ResizeCondition | None:
     if found is None or found.get("status") != "True":
         return None
     since, probed = found.get("lastTransitionTime"), found.get("lastProbeTime")
-    moved = parse_rfc3339(since) if since else 0.0
+    moved = time_or(0.0, since)
     return ResizeCondition(
         int(found.get("observedGeneration") or 0),
         moved,
-        parse_rfc3339(probed) if probed else moved,
+        time_or(moved, probed),
         str(found.get("reason") or ""),
         str(found.get("message") or ""),
     )

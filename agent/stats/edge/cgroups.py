@@ -17,8 +17,8 @@ from agent.stats.model import CgroupSample, ContainerDetails, Cpu, Memory, PodCg
 
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)  # ENODEV: it was removed while it was read
-_POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$")
-_CONTAINER = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?$")
+_POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?\Z")
+_CONTAINER = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?")
 
 
 class CgroupReader:
@@ -57,9 +57,8 @@ class CgroupReader:
                     if "kubepods" in name or name in ("besteffort", "burstable"):
                         pending.append(inner)
                     continue
-                containers = {
-                    hit[1]: f"{inner}/{child}" for child in folders(root + inner) if (hit := _CONTAINER.match(child))
-                }
+                children = ((child, _CONTAINER.fullmatch(child)) for child in folders(root + inner))
+                containers = {hit[1]: f"{inner}/{child}" for child, hit in children if hit}
                 found[match[1].replace("_", "-")] = PodCgroup(inner, containers)
         return found
 

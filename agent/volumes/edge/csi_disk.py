@@ -17,6 +17,7 @@ from agent.volumes.edge.ownership import apply_fs_group
 from agent.volumes.edge.setup import make_directories
 from agent.volumes.model.csi import Published, Staged, VolumeKey
 from nodelib import files
+from nodelib.json_values import decode
 
 _DATA = "vol_data.json"
 _FILESYSTEM, _BLOCK = "volumes/kubernetes.io~csi", "volumeDevices/kubernetes.io~csi"
@@ -93,7 +94,7 @@ class CsiDisk:
 def _read(folder: str) -> dict[str, str]:
     try:
         with open(f"{folder}/{_DATA}", encoding="utf-8") as file:
-            found = json.load(file)
+            found = decode(file.read())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -64,8 +64,8 @@ class VolumeSources:
     In place of a certificate that could not be obtained stands the error: it concerns only the volume that shows it.
     """
 
-    objects: Mapping[ObjectRef, Json | None] = field(default_factory=dict)
-    tokens: Mapping[TokenRequest, str] = field(default_factory=dict)
+    objects: Mapping[ObjectRef, Json | None] = field(default_factory=dict, repr=False)
+    tokens: Mapping[TokenRequest, str] = field(default_factory=dict, repr=False)
     bundles: Mapping[TrustBundleProjection, bytes | None] = field(default_factory=dict)
     claims: Mapping[str, Json] = field(default_factory=dict)
     certificates: Mapping[CertificateProjection, Credential | NodewrightError] = field(default_factory=dict)

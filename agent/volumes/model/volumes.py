@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.volumes.model.csi import CsiVolume
 
@@ -12,7 +12,7 @@ from agent.volumes.model.csi import CsiVolume
 class FileProjection:
     """One file of an atomic volume. `uid` None: root owns it."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     mode: int
     uid: int | None = None
 

@@ -6,7 +6,7 @@ import json
 
 from agent.volumes.model.csi import DriverFacts
 from nodelib.errors import Invalid, Permanent
-from nodelib.json_values import Json
+from nodelib.json_values import Json, decode
 
 NODE_ID = "csi.volume.kubernetes.io/nodeid"
 
@@ -83,7 +83,7 @@ def _name(entry: Json) -> str:
 def _known_ids(meta: Json) -> dict[str, str]:
     text = (meta.get("annotations") or {}).get(NODE_ID) or "{}"
     try:
-        found = json.loads(text)
+        found = decode(text)
     except ValueError:
         return {}  # not JSON, so written by something else: replace it
     return dict(found) if isinstance(found, dict) else {}

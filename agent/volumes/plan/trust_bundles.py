@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Sequence
 
 from agent.volumes.model.sources import TrustBundleProjection
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
+from nodelib.json_values import decode as decode_json
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END CERTIFICATE-----")
 _LINE = 64
@@ -32,7 +32,7 @@ def _matches(source: TrustBundleProjection, bundle: Json) -> bool:
         return bool(bundle["metadata"]["name"] == source.name)
     if (bundle.get("spec") or {}).get("signerName") != source.signer or not source.signer:
         return False
-    return source.selector != "" and matches(json.loads(source.selector), bundle["metadata"].get("labels") or {})
+    return source.selector != "" and matches(decode_json(source.selector), bundle["metadata"].get("labels") or {})
 
 
 def matches(selector: Json, labels: Json) -> bool:

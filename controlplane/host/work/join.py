@@ -45,7 +45,7 @@ class Request:
     """The options of `join`. `network` and `proxy`: auto, nodewright or none."""
 
     server: str = ""
-    token: str = ""
+    token: str = field(default="", repr=False)
     pins: tuple[str, ...] = ()
     ca_file: str = ""
     skip_verification: bool = False  # of the cluster's authority, with neither a pin nor a file

@@ -144,3 +144,21 @@ def _held(world: World) -> list[set[str]]:
     """Of which pods are containers running, volumes mounted, cgroups made?"""
     running = {one.uid for one in world.cri.containers.values() if one.state is RunState.RUNNING}
     return [running, set(world.volumes.mounted), set(world.cgroups.made)]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"allocatedResources": {"memory": "1e3000000"}},
+        {"allocatedResources": {"memory": None}},
+        {"allocatedResources": 7},
+        {"resources": {"requests": {"cpu": "many"}}},
+        {"resources": []},
+    ],
+)
+async def test_what_others_write_into_a_status_keeps_no_other_pod_from_the_node(world: World, status: Json) -> None:
+    uid = world.create()
+    await world.until(world.is_ready)
+    world.api.update(uid, lambda raw: raw["status"].update(status))
+    good = world.create(name="good", uid="good")
+    await world.until(lambda: world.phase(good) == "Running")
