@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import orjson
+
 from agent.common.model.errors import PluginError
 from agent.images.model.pulls import Manifest
 from agent.plugins.edge.rpc import PluginClient
@@ -70,7 +72,7 @@ class ImageContent:
         answers = await self._streamed("Content.Read", {"digest": manifest})
         data = b"".join(one["data"] for one in answers)
         try:
-            document = json.loads(data)
+            document = orjson.loads(data)  # json would raise RecursionError for what a stranger has nested deeply
             return {str(one["digest"]): int(one["size"]) for one in (document["config"], *document["layers"])}
         except (ValueError, KeyError, TypeError) as error:
             raise PluginError(f"this is not an image manifest: {error!r}", obj=manifest, step="read") from error

@@ -116,7 +116,7 @@ def _content(line: str) -> str:
     if line.startswith("{"):
         try:
             return str(json.loads(line).get("log", ""))
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # a piece of a line of the container may look like JSON
             return line + "\n"
     fields = line.split(" ", 3)
     if len(fields) < 4:
