@@ -105,10 +105,12 @@ class PluginManager:
         try:
             info = await self._registration.info(socket)
             await self._validate_and_register(socket, info)
-        except NodewrightError as error:
+        except Exception as error:
             before = self._failed.get(socket.path)
             failed = self._failed[socket.path] = failed_again(socket, before, self._clock.monotonic())
-            if failed.times in (1, 5):
+            if not isinstance(error, NodewrightError):
+                log.exception("plugin at %s is not registered", socket.path)
+            elif failed.times in (1, 5):
                 log.warning("plugin at %s is not registered: %s", socket.path, error)
             return
         self._failed.pop(socket.path, None)

@@ -23,13 +23,15 @@ import time
 from typing import Any
 
 from controlplane.machine.edge import nsinit
+from controlplane.supervisor.edge.logs import keep_small
 from controlplane.supervisor.edge.procfs import read_state, start_time
 from controlplane.supervisor.model import Program
 from controlplane.supervisor.plan import State, after_exit, decide
 from nodelib import files
 
 _ATTEMPTS = 5  # to take the lock
-_KEEP_LOG = 32 * 1024 * 1024  # bytes; a longer log is renamed at the next start of its program
+_KEEP_LOG = 32 * 1024 * 1024  # bytes; the end of a longer log is kept beside it
+_LOOK_AT_LOGS = 30.0  # seconds
 
 
 class Supervisor:
@@ -77,7 +79,18 @@ class Supervisor:
             self._start(self.wanted[name])
         if decision.stop:
             return 0.0
-        return None if decision.wake_at is None else max(0.0, decision.wake_at - now)
+        self._keep_logs_small()
+        return _LOOK_AT_LOGS if decision.wake_at is None else min(_LOOK_AT_LOGS, max(0.0, decision.wake_at - now))
+
+    def _keep_logs_small(self) -> None:
+        for path in {program.log for program in self.wanted.values()}:
+            try:
+                if keep_small(path, _KEEP_LOG):
+                    say(f"{path}: longer than {_KEEP_LOG} bytes, its end is in {path}.1")
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                say(f"{path}: cannot be rotated: {error}")
 
     def _wait(self, wake: int, seconds: float | None) -> None:
         poll = select.poll()
@@ -165,8 +178,6 @@ class Supervisor:
 
 def spawn(program: Program) -> int:
     """Start it in its own session, with its output appended to its log. Raises OSError if it cannot be executed."""
-    if os.path.exists(program.log) and os.path.getsize(program.log) > _KEEP_LOG:
-        os.rename(program.log, program.log + ".1")
     log = os.open(program.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:

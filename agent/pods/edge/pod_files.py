@@ -139,7 +139,7 @@ def _content(line: str) -> str:
     if line.startswith("{"):
         try:
             return str(decode_json(line).get("log", ""))
-        except json.JSONDecodeError:
+        except json.JSONDecodeError:  # a piece of a line of the container may look like JSON
             return line + "\n"
     fields = line.split(" ", 3)
     if len(fields) < 4:

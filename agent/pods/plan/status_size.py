@@ -8,8 +8,10 @@ termination messages.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+from agent.pods.plan.container_status import LISTED
 from nodelib.json_values import Json
 from nodelib.text import cut
 
@@ -41,11 +43,14 @@ def is_too_large(code: int, message: str) -> bool:
     return code == 413 or any(words in message.lower() for words in _TOO_LARGE)
 
 
-def _messages(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        own = [one for name, one in value.items() if name == "message" and isinstance(one, str)]
-        return [*own, *(text for one in value.values() for text in _messages(one))]
-    return [text for one in value for text in _messages(one)] if isinstance(value, list) else []
+def _messages(status: Json) -> Iterator[str]:
+    """Only where a PodStatus has them: this is asked at each plan."""
+    owners: list[Json] = [status, *(status.get("conditions") or [])]
+    for listed in LISTED.values():
+        for one in status.get(listed) or []:
+            for state in (one.get("state"), one.get("lastState")):
+                owners += (state or {}).values()
+    return (one["message"] for one in owners if one and one.get("message"))
 
 
 def _shortened(value: Any, cap: int) -> Any:

@@ -140,11 +140,17 @@ class Views:
                     return
                 self._store(await self._detailed(uid, sandboxes, containers), began, whole=True)
         except CriError as error:
-            if uid not in self._pods and uid not in self._unclear:
-                self._unclear.add(uid)
-                log.warning("pod %s: the runtime does not show it: %s; its containers are left alone", uid, error)
-            else:
-                log.info("pod %s: the runtime does not show it: %s", uid, error)
+            self._not_shown(uid, str(error))
+        except Exception as error:  # one pod whose answers we cannot understand must not hide the others
+            log.exception("pod %s: the runtime's answer is not understood", uid)
+            self._not_shown(uid, str(error))
+
+    def _not_shown(self, uid: str, why: str) -> None:
+        if uid in self._pods or uid in self._unclear:
+            log.info("pod %s: the runtime does not show it: %s", uid, why)
+            return
+        self._unclear.add(uid)
+        log.warning("pod %s: the runtime does not show it: %s; its containers are left alone", uid, why)
 
     def _same(self, uid: str, sandboxes: Iterable[SandboxState], containers: Iterable[ContainerState]) -> bool:
         known = self._pods.get(uid)

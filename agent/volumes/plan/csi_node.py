@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 
 from agent.volumes.model.csi import DriverFacts
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json, decode
+from nodelib.text import one_line
 
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_NAME = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_VALUE.pattern}")
 NODE_ID = "csi.volume.kubernetes.io/nodeid"
 
 
@@ -20,6 +24,29 @@ def check_driver(name: str, versions: tuple[str, ...]) -> None:
             step="register",
             action="The driver's registrar must offer CSI 1.x (supported_versions).",
         )
+
+
+def check_facts(facts: DriverFacts) -> None:
+    """Raises Permanent for facts that the Node and its CSINode cannot have: they are refused as a whole, each time.
+
+    Limits: node_id of the CSI specification, names and values of labels, int32 of CSINode.
+    """
+    node_id = facts.node_id
+    wrong = (
+        (not node_id, "no node_id"),
+        (len(node_id.encode()) > 256 or not node_id.isprintable(), f"the node_id {one_line(node_id, 64)!r}"),
+        (not all(map(_is_label, facts.topology.items())), "a topology that cannot be labels of the Node"),
+        (len(facts.topology) > 64, f"{len(facts.topology)} segments of topology"),
+        (not facts.max_volumes < 1 << 31, f"max_volumes_per_node {facts.max_volumes}"),
+    )
+    for is_wrong, what in wrong:
+        if is_wrong:
+            raise Permanent(f"NodeGetInfo gives {what}", obj=f"CSI driver {facts.name}", step="register")
+
+
+def _is_label(entry: tuple[str, str]) -> bool:
+    name, value = entry
+    return bool(_LABEL_NAME.fullmatch(name)) and (not value or bool(_LABEL_VALUE.fullmatch(value)))
 
 
 def node_patch(node: Json, name: str, facts: DriverFacts | None) -> Json:

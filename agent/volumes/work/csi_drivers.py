@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 
 from agent.plugins.model import PluginInfo
 from agent.volumes.model.csi import DriverFacts
-from agent.volumes.plan.csi_node import check_driver, csi_node, node_patch
+from agent.volumes.plan.csi_node import check_driver, check_facts, csi_node, node_patch
 from agent.volumes.ports import CsiDriver, CsiNodeApi
 from nodelib.clock import Clock
-from nodelib.errors import NodewrightError, Permanent, Temporary
+from nodelib.errors import NodewrightError, Temporary
 from nodelib.kube.client import ApiError
 
 log = logging.getLogger(__name__)
@@ -59,8 +59,7 @@ class CsiDrivers:
         driver = self._dial(info.name, info.endpoint)
         try:
             facts = await driver.facts()
-            if not facts.node_id:
-                raise Permanent("NodeGetInfo gives no node_id", obj=f"CSI driver {info.name}", step="register")
+            check_facts(facts)
             await self._write(info.name, facts)
         except BaseException:
             await driver.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import pytest
 
 from agent.common.model.errors import PluginError
 from agent.common.model.pods import ImageFacts, Pod
 from agent.common.model.states import ImageState
+from agent.images.edge.image_content import ImageContent
 from agent.images.model.pulls import Manifest, PullProgress
 from agent.images.plan.images import Wanted
 from agent.images.plan.pull_records import VerifyPolicy
@@ -17,6 +19,7 @@ from agent.images.work.images import ImageManager, ImageManagerDeps
 from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_records import PullRecords
 from agent.pods.work.startup_latency import StartupLatencyTracker
+from nodelib.json_values import Json
 from tests.builders.metrics import metrics
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock, settle
@@ -165,3 +168,15 @@ async def test_the_pull_of_the_most_urgent_pod_that_waits_is_next(parallel: int)
     order = [what.removeprefix("r/").removesuffix(":1") for what in world.cri.done("pull_image")]
     assert order.index("urgent") == parallel
     await world.manager.close()
+
+
+class NestedManifest(ImageContent):
+    """A registry's manifest with a field that is nested deeper than Python's JSON decoder goes."""
+
+    async def _streamed(self, method: str, fields: Mapping[str, Any]) -> list[Json]:
+        return [{"data": b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}"}]
+
+
+async def test_a_deeply_nested_manifest_is_refused() -> None:
+    with pytest.raises(PluginError, match="this is not an image manifest"):
+        await NestedManifest("/run/c.sock").sizes("sha256:1")

@@ -115,3 +115,16 @@ async def test_a_plugin_is_notified_why_it_is_not_registered(world: World) -> No
         "no handler registered for plugin type: Toaster at socket /r/odd.sock"
     )
     assert "it is bad" in dict(world.notified)["/r/bad.sock"]
+
+
+async def test_an_unexpected_error_is_not_tried_all_the_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(info: PluginInfo) -> None:
+        world.diary.append("try")
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(world, "register", broken)
+    world.appear("a")
+    await settle(500)
+    assert world.diary == ["try"]
+    await world.clock.advance(1)
+    assert len(world.diary) in (2, 3)

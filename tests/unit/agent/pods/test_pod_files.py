@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,3 +122,41 @@ async def test_names_of_the_runtime_that_are_no_names_lead_nowhere(tmp_path: Pat
     await files.remove_container_logs(one)
     await files.remove_pod_logs(pod(meta={"name": "x", "namespace": f"{name}", "uid": "/../../victim"}))
     assert (tmp_path / "victim" / "kept").exists() and (tmp_path / "victim_main-aa.log").exists()
+
+
+def _sparse(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+
+
+def _pipe_with_a_writer(path: Path) -> None:
+    os.mkfifo(path)
+    os.open(path, os.O_RDWR | os.O_NONBLOCK)  # open until the test ends
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(_sparse, id="a sparse tebibyte"),
+        pytest.param(os.mkfifo, id="a pipe"),
+        pytest.param(_pipe_with_a_writer, id="a pipe with a writer"),
+        pytest.param(Path.mkdir, id="a folder"),
+        pytest.param(lambda path: path.symlink_to("/dev/zero"), id="a link to a device"),
+        pytest.param(lambda path: path.symlink_to(path), id="a link to itself"),
+    ],
+)
+async def test_whatever_is_in_place_of_the_message_file_is_read_soon(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    message = tmp_path / "message"
+    make(message)
+    found = await asyncio.wait_for(PodFiles().termination_message(ended(tmp_path / "no.log", message=message)), 5)
+    assert len(found) <= 4096
+
+
+async def test_a_log_that_is_cut_at_nested_json_is_no_crash(tmp_path: Path) -> None:
+    """The container chooses where the end of its log begins; an error here would end every audit of the node."""
+    log, nested = tmp_path / "0.log", '{"a":'
+    log.write_text("2026-01-01T00:00:00.0Z stdout F x" + nested + "[" * (2048 + 80 * 64 - len(nested)))
+    found = await PodFiles().termination_message(ended(log, policy="FallbackToLogsOnError"))
+    assert len(found.encode()) <= 2048

@@ -69,10 +69,13 @@ class Runtime(FakeCri):
         super().__init__(clock)
         self.broken: set[str] = set()
         self.hung: set[str] = set()
+        self.odd: set[str] = set()
 
     async def container_status(self, container_id: str) -> ContainerState:
         if container_id in self.broken:
             raise CriError("input/output error", code="UNKNOWN", step="container status")
+        if container_id in self.odd:
+            raise RecursionError("an answer that nobody has thought of")
         if container_id in self.hung:
             await asyncio.Event().wait()
         return await super().container_status(container_id)
@@ -93,7 +96,7 @@ def _ids(world: World, uid: str) -> set[str]:
     return {one.id for one in world.cri.containers.values() if one.uid == uid}
 
 
-@pytest.mark.parametrize("how", ["broken", "hung"])
+@pytest.mark.parametrize("how", ["broken", "hung", "odd"])
 async def test_a_fresh_agent_sees_the_other_pods(world: World, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And does not take the pod that it cannot see for one without containers."""
     monkeypatch.setattr("agent.runtime.work.views._LIMIT", 0.05)

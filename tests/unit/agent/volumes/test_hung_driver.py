@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from agent.common.model.pods import Pod
 from agent.plugins.model import PluginInfo
 from agent.stats.model import FsUsage
 from agent.volumes.model.csi import EXPAND, STAGE, STATS, CsiVolume, DriverFacts
+from agent.volumes.plan.csi_node import check_facts
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_expand import CsiExpander
 from agent.volumes.work.csi_stats import CsiStats
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
+from nodelib.errors import Permanent
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock
@@ -155,3 +158,23 @@ async def test_a_hung_driver_is_measured_once_a_minute(world: World, monkeypatch
     await world.clock.advance(61)
     world.made["hung"].hangs = False
     assert sorted(await stats.by_pod()) == ["p0", "p1", "p2"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"node_id": ""}, id="no node_id"),
+        pytest.param({"node_id": "x" * (1 << 20)}, id="a mebibyte as node_id"),
+        pytest.param({"node_id": "a\nb"}, id="a line feed in node_id"),
+        pytest.param({"topology": {"a b": "c"}}, id="a name that is no label's"),
+        pytest.param({"topology": {"a": "x" * 64}}, id="a value that is too long"),
+        pytest.param({"topology": {f"a{number}": "" for number in range(100)}}, id="many segments"),
+        pytest.param({"max_volumes": 1 << 40}, id="more volumes than an int32 counts"),
+    ],
+)
+def test_facts_that_the_node_cannot_have(change: dict[str, Any]) -> None:
+    facts = DriverFacts("drv", "/p/drv.sock", "node-7", topology={"topology.acme.com/zone": "z1"}, max_volumes=16)
+    check_facts(facts)
+    with pytest.raises(Permanent) as found:
+        check_facts(replace(facts, **change))
+    assert len(str(found.value)) < 300 and str(found.value).isprintable()
