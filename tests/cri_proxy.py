@@ -26,6 +26,8 @@ SERVICES = ("RuntimeService", "ImageService")
 # What a node says of itself stays true: else the control plane would have a say in how a test ends.
 SPARED = {"Status", "Version", "RuntimeConfig", "UpdateRuntimeConfig"}
 _LATE = 1.5  # seconds at most
+# A runtime that was killed is back in a second or two.
+_OPTIONS = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
 
 
 class Moment(Enum):
@@ -51,7 +53,7 @@ class CriProxy:
         self.on_moment: OnMoment | None = None  # awaited with the method, the pod's name ("": not known) and the moment
         self._after = set[asyncio.Task[None]]()
         self._dice = random.Random(seed)
-        self._channel = grpc.aio.insecure_channel(f"unix://{upstream}")
+        self._channel = grpc.aio.insecure_channel(f"unix://{upstream}", options=_OPTIONS)
         self._server = grpc.aio.server()
         self._gates: dict[tuple[str, str], asyncio.Event] = {}
         self._pods: dict[str, str] = {}  # id of a sandbox or container -> name of its pod
