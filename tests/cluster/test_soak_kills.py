@@ -22,7 +22,7 @@ from tests.cluster.soak_flows import traffic
 from tests.cluster.soak_samples import held, nothing_held_beyond, sampled
 from tests.cluster.start_notes import remove_notes, started_more_than_once, started_unended
 from tests.cluster.stepped_clock import stepped_clock
-from tests.cluster.world import World, holds
+from tests.cluster.world import Left, World, holds
 
 Step = Callable[[float], None]
 _KILLS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
@@ -92,6 +92,17 @@ async def kill_at_random(world: World, dice: random.Random, seen: Seen, clocks: 
     return counts
 
 
+async def left_behind(world: World, node: str, left: Left, before: Counter[str]) -> list[str]:
+    """What the node still has that it had not before the run."""
+    found = []
+    for waited in (world.nothing_beyond(node, left), nothing_held_beyond(world, node, before)):
+        try:
+            await waited
+        except AssertionError as error:
+            found.append(f"{node} has something left: {error}")
+    return found
+
+
 async def test_daemons_killed_at_random_moments_disturb_nothing(world: World) -> None:
     dice, seen = random.Random(_SEED), Seen()
     left = {node: await world.left(node) for node in NODES}
@@ -125,8 +136,8 @@ async def test_daemons_killed_at_random_moments_disturb_nothing(world: World) ->
     world.stats.append((f"kills, seed {_SEED}", text))
     world.stats.append(("pods come and gone / deaths / resizes", f"{seen.churned} / {seen.deaths} / {seen.resizes}"))
     world.stats.append(("traffic meanwhile", going.text))
-    world.stats.append(("what went wrong", str(len(seen.wrong) + len(going.wrong))))
-    assert not seen.wrong and not going.wrong, "\n".join([*seen.wrong, *going.wrong])
+    wrong = [*seen.wrong, *going.wrong]
     for node in NODES:
-        await world.nothing_beyond(node, left[node])
-        await nothing_held_beyond(world, node, before[node])
+        wrong += await left_behind(world, node, left[node], before[node])
+    world.stats.append(("what went wrong", str(len(wrong))))
+    assert not wrong, "\n".join(wrong)
