@@ -1,8 +1,9 @@
 """Agents, proxies and containerds are killed at random moments, under churn and traffic: nobody may notice.
 
 By hand: NODEWRIGHT_SOAK=1000 ./nodewright test tests/cluster/test_soak_kills.py -m soak
-(the number of kills; NODEWRIGHT_SEED=7 repeats a run, NODEWRIGHT_CSV=FILE keeps what the daemons took over time,
-NODEWRIGHT_CLOCK=1 also steps the agents' wall clocks). The CNI server lives in the agent and dies with it.
+(the number of kills; NODEWRIGHT_MINUTES=60 ends it earlier, NODEWRIGHT_SEED=7 repeats a run, NODEWRIGHT_CSV=FILE keeps
+what the daemons took over time, NODEWRIGHT_CLOCK=1 also steps the agents' wall clocks). The CNI server lives in the
+agent and dies with it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.cluster.world import Left, World, holds
 Step = Callable[[float], None]
 _KILLS = int(os.environ.get("NODEWRIGHT_SOAK", "0"))
 _SEED = int(os.environ.get("NODEWRIGHT_SEED", "1"))
+_MINUTES = float(os.environ.get("NODEWRIGHT_MINUTES", "60"))
 _CLOCK = bool(int(os.environ.get("NODEWRIGHT_CLOCK", "0")))
 _CSV = os.environ.get("NODEWRIGHT_CSV", "")
 pytestmark = [
@@ -75,7 +77,7 @@ class Heartbeats:
 
 async def kill_at_random(world: World, dice: random.Random, seen: Seen, clocks: list[Step]) -> Counter[str]:
     """Kill a daemon of a node, again and again, and step a clock now and then. How many of each there were."""
-    counts, heartbeats = Counter[str](), Heartbeats(world)
+    counts, heartbeats, began = Counter[str](), Heartbeats(world), time.monotonic()
     for _ in range(_KILLS):
         await asyncio.sleep(dice.uniform(0, _LONGEST_LIFE))
         program = dice.choices(tuple(_SHARES), tuple(_SHARES.values()))[0]
@@ -87,7 +89,7 @@ async def kill_at_random(world: World, dice: random.Random, seen: Seen, clocks: 
         if clocks and dice.random() < _STEPS:
             dice.choice(clocks)(dice.uniform(-_STEP, _STEP))
             counts["steps of a clock"] += 1
-        if len(seen.wrong) > _WRONG_AT_MOST:
+        if len(seen.wrong) > _WRONG_AT_MOST or time.monotonic() - began > 60 * _MINUTES:
             break
     return counts
 
