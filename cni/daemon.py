@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
@@ -22,7 +21,7 @@ from cni.plan import hostports
 from cni.settings import CniSettings
 from cni.spec.configuration import NetConf, address_range
 from cni.sysctls import bridge_filtered, ensure_route_localnet
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.runner import BoundedFrequencyRunner
 
@@ -30,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _AUDIT_SECONDS = 60.0
 _FIRST_SYNC_SECONDS = 5.0
+_TAKE_OVER_SECONDS = 30.0  # a runtime that does not answer for so long counts as down (agent/runtime/plan.py)
 _FAILURES_TOLERATED = 5  # in a row, 2 s apart
 
 
@@ -58,7 +58,7 @@ class NodeNetwork:
         self._settings = settings
         self._links = links
         self._attachments = attachments
-        self._publish = publish
+        self._publish, self._clock = publish, clock
         self._failures = 0
         self._published = published or Published()
         self._nodes: tuple[NodeFacts, ...] | None = None
@@ -96,9 +96,12 @@ class NodeNetwork:
         return self._waiting
 
     async def status(self) -> str:
-        """`waiting`, after the first sync has ended: a restart must not make a working node look broken."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._synced_once.wait(), _FIRST_SYNC_SECONDS)
+        """`waiting`, after the first sync has ended: a restart must not make a working node look broken.
+
+        A network that the last run has published stands, however long the first look takes on a busy machine.
+        """
+        stands = bool(self._published.pod_cidrs)
+        await at_most(self._clock, _TAKE_OVER_SECONDS if stands else _FIRST_SYNC_SECONDS, self._synced_once)
         return self._waiting
 
     @property

@@ -27,6 +27,8 @@ SERVICES = ("RuntimeService", "ImageService")
 SPARED = {"Status", "Version", "RuntimeConfig", "UpdateRuntimeConfig"}
 _LATE = 1.5  # seconds at most
 MALFORMED = b"\xff" * 64  # no message of any kind
+# A runtime that was killed is back in a second or two.
+_OPTIONS = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
 
 
 class Moment(Enum):
@@ -52,7 +54,7 @@ class CriProxy:
         self.on_moment: OnMoment | None = None  # awaited with the method, the pod's name ("": not known) and the moment
         self._after = set[asyncio.Task[None]]()
         self._dice = random.Random(seed)
-        self._channel = grpc.aio.insecure_channel(f"unix://{upstream}")
+        self._channel = grpc.aio.insecure_channel(f"unix://{upstream}", options=_OPTIONS)
         self._server = grpc.aio.server()
         self._gates: dict[tuple[str, str], asyncio.Event] = {}
         self._ways: dict[str, str] = {}  # method -> the way in which each call of it goes wrong

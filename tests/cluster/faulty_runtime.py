@@ -21,7 +21,7 @@ _ENDPOINT = "--container-runtime-endpoint="
 @contextlib.asynccontextmanager
 async def behind_proxy(world: World, node: str, seed: int = 0) -> AsyncIterator[CriProxy]:
     """The node's agent is started again for the block, with the proxy as its runtime, and once more after it."""
-    pid = await world.pid_once_running(node, "containerd")
+    pid = units.supervisor_pid(world.cluster.unit_dir(node))  # in the node's mounts, and it outlives containerd
     socket = f"/run/nwt-{uuid.uuid4().hex[:6]}.sock"
     proxy = CriProxy(f"/proc/{pid}/root/run/containerd/containerd.sock", seed)
     await proxy.serve(f"/proc/{pid}/root{socket}")

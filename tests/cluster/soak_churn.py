@@ -14,7 +14,7 @@ from tests.cluster.start_notes import noted
 from tests.cluster.world import Object, World, condition, is_ready, status_of
 
 _STEADY, _LANES = 6, 3
-_PATIENCE = 180  # seconds for a step of a pod's life, while daemons die
+_PATIENCE = 300  # seconds for a step of a pod's life, while daemons die
 
 
 @dataclass

@@ -43,7 +43,8 @@ async def sampled(world: World, nodes: Sequence[str], path: str) -> AsyncIterato
             yield
         finally:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 def _sample(world: World, node: str, at: float) -> list[tuple[object, ...]]:
@@ -119,6 +120,7 @@ def _command(pid: int) -> str:
 
 def _parent(pid: int) -> int:
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0
+        fields = []
+    return int(fields[1]) if fields else 0

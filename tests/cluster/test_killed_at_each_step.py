@@ -1,5 +1,6 @@
-"""The agent is killed at every step that a pod takes through the runtime: before each call, while the runtime does it,
-before the answer comes and after it. A container that has started runs on, and one that has not is no restart.
+"""The agent, or containerd, is killed at every step that a pod takes through the runtime: before each call, while the
+runtime does it, before the answer comes and after it. A container that has started runs on, and one that has not is no
+restart.
 
 The agent under the knife is always a young one (it has just been killed and is taking its pods over): the most is
 under way then. The calls go through tests/cri_proxy.py, which, as containerd does, cancels them when their caller goes.
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -70,10 +70,10 @@ ENDS = [
 
 
 class Knife:
-    """Kills the agent at one step of one pod, once; a pod that is left alone tells how long the calls take."""
+    """Kills a program at one step of one pod, once; a pod that is left alone tells how long the calls take."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, program: str) -> None:
+        self._world, self._program = world, program
         self.pod, self.step = "", Step("", Moment.ASKED)
         self.took: dict[str, float] = {}
         self.struck = False
@@ -98,18 +98,12 @@ class Knife:
         self.struck = True
         if moment is Moment.UNDER_WAY:
             await asyncio.sleep(self.step.part * self.took.get(method, 0.1))
-        await self.strike()
-
-    async def strike(self) -> None:
-        """Kill the agent and wait until its connections have gone."""
-        pid = await self._world.pid_once_running(NODE, "agent")
-        os.kill(pid, signal.SIGKILL)
-        await self._world.pid_once_running(NODE, "agent", other_than=pid)
+        await self._world.kill(NODE, self._program)
 
 
 @contextlib.asynccontextmanager
-async def under_the_knife(world: World) -> AsyncIterator[Knife]:
-    knife = Knife(world)
+async def under_the_knife(world: World, program: str) -> AsyncIterator[Knife]:
+    knife = Knife(world, program)
     async with behind_proxy(world, NODE) as proxy:
         proxy.on_moment = knife.on_moment
         try:
@@ -133,7 +127,7 @@ async def struck(world: World, knife: Knife, obj: Object, step: Step, restarts: 
     """What is wrong with a pod that is made by an agent that is killed at `step`, and again taken away."""
     name = obj["metadata"]["name"]
     knife.aim("", step)
-    await knife.strike()
+    await world.kill(NODE, "agent")
     knife.aim(name, step)
     await world.create(obj)
     wrong = list[str]()
@@ -159,12 +153,14 @@ async def struck(world: World, knife: Knife, obj: Object, step: Step, restarts: 
     return wrong
 
 
-async def assert_unnoticed(world: World, kind: str, steps: list[Step], restarts: int = 0) -> None:
-    """Kill the agent at each of the steps. A pod called `kind`-N is killed at the N-th."""
+async def assert_unnoticed(
+    world: World, kind: str, steps: list[Step], restarts: int = 0, program: str = "agent"
+) -> None:
+    """Kill the program at each of the steps: at the N-th of the pod called `kind`-N."""
     before, wrong = await world.left(NODE), list[str]()
     make = dying_once if restarts else living
     try:
-        async with under_the_knife(world) as knife:
+        async with under_the_knife(world, program) as knife:
             knife.aim(f"{kind}-alone", Step("", Moment.ASKED))
             await world.run(living(f"{kind}-alone"))
             await world.delete(f"{kind}-alone")
@@ -173,7 +169,9 @@ async def assert_unnoticed(world: World, kind: str, steps: list[Step], restarts:
                 wrong += await struck(world, knife, make(f"{kind}-{number}"), step, restarts)
     finally:
         await remove_notes(world, NODE)
-    world.stats.append((f"{kind}: kills at exact steps, unnoticed", f"{len(steps) - len(wrong)} of {len(steps)}"))
+    world.stats.append(
+        (f"{kind}: kills of {program} at exact steps, unnoticed", f"{len(steps) - len(wrong)} of {len(steps)}")
+    )
     assert not wrong, "\n".join(wrong)
     await world.nothing_beyond(NODE, before)
 
@@ -189,3 +187,12 @@ async def test_a_kill_at_any_moment_of_a_start(world: World) -> None:
 )
 async def test_a_kill_at_each_step(world: World, kind: str, steps: list[Step], restarts: int) -> None:
     await assert_unnoticed(world, kind, steps, restarts)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not _EVERY, reason="runs by hand: NODEWRIGHT_SOAK=1")
+@pytest.mark.parametrize(("kind", "steps"), [("made", MAKES), ("started", STARTS), ("ended", ENDS)])
+async def test_a_kill_of_the_runtime_at_each_step(world: World, kind: str, steps: list[Step]) -> None:
+    # Once the runtime has gone, no answer of it can come late.
+    asked = [one for one in steps if one.moment is not Moment.DONE]
+    await assert_unnoticed(world, kind, asked, program="containerd")

@@ -116,7 +116,7 @@ class SandboxState:
 class ContainerState:
     """One CRI container (one attempt). Times in nanoseconds since the epoch, 0: not yet.
 
-    `cut`: it is created and cannot be started any more: its start was cancelled before any process of it ran.
+    `cut`: it is created and cannot be started any more: its start was cut off before any process of it ran.
     """
 
     id: str

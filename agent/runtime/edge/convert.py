@@ -26,6 +26,9 @@ POD_UID = "io.kubernetes.pod.uid"
 _POD = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}")
 # Texts of containerd (internal/cri/server/container_start.go). A start cancelled in _LAST_CALL may have run something.
 _FAILED_START, _CALLER_GONE, _LAST_CALL = "StartError", "context canceled", "failed to start containerd task"
+# A containerd that was killed during a start removes the container's pipes and still lists it as created (restart.go):
+# it can never be started.
+_PIPES_GONE = ("failed to start io pipe copy", "no such file or directory")
 
 
 def sandbox_listed(item: Any) -> SandboxState:
@@ -85,7 +88,7 @@ def container_listed(item: Any) -> ContainerState:
 def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
     """A ContainerStatus. It does not name its sandbox, which the caller knows from the list.
 
-    A container whose start was cancelled with its caller never ran: it counts as created.
+    A container whose start was cut off with its caller or with the runtime never ran: it counts as created.
     """
     cut = _start_was_cut(status)
     return ContainerState(
@@ -138,13 +141,11 @@ def _name(enum: Any, number: int) -> str:
 
 
 def _start_was_cut(status: Any) -> bool:
-    return (
-        status.state == api_pb2.CONTAINER_EXITED
-        and not status.started_at
-        and status.reason == _FAILED_START
-        and _CALLER_GONE in status.message
-        and _LAST_CALL not in status.message
-    )
+    if status.state != api_pb2.CONTAINER_EXITED or status.started_at or status.reason != _FAILED_START:
+        return False
+    message = status.message
+    cancelled = _CALLER_GONE in message and _LAST_CALL not in message
+    return cancelled or all(text in message for text in _PIPES_GONE)
 
 
 def image_facts(image: Any) -> ImageFacts:

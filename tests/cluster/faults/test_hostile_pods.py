@@ -27,7 +27,10 @@ _EVERY_SECOND = {"periodSeconds": 1, "timeoutSeconds": 2}
 
 # After this line of its log the pod is at work.
 _BEGUN = "begun"
-_DEEP = "cd /scratch; i=0; while [ $i -lt 3000 ]; do mkdir d && cd d 2>/dev/null || break; i=$((i+1)); done; echo begun; sleep 3600"
+_DEEP = (
+    "cd /scratch; i=0; while [ $i -lt 3000 ]; do mkdir d && cd d 2>/dev/null || break; i=$((i+1)); done;"
+    " echo begun; sleep 3600"
+)
 _LONG = (
     "cd /scratch; n=$(head -c 250 /dev/zero | tr '\\0' x); i=0;"
     " while [ $i -lt 60 ]; do mkdir $n && cd $n 2>/dev/null || break; i=$((i+1)); done; echo begun; sleep 3600"

@@ -57,7 +57,7 @@ class Sysctl:
 
 class Bench:
     def __init__(self, **more: Any) -> None:
-        self.kernel, self.sysctl = FakeKernel(), Sysctl()
+        self.kernel, self.sysctl, self.clock = FakeKernel(), Sysctl(), FakeClock()
         self.rules: list[FirewallFacts] = []
         self.published: list[tuple[Network, ...]] = []
         self.attachments: list[Attachment] = []
@@ -72,7 +72,7 @@ class Bench:
             attachments=lambda: self.attachments,
             apply_rules=self._apply,
             publish=self._published,
-            clock=FakeClock(),
+            clock=self.clock,
             **more,
         )
         space = self.kernel.namespaces[NODE]
@@ -123,6 +123,19 @@ async def test_status_is_not_answered_before_the_first_look() -> None:
     assert not asked.done()
     await bench.network.sync()
     assert await asyncio.wait_for(asked, 10) == ""
+
+
+@pytest.mark.parametrize(("published", "patience"), [(Published((CIDR,), ()), 30), (Published(), 5)])
+async def test_status_waits_longer_for_a_network_that_an_earlier_agent_has_set_up(
+    published: Published, patience: float
+) -> None:
+    """On a busy machine the first look takes seconds, and pods of a node that says NotReady lose their readiness."""
+    bench = Bench(published=published)
+    asked = asyncio.ensure_future(bench.network.status())
+    await bench.clock.advance(patience - 0.5)
+    assert not asked.done()
+    await bench.clock.advance(1)
+    assert "set up yet" in await asyncio.wait_for(asked, 2)
 
 
 async def test_status_tells_what_the_first_look_failed_with() -> None:

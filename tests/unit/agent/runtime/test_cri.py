@@ -128,6 +128,10 @@ async def test_a_runtime_that_cannot_resize_a_sandbox_is_fine(runtime: tuple[Cri
 
 
 _CUT = "failed to create containerd task: failed to create shim task: context canceled"
+_PIPES = (
+    "failed to create containerd task: failed to create shim task: failed to start io pipe copy: unable to copy pipes: "
+    'containerd-shim: opening file "/run/containerd/c/io/1/c-stdout" failed: open c-stdout: no such file or directory'
+)
 _LATE = 'failed to start containerd task "c": context canceled'
 
 
@@ -135,6 +139,7 @@ _LATE = 'failed to start containerd task "c": context canceled'
     ("message", "started_at", "cut"),
     [
         pytest.param(_CUT, 0, True, id="cut-before-it-ran"),
+        pytest.param(_PIPES, 0, True, id="cut-by-the-death-of-the-runtime-and-repeated"),
         pytest.param(_LATE, 0, False, id="cut-when-it-may-have-run"),
         pytest.param('exec: "nope": executable file not found', 0, False, id="its-own-fault"),
         pytest.param(_CUT, 7, False, id="it-ran"),
