@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 
 from agent.common.model.pod_settings import PodPaths
 from agent.volumes.edge import mounts, setup, subpath, teardown
@@ -17,10 +18,22 @@ class PodDisk:
 
     def __init__(self, root_dir: str) -> None:
         self._root_dir = root_dir
+        self._reserving = threading.Lock()
 
     def set_up(self, paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]:
         setup.make_pod_directories(paths)
         return setup.set_up(paths, plans)
+
+    def reserve(self, paths: PodPaths, volume: str) -> str:
+        """See VolumeDisk. An empty file in the pod's directory says it, also to the next agent."""
+        with self._reserving:
+            for uid in self.pods():
+                if uid != paths.uid and os.path.lexists(f"{PodPaths(self._root_dir, uid).sole_volumes}/{volume}"):
+                    return uid
+            setup.make_directories(paths.sole_volumes)
+            marker = f"{paths.sole_volumes}/{volume}"
+            os.close(os.open(marker, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        return ""
 
     def update(self, paths: PodPaths, plans: list[DiskVolume]) -> list[str]:
         return setup.update(paths, plans)
