@@ -60,10 +60,18 @@ class PodDisk:
             return file.read()
 
     def write_text(self, path: str, text: str, mode: int) -> None:
-        """Write in place: containers have the file bind mounted, so its inode must stay."""
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        """Write in place, unless it says so already: containers have the file bind mounted, so its inode must stay.
+
+        Raises OSError. When the disk is full, the old text stays whole.
+        """
+        data = text.encode()
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+        with os.fdopen(handle, "r+b", buffering=0) as file:
+            size = os.fstat(handle).st_size
+            if size != len(data) or file.read(size) != data:
+                _reserve(handle, size, len(data))
+                os.pwrite(handle, data, 0)
+                os.ftruncate(handle, len(data))
             os.fchmod(handle, mode)
 
     def make_directory(self, path: str, mode: int) -> None:
@@ -74,3 +82,14 @@ class PodDisk:
 
     def pods(self) -> list[str]:
         return teardown.pods_on_disk(self._root_dir)
+
+
+def _reserve(handle: int, size: int, wanted: int) -> None:
+    """Give a file of `size` bytes the space for `wanted` bytes. Raises OSError, and leaves it as it was then."""
+    if wanted == 0:
+        return
+    try:
+        os.posix_fallocate(handle, 0, wanted)
+    except OSError:
+        os.ftruncate(handle, size)
+        raise
