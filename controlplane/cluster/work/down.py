@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from dataclasses import dataclass
 
 from controlplane.cluster.edge import state
@@ -21,6 +20,7 @@ from controlplane.machine.edge.locks import directory_lock
 from controlplane.machine.edge.netlink import Netlink
 from controlplane.progress import Progress
 from controlplane.supervisor.edge import units
+from nodelib import file_trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _remove_directory(cluster: Cluster) -> bool:
     for name in sorted(os.listdir(cluster.dir), key=lambda entry: entry == "cluster.json"):
         path = os.path.join(cluster.dir, name)
         if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
+            file_trees.remove(path)
         else:
             os.unlink(path)
     os.rmdir(cluster.dir)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 
 from agent.runtime.edge.cri import Cri
@@ -17,6 +16,7 @@ from controlplane.machine.edge import namespaces
 from controlplane.progress import Progress
 from controlplane.supervisor.edge import units
 from controlplane.waiting import until
+from nodelib import file_trees
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound
 
@@ -79,7 +79,7 @@ def _remove_files() -> None:
         path = os.path.join(_KUBELET, name)
         namespaces.unmount_below(path)
         if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
+            file_trees.remove(path)
         else:
             os.unlink(path)
     for path in _FILES:
