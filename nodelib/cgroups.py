@@ -9,11 +9,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nodelib.backoff import Backoff
 from nodelib.errors import Permanent
+from nodelib.file_trees import Kind, Step, Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,45 @@ def _words(path: str, count: int) -> list[str]:
     if len(found) != count:
         raise ValueError(path)
     return found
+
+
+class Group:
+    """A cgroup that groups_below() found, by its open directory: valid until the next one is asked for."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.name = step.name
+
+    def read(self, file: str) -> str:
+        """Raises OSError."""
+        with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._step.handle), encoding="ascii") as opened:
+            return opened.read()
+
+    def write(self, file: str, text: str) -> None:
+        """Raises OSError, also for a file that the kernel does not offer."""
+        handle = os.open(file, os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._step.handle)
+        try:
+            os.write(handle, text.encode("ascii"))
+        finally:
+            os.close(handle)
+
+    def remove(self) -> None:
+        """Raises OSError: EBUSY while a process or another cgroup is in it."""
+        os.rmdir(self.name, dir_fd=self._step.folder)
+
+
+def groups_below(folder: str) -> Iterator[Group]:
+    """The cgroup whose directory is `folder` and all below it, the deepest first; none if it does not exist.
+
+    A pod with a writable cgroup file system can nest cgroups as deep as the kernel lets it, with paths of any length.
+    Raises OSError.
+    """
+    try:
+        for step in Walk(folder):
+            if step.kind is Kind.LEAVE:
+                yield Group(step)
+    except (FileNotFoundError, NotADirectoryError):
+        return
 
 
 class Undying(Exception):

@@ -12,11 +12,11 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from nodelib.backoff import Backoff
-from nodelib.cgroups import Mounts, Undying, end_all, mounts_here, sigkill
+from nodelib.cgroups import Mounts, Undying, end_all, groups_below, mounts_here, sigkill
 from nodelib.command import CommandError, run
 from nodelib.errors import Permanent, Temporary
 
@@ -31,12 +31,23 @@ class CgroupError(Temporary):
     """A cgroup that could not be created, written or removed; names path, file and cause."""
 
 
+class FoundGroup(Protocol):
+    """A cgroup as Files.below() found it (nodelib.cgroups.Group)."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read(self, file: str) -> str: ...
+
+    def write(self, file: str, text: str) -> None: ...
+
+    def remove(self) -> None: ...
+
+
 class Files(Protocol):
     """The file operations of a cgroup file system."""
 
     def mkdir(self, path: str) -> None: ...
-
-    def rmdir(self, path: str) -> None: ...
 
     def read(self, path: str) -> str: ...
 
@@ -46,15 +57,16 @@ class Files(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def below(self, path: str) -> Iterator[FoundGroup]:
+        """The cgroup and all below it, the deepest first; none if it does not exist. Each is valid until the next."""
+        ...
+
 
 class KernelFiles:
     """The real file operations."""
 
     def mkdir(self, path: str) -> None:
         os.mkdir(path, 0o755)
-
-    def rmdir(self, path: str) -> None:
-        os.rmdir(path)
 
     def read(self, path: str) -> str:
         with open(path, encoding="ascii") as file:
@@ -74,6 +86,9 @@ class KernelFiles:
 
     def exists(self, path: str) -> bool:
         return os.path.isdir(path)
+
+    def below(self, path: str) -> Iterator[FoundGroup]:
+        return groups_below(path)
 
 
 class CgroupTree:
@@ -218,26 +233,24 @@ class CgroupTree:
     def _pids(self, path: str) -> frozenset[int]:
         found: set[int] = set()
         for top in self._all_tops:
-            for folder in self._below(top + path):
-                with contextlib.suppress(FileNotFoundError, OSError):
-                    found.update(int(word) for word in self._files.read(f"{folder}/cgroup.procs").split())
+            for group in self._below(top + path):
+                with contextlib.suppress(OSError):  # gone, or a threaded v2 cgroup, whose processes its parent lists
+                    found.update(int(word) for word in group.read("cgroup.procs").split())
         return frozenset(found)
 
-    def _below(self, folder: str) -> list[str]:
-        """`folder` and all folders below it, the deepest first."""
+    def _below(self, folder: str) -> Iterator[FoundGroup]:
         try:
-            names = self._files.folders(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return [inner for name in names for inner in self._below(f"{folder}/{name}")] + [folder]
+            yield from self._files.below(folder)
+        except OSError as error:
+            raise _failure(folder, "list cgroups", error, "The agent tries again.") from error
 
     def _remove(self, path: str) -> None:
         if not any(self._files.exists(top + path) for top in self._all_tops):
             return
         self._kill(path)
         for top in self._all_tops:
-            for folder in self._below(top + path):
-                self._rmdir(folder)
+            for group in self._below(top + path):
+                self._rmdir(top + path, group)
 
     def _kill(self, path: str) -> None:
         def alive() -> set[int]:
@@ -267,21 +280,22 @@ class CgroupTree:
     def _thaw(self, path: str) -> None:
         """A process frozen by a v1 freezer receives no signal, not even SIGKILL."""
         if self.version == 1 and "freezer" in self._points:
-            for folder in self._below(self._points["freezer"] + path):
+            for group in self._below(self._points["freezer"] + path):
                 with contextlib.suppress(OSError):
-                    self._files.write(f"{folder}/freezer.state", "THAWED")
+                    group.write("freezer.state", "THAWED")
 
-    def _rmdir(self, folder: str) -> None:
+    def _rmdir(self, folder: str, group: FoundGroup) -> None:
         pause = Backoff(0.005, 1)
         for attempt in range(_RMDIR_ATTEMPTS):
             try:
-                self._files.rmdir(folder)
+                group.remove()
             except FileNotFoundError:
                 return
             except OSError as error:
                 # The kernel frees a cgroup a moment after its last process is gone.
                 if error.errno != errno.EBUSY or attempt == _RMDIR_ATTEMPTS - 1:
-                    raise _failure(folder, "remove cgroup", error, "The agent tries again.") from error
+                    what = f"remove cgroup {group.name[:80]!r}"
+                    raise _failure(folder, what, error, "The agent tries again.") from error
                 time.sleep(pause.next())
             else:
                 return

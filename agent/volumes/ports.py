@@ -8,7 +8,7 @@ from typing import Protocol
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.volumes.model.csi import CsiVolume, DriverFacts, Published, SecretRef, Staged
-from agent.volumes.model.sources import CertificateProjection, Credential, ObjectRef, TokenRequest
+from agent.volumes.model.sources import CertificateProjection, Credential, FoundClaim, ObjectRef, TokenRequest
 from agent.volumes.model.volumes import DiskVolume, MountedVolume
 from nodelib.json_values import Json
 
@@ -24,8 +24,8 @@ class VolumeObjects(Protocol):
         """All ClusterTrustBundles; the pod is notified of changes from now on."""
         ...
 
-    async def claim(self, pod: Pod, name: str) -> Json | None:
-        """The PersistentVolume that the claim is bound to; None while it is not bound."""
+    async def claim(self, pod: Pod, name: str) -> FoundClaim | None:
+        """The claim with its PersistentVolume; None if there is no such claim."""
         ...
 
     def drop_pod(self, uid: str) -> None:
@@ -49,6 +49,13 @@ class VolumeDisk(Protocol):
     def set_up(self, paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]: ...
 
     def update(self, paths: PodPaths, plans: list[DiskVolume]) -> list[str]: ...
+
+    def reserve(self, paths: PodPaths, volume: str) -> str:
+        """Note until tear_down() that the pod has this PersistentVolume to itself.
+
+        The UID of the pod that has it already, else "".
+        """
+        ...
 
     def tear_down(self, paths: PodPaths) -> None: ...
 

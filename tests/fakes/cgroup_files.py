@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
 _FILES = {
     "cpu": ("cpu.weight", "cpu.max"),
@@ -68,6 +69,11 @@ class FakeCgroupFiles:
         self._folder(path)
         return [name.rpartition("/")[2] for name in self._files if name.rpartition("/")[0] == path]
 
+    def below(self, path: str) -> Iterator[_Group]:
+        found = [name for name in self._files if name == path or name.startswith(f"{path}/")]
+        for name in sorted(found, key=lambda name: -name.count("/")):
+            yield _Group(self, name)
+
     def offer(self, path: str, controllers: str) -> None:
         """The kernel offers these controllers in a folder, whatever was handed down to it."""
         self._folder(path)["cgroup.controllers"] = controllers
@@ -100,3 +106,20 @@ class FakeCgroupFiles:
             return self._files[path]
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path) from None
+
+
+class _Group:
+    """One cgroup, as below() shows it."""
+
+    def __init__(self, files: FakeCgroupFiles, path: str) -> None:
+        self._files, self._path = files, path
+        self.name = path.rpartition("/")[2]
+
+    def read(self, file: str) -> str:
+        return self._files.read(f"{self._path}/{file}")
+
+    def write(self, file: str, text: str) -> None:
+        self._files.write(f"{self._path}/{file}", text)
+
+    def remove(self) -> None:
+        self._files.rmdir(self._path)

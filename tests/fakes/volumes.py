@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.volumes.model.csi import CsiVolume
-from agent.volumes.model.sources import SECRET, CertificateProjection, Credential, ObjectRef, TokenRequest
+from agent.volumes.model.sources import SECRET, CertificateProjection, Credential, FoundClaim, ObjectRef, TokenRequest
 from agent.volumes.model.volumes import DiskVolume, EmptyDir, HostPath, ImageVolume, MountedVolume
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
@@ -19,7 +19,7 @@ class FakeObjects:
 
     def __init__(self) -> None:
         self.found: dict[ObjectRef, Json] = {}
-        self.bound: dict[str, Json] = {}
+        self.claims: dict[str, FoundClaim] = {}
         self.bundles: list[Json] = []
         self.all_services: list[Json] = []
         self.down = False
@@ -40,9 +40,9 @@ class FakeObjects:
         self._check()
         return self.bundles
 
-    async def claim(self, pod: Pod, name: str) -> Json | None:
+    async def claim(self, pod: Pod, name: str) -> FoundClaim | None:
         self._check()
-        return self.bound.get(name)
+        return self.claims.get(name)
 
     async def services(self) -> Sequence[Json]:
         self._check()
@@ -83,6 +83,7 @@ class FakeDisk:
         self.volumes: dict[str, list[DiskVolume]] = {}
         self.bound: dict[str, tuple[str, str]] = {}
         self.peers: set[str] = set()
+        self.sole: dict[str, str] = {}
         self.texts: dict[str, str] = {"/etc/hosts": "NODE\n", "/etc/resolv.conf": "nameserver 192.0.2.1\n"}
         self.directories: set[str] = set()
         self.refuse_sub_paths = False
@@ -106,6 +107,10 @@ class FakeDisk:
         before = {plan.name: plan for plan in self.volumes.get(paths.uid, [])}
         self.volumes[paths.uid] = list((before | {plan.name: plan for plan in plans}).values())
         return [plan.name for plan in plans if before.get(plan.name) != plan]
+
+    def reserve(self, paths: PodPaths, volume: str) -> str:
+        holder = self.sole.setdefault(volume, paths.uid)
+        return "" if holder == paths.uid else holder
 
     def bind_sub_path(self, volume: str, path: str, target: str, *, keeps_peers: bool = False) -> str:
         if self.refuse_sub_paths:
@@ -131,6 +136,7 @@ class FakeDisk:
         if paths.uid in self.busy:
             raise OSError(errno.EBUSY, "Device or resource busy", paths.pod)
         self.volumes.pop(paths.uid, None)
+        self.sole = {volume: uid for volume, uid in self.sole.items() if uid != paths.uid}
 
     def pods(self) -> list[str]:
         return sorted(self.volumes)

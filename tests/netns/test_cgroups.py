@@ -201,3 +201,35 @@ def _inside(tree: CgroupTree, parent: str, controller: str = "pids") -> subproce
     with open(f"{folder}/cgroup.procs", "w", encoding="ascii") as file:
         file.write(str(sleeper.pid))
     return sleeper
+
+
+async def test_nested_cgroups_with_long_names_go_with_their_pod(tree: CgroupTree, root: str) -> None:
+    """A pod with a writable cgroup file system nests them: deeper than a stack, beyond the longest path."""
+    kubepods = KubepodsTree(tree, Policy(root=root))
+    name, depth = "d" * 200, 60 if tree.version == 1 else 1200
+    try:
+        await kubepods.setup(NODE)
+        parent = await kubepods.ensure_pod(pod(asks(), meta={"uid": "u-1"}))
+        controller = "pids" if tree.version == 1 else ""
+        at, made = os.open(tree.folder(parent, controller), os.O_RDONLY), 0
+        for _ in range(depth):
+            try:
+                os.mkdir(name, dir_fd=at)
+            except OSError:
+                break  # the kernel allows no more
+            following = os.open(name, os.O_RDONLY, dir_fd=at)
+            os.close(at)
+            at, made = following, made + 1
+        sleeper = subprocess.Popen(["sleep", "60"])
+        handle = os.open("cgroup.procs", os.O_WRONLY, dir_fd=at)
+        os.write(handle, str(sleeper.pid).encode())
+        os.close(handle)
+        os.close(at)
+        assert made * len(name) > 4096
+        assert sleeper.pid in await tree.pids(parent)
+        await kubepods.remove_pod("u-1")
+        assert sleeper.wait(10) == -9
+        assert not await tree.exists(parent)
+    finally:
+        await tree.remove(root)
+    assert not await tree.exists(root)

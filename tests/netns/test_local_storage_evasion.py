@@ -18,7 +18,7 @@ from agent.volumes.edge import mounts
 from nodelib import file_trees
 from nodelib.errors import Temporary
 from tests.netns.mount_namespace import isolated
-from tests.netns.test_teardown_hostile_tree import all_kinds, deep, wide
+from tests.netns.test_teardown_hostile_tree import SWAPPER, all_kinds, deep, wide
 
 pytestmark = pytest.mark.netns
 
@@ -133,6 +133,26 @@ def test_what_is_renamed_all_the_time_is_counted_or_over(tmp_path: Path, kind: s
             renamer.wait()
 
     run()
+
+
+@isolated
+def test_a_directory_that_exchanges_its_name_with_a_file_is_counted_or_over(tmp_path: Path) -> None:
+    mounts.mount("node", str(tmp_path), "tmpfs")
+    (tmp_path / "one").mkdir()
+    written(tmp_path / "one" / "big", 20 * MIB)
+    (tmp_path / "other").touch()
+    names = [str(tmp_path / name) for name in ("one", "other")]
+    swapper = subprocess.Popen([sys.executable, "-I", "-S", "-c", SWAPPER, *names], stderr=subprocess.DEVNULL)
+    try:
+        began, rounds = time.monotonic(), 0
+        while time.monotonic() - began < 1 or (rounds < 100 and time.monotonic() - began < 30):
+            found = machine.tree(str(tmp_path))
+            assert found.used >= 20 * MIB or found.unread
+            rounds += 1
+        assert swapper.poll() is None
+    finally:
+        swapper.kill()
+        swapper.wait()
 
 
 @isolated

@@ -145,6 +145,25 @@ def test_what_an_older_agent_left_in_the_peer_group_of_the_host(tmp_path: Path) 
 
 
 @isolated
+def test_what_an_older_agent_left_leaves_the_peer_group_at_the_next_start(tmp_path: Path) -> None:
+    """A container that is started again; another one goes on using the sub path meanwhile."""
+    node = Node(tmp_path)
+    target, container = Path(node.paths.sub_path("v", "c", 0)), node.root / "container"
+    for path in (target, container):
+        path.mkdir(parents=True)
+    mounts.mount(str(node.host / "data"), str(target), "", mounts.MS_BIND | mounts.MS_REC)
+    mounts.mount(str(target), str(container), "", mounts.MS_BIND | mounts.MS_REC)
+    mounts.mount("", str(container), "", mounts.MS_REC | mounts.MS_SLAVE)
+    for _ in range(2):
+        node.bind()
+        assert len(mounts.mounts_below(str(target))) == 2
+    mounts.mount("later", str(node.host / "data" / "later"), "tmpfs")
+    assert mounts.mount_at(f"{container}/later") is not None and mounts.mount_at(f"{target}/later") is not None
+    mounts.unmount(f"{target}/disk")
+    assert (node.disk_dir / "precious").exists()
+
+
+@isolated
 def test_a_sub_path_that_is_bound_afresh_releases_the_old_one_only(tmp_path: Path) -> None:
     """The second start of a container, with its directory replaced meanwhile; the first bind by an older agent."""
     node = Node(tmp_path)

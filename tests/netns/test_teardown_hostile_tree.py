@@ -105,7 +105,7 @@ def test_the_event_loop_goes_on_meanwhile(tmp_path: Path) -> None:
     assert not os.path.exists(paths.pod)
 
 
-_SWAPPER = """
+SWAPPER = """
 import ctypes, os, sys
 one, other = (os.fsencode(path) for path in sys.argv[1:])
 libc = ctypes.CDLL(None)
@@ -130,7 +130,7 @@ def test_a_directory_that_is_swapped_for_a_link_meanwhile(tmp_path: Path) -> Non
         (top / "d" / "kept").touch()
         (top / "link").symlink_to(outside)
         names = [str(top / name) for name in ("d", "link")]
-        swapper = subprocess.Popen([sys.executable, "-I", "-S", "-c", _SWAPPER, *names], stderr=subprocess.DEVNULL)
+        swapper = subprocess.Popen([sys.executable, "-I", "-S", "-c", SWAPPER, *names], stderr=subprocess.DEVNULL)
         try:
             disk.tear_down(paths)
         finally:

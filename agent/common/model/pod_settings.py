@@ -74,6 +74,11 @@ class PodPaths:
         return f"{self.pod}/plugins"
 
     @property
+    def sole_volumes(self) -> str:
+        """A file for each PersistentVolume that the pod has to itself (ReadWriteOncePod), named after it."""
+        return f"{self.plugins}/sole-volumes"
+
+    @property
     def sub_paths(self) -> str:
         return f"{self.pod}/volume-subpaths"
 

@@ -7,6 +7,7 @@ ordinary ten seconds.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from agent.eviction.model import Candidate, EvictionPolicy, EvictionState, Obser
 from agent.eviction.plan import local_storage, messages, ranking, signals, thresholds
 from agent.pods.work.registry import PodRegistry
 from agent.stats.model import NodeStats, PodStats
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 _INTERVAL = 10.0  # seconds; upstream's evictionMonitoringPeriod
 _CLOSE_INTERVAL = 1.0
 _CLEANUP_LIMIT = 30.0  # upstream's podCleanupTimeout
+_PATIENCE = 2.0  # seconds that a round waits for pods with limits of storage to be measured
 
 
 class Usage(Protocol):
@@ -70,9 +72,17 @@ class Evictor:
         self._state = EvictionState()
         self._is_close = False
         self._limits_checked_at = self._failed_at = float("-inf")
+        self._measuring: asyncio.Task[Mapping[str, PodStats]] | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
+        try:
+            await self._run()
+        finally:
+            if self._measuring is not None:
+                self._measuring.cancel()
+
+    async def _run(self) -> None:
         while True:
             evicted: list[str] = []
             try:
@@ -104,23 +114,41 @@ class Evictor:
         return evicted
 
     async def _over_their_limits(self, image_fs: bool) -> list[str]:
-        now = self._parts.clock.monotonic()
-        if not self._policy.local_storage or now - self._limits_checked_at < _INTERVAL:
-            return []
-        self._limits_checked_at = now
         limited = {
             pod.uid: pod
             for pod in self._parts.pods.active()
             if local_storage.is_limited(pod) and not demand.is_critical(pod)
         }
-        if not limited:
-            return []
-        used = await self._parts.usage.usage(limited.keys())
-        found = (local_storage.violation(limited[uid], usage, image_fs=image_fs) for uid, usage in used.items())
+        used = await self._limited_use(limited)
+        found = (
+            local_storage.violation(limited[uid], usage, image_fs=image_fs)
+            for uid, usage in used.items()
+            if uid in limited
+        )
         broken = [one for one in found if one is not None]
         for one in broken:
             self._evict(one)
         return [one.pod.uid for one in broken]
+
+    async def _limited_use(self, limited: Collection[str]) -> Mapping[str, PodStats]:
+        """What these pods use, measured at intervals; nothing while that is not due or goes on.
+
+        A pod may have millions of files: no round waits for it, since the node may run out of memory meanwhile.
+        """
+        clock = self._parts.clock
+        if self._measuring is None:
+            due = clock.monotonic() - self._limits_checked_at >= _INTERVAL
+            if not (self._policy.local_storage and limited and due):
+                return {}
+            self._limits_checked_at = clock.monotonic()
+            self._measuring = asyncio.ensure_future(self._parts.usage.usage(list(limited)))
+        measuring, over = self._measuring, asyncio.Event()
+        measuring.add_done_callback(lambda _: over.set())
+        await at_most(clock, _PATIENCE, over)
+        if not measuring.done():
+            return {}
+        self._measuring = None
+        return measuring.result()
 
     async def _act(self, found: Round, seen: Observations, image_fs: bool) -> list[str]:
         target = found.due[0]

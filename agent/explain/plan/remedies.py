@@ -72,8 +72,8 @@ _RULES = (
           "`command` and `args` of container {container}."),
     _rule(_CREATE, r"permission denied", "The container's user may not execute the command: check the file's mode and "
           "the securityContext of container {container}."),
-    _rule("FailedMount", r"persistentvolumeclaim|claim", "Check that the claim is bound (`kubectl describe pvc -n "
-          "{namespace}`) and that its volume is attached (`kubectl get volumeattachments`)."),
+    _rule("FailedMount", r"persistentvolumeclaim|claim|\bPVC\b", "Check that the claim is bound (`kubectl describe pvc "
+          "-n {namespace}`) and that its volume is attached (`kubectl get volumeattachments`)."),
     _rule("FailedMount", "", "Fix what the message names; it is retried automatically."),
     _rule("NetworkNotReady", "", "The node has no working CNI configuration: check /etc/cni/net.d on the node, and the "
           "pods or the log of the pod network."),

@@ -34,3 +34,5 @@ async def _clear(uid: str, *removals: Callable[[str], Awaitable[None]]) -> None:
             await remove_one(uid)
     except NodewrightError as error:
         log.warning("pod %s: removing what it left behind: %s", uid, error)
+    except Exception:
+        log.exception("pod %s: removing what it left behind failed; the other pods are cleaned up all the same", uid)

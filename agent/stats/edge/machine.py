@@ -190,11 +190,16 @@ class _Count:
                 self._add(found)
             case Kind.FILE:
                 try:
-                    self._add(os.lstat(step.name, dir_fd=step.folder))
+                    found = os.lstat(step.name, dir_fd=step.folder)
                 except FileNotFoundError:
                     walk.missed(step)
                 except OSError as error:
                     self.fail(error)
+                else:
+                    if stat.S_ISDIR(found.st_mode) or step.error is not None:
+                        walk.missed(step)  # a file and a directory have exchanged their names
+                    else:
+                        self._add(found)
             case Kind.FAILED if step.error is not None:
                 self.fail(step.error)
 

@@ -26,7 +26,7 @@ def write(target: str, files: Mapping[str, FileProjection], set_permissions: Cal
     """Make the directory `target` hold exactly `files`; False when it did already. Raises OSError."""
     old = _current(target)
     if old and _same(os.path.join(target, old), files):
-        _link_names(target, files)
+        _finish(target, files, old)  # an earlier write may have failed, or been killed, in the middle of it
         return False
     fresh = tempfile.mkdtemp(prefix=time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime()), dir=target)
     try:
@@ -40,9 +40,7 @@ def write(target: str, files: Mapping[str, FileProjection], set_permissions: Cal
         with contextlib.suppress(OSError):
             file_trees.remove(fresh)
         raise
-    _link_names(target, files)
-    _unlink_removed(target, files)
-    _remove_old_data(target, os.path.basename(fresh))
+    _finish(target, files, os.path.basename(fresh))
     return True
 
 
@@ -107,7 +105,18 @@ def _switch(target: str, fresh: str) -> None:
     except FileExistsError:  # left by an agent that was killed between the two calls
         os.unlink(new)
         os.symlink(fresh, new)
-    os.rename(new, os.path.join(target, _DATA))
+    try:
+        os.rename(new, os.path.join(target, _DATA))
+    except OSError:
+        os.unlink(new)
+        raise
+
+
+def _finish(target: str, files: Mapping[str, FileProjection], current: str) -> None:
+    """Make the names in the volume those of `files`, and remove all data but `current`."""
+    _link_names(target, files)
+    _unlink_removed(target, files)
+    _remove_old_data(target, current)
 
 
 def _link_names(target: str, files: Mapping[str, FileProjection]) -> None:

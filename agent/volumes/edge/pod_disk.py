@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 
 from agent.common.model.pod_settings import PodPaths
 from agent.volumes.edge import mounts, setup, subpath, teardown
@@ -17,10 +18,22 @@ class PodDisk:
 
     def __init__(self, root_dir: str) -> None:
         self._root_dir = root_dir
+        self._reserving = threading.Lock()
 
     def set_up(self, paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]:
         setup.make_pod_directories(paths)
         return setup.set_up(paths, plans)
+
+    def reserve(self, paths: PodPaths, volume: str) -> str:
+        """See VolumeDisk. An empty file in the pod's directory says it, also to the next agent."""
+        with self._reserving:
+            for uid in self.pods():
+                if uid != paths.uid and os.path.lexists(f"{PodPaths(self._root_dir, uid).sole_volumes}/{volume}"):
+                    return uid
+            setup.make_directories(paths.sole_volumes)
+            marker = f"{paths.sole_volumes}/{volume}"
+            os.close(os.open(marker, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        return ""
 
     def update(self, paths: PodPaths, plans: list[DiskVolume]) -> list[str]:
         return setup.update(paths, plans)
@@ -47,10 +60,18 @@ class PodDisk:
             return file.read()
 
     def write_text(self, path: str, text: str, mode: int) -> None:
-        """Write in place: containers have the file bind mounted, so its inode must stay."""
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        """Write in place, unless it says so already: containers have the file bind mounted, so its inode must stay.
+
+        Raises OSError. When the disk is full, the old text stays whole.
+        """
+        data = text.encode()
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+        with os.fdopen(handle, "r+b", buffering=0) as file:
+            size = os.fstat(handle).st_size
+            if size != len(data) or file.read(size) != data:
+                _reserve(handle, size, len(data))
+                os.pwrite(handle, data, 0)
+                os.ftruncate(handle, len(data))
             os.fchmod(handle, mode)
 
     def make_directory(self, path: str, mode: int) -> None:
@@ -61,3 +82,14 @@ class PodDisk:
 
     def pods(self) -> list[str]:
         return teardown.pods_on_disk(self._root_dir)
+
+
+def _reserve(handle: int, size: int, wanted: int) -> None:
+    """Give a file of `size` bytes the space for `wanted` bytes. Raises OSError, and leaves it as it was then."""
+    if wanted == 0:
+        return
+    try:
+        os.posix_fallocate(handle, 0, wanted)
+    except OSError:
+        os.ftruncate(handle, size)
+        raise

@@ -33,11 +33,10 @@ def bind(volume: str, path: str, target: str, *, keeps_peers: bool = False) -> s
         os.close(base)
     try:
         found = os.fstat(opened)
-        if _is_bound(target, found):
-            return target
-        _make_target(target, stat.S_ISDIR(found.st_mode))
-        mounts.mount(f"/proc/self/fd/{opened}", target, "", mounts.MS_BIND | mounts.MS_REC)
-        if not keeps_peers:
+        if not _is_bound(target, found):
+            _make_target(target, stat.S_ISDIR(found.st_mode))
+            mounts.mount(f"/proc/self/fd/{opened}", target, "", mounts.MS_BIND | mounts.MS_REC)
+        if not keeps_peers:  # nor what an older agent bound, or one that was killed after the bind
             _leave_peers(target)
     finally:
         os.close(opened)

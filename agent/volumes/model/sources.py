@@ -58,6 +58,14 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundClaim:
+    """A PersistentVolumeClaim and the PersistentVolume that it names; None: it names none, or there is none."""
+
+    claim: Json
+    volume: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeSources:
     """What the volumes of a pod are made from, as fetched. An object that does not exist is None.
 
@@ -67,5 +75,5 @@ class VolumeSources:
     objects: Mapping[ObjectRef, Json | None] = field(default_factory=dict, repr=False)
     tokens: Mapping[TokenRequest, str] = field(default_factory=dict, repr=False)
     bundles: Mapping[TrustBundleProjection, bytes | None] = field(default_factory=dict)
-    claims: Mapping[str, Json] = field(default_factory=dict)
+    claims: Mapping[str, FoundClaim] = field(default_factory=dict)
     certificates: Mapping[CertificateProjection, Credential | NodewrightError] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from agent.common.model.pod_settings import NodeContext
 from agent.common.model.pods import Pod
@@ -23,9 +24,9 @@ from agent.volumes.model.sources import (
     VolumeSources,
 )
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageVolume, VolumePlan
-from agent.volumes.plan import csi, payload
+from agent.volumes.plan import claims, csi, payload
 from nodelib import quantity
-from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
+from nodelib.errors import Invalid, NodewrightError, Permanent
 from nodelib.json_values import Json
 
 _OBJECT_VOLUMES = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir"})
@@ -48,17 +49,15 @@ def source_refs(pod: Pod) -> SourceRefs:
     objects: set[ObjectRef] = set()
     tokens: set[TokenRequest] = set()
     bundles: set[TrustBundleProjection] = set()
-    claims: set[str] = set()
+    wanted: set[str] = set()
     certificates: set[CertificateProjection] = set()
     for volume in pod.spec.get("volumes") or []:
         if source := volume.get("configMap"):
             objects.add(ObjectRef(CONFIG_MAP, source.get("name", "")))
         if source := volume.get("secret"):
             objects.add(ObjectRef(SECRET, source.get("secretName", "")))
-        if source := volume.get("persistentVolumeClaim"):
-            claims.add(source.get("claimName", ""))
-        if volume.get("ephemeral") is not None:
-            claims.add(f"{pod.name}-{volume['name']}")
+        if claim := claims.claim_name(pod, volume):
+            wanted.add(claim)
         for index, part in enumerate((volume.get("projected") or {}).get("sources") or []):
             for key, kind in (("configMap", CONFIG_MAP), ("secret", SECRET)):
                 if part.get(key):
@@ -70,7 +69,7 @@ def source_refs(pod: Pod) -> SourceRefs:
             if part.get("podCertificate"):
                 certificates.add(payload.certificate_projection(volume["name"], index, part["podCertificate"]))
     known = frozenset(ref for ref in objects if ref.name)
-    return SourceRefs(known, frozenset(tokens), frozenset(bundles), frozenset(claims), frozenset(certificates))
+    return SourceRefs(known, frozenset(tokens), frozenset(bundles), frozenset(wanted), frozenset(certificates))
 
 
 def needs_only_objects_and_tokens(pod: Pod, refs: SourceRefs) -> bool:
@@ -99,6 +98,12 @@ def _only_objects_and_tokens(volume: Json) -> bool:
 def plan_volumes(pod: Pod, sources: VolumeSources, node: NodeContext) -> list[VolumePlan]:
     """One plan per volume. Raises Temporary for what may still appear, Permanent or Invalid for what cannot work."""
     return [_plan(pod, volume, sources, node) for volume in pod.spec.get("volumes") or []]
+
+
+def sole_volumes(pod: Pod, sources: VolumeSources) -> list[Json]:
+    """The PersistentVolumes of the pod that no other pod may use meanwhile."""
+    found = (sources.claims.get(claims.claim_name(pod, volume)) for volume in pod.spec.get("volumes") or [])
+    return [one.volume for one in found if one is not None and one.volume is not None and claims.sole_volume(one)]
 
 
 def plan_updates(pod: Pod, sources: VolumeSources, node: NodeContext) -> tuple[list[VolumePlan], list[NodewrightError]]:
@@ -193,20 +198,16 @@ def _image(pod: Pod, name: str, source: Json, sources: VolumeSources, node: Node
     return ImageVolume(name, source.get("reference") or "", source.get("pullPolicy") or "IfNotPresent")
 
 
-def _claim(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
-    claim = source.get("claimName") or f"{pod.name}-{name}"
-    spec = (sources.claims[claim].get("spec") or {}) if claim in sources.claims else None
-    if spec is None:
-        raise Temporary(
-            f'persistentvolumeclaim "{claim}" is not bound yet',
-            obj=f"pod {pod.full_name}",
-            step=f'volume "{name}"',
-            action=f"Bind claim {pod.namespace}/{claim} to a volume.",
-        )
+def _claim(
+    pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext, *, ephemeral: bool = False
+) -> VolumePlan:
+    claim = f"{pod.name}-{name}" if ephemeral else source.get("claimName") or ""
+    volume = claims.usable_volume(pod, name, claim, sources.claims.get(claim), ephemeral=ephemeral)
+    spec = volume.get("spec") or {}
     read_only = bool(source.get("readOnly"))
     policy = csi.fs_group_change_policy(pod)
     if spec.get("csi"):
-        return csi.claimed_volume(pod, name, claim, sources.claims[claim], read_only=read_only)
+        return csi.claimed_volume(pod, name, claim, volume, read_only=read_only)
     if local := spec.get("local"):
         if spec.get("volumeMode") == "Block":
             return HostPath(name, local.get("path") or "", "BlockDevice", read_only, block=True)
@@ -233,7 +234,7 @@ _PLANNERS: dict[str, _Planner] = {
     "hostPath": _host_path,
     "image": _image,
     "persistentVolumeClaim": _claim,
-    "ephemeral": _claim,
+    "ephemeral": partial(_claim, ephemeral=True),
     "csi": _csi,
 }
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from agent.common.model.pod_settings import NodeContext, PodPaths
 from agent.common.model.pods import Pod
@@ -17,10 +18,11 @@ from agent.common.plan import names
 from agent.common.work.pod_errors import refuse_malformed, run_blocking
 from agent.volumes.model.csi import CsiVolume
 from agent.volumes.model.volumes import DiskVolume, MountedVolume, VolumePlan
-from agent.volumes.plan import volumes
+from agent.volumes.plan import claims, volumes
 from agent.volumes.ports import CsiMounter, PodCertificates, VolumeDisk, VolumeObjects
 from agent.volumes.work.sources import SourceReader
 from nodelib.errors import Temporary
+from nodelib.json_values import Json
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
@@ -53,13 +55,22 @@ class VolumeManager:
         self._live.add(pod.uid)
         with refuse_malformed(pod):
             names.check_names(pod)
-            plans = volumes.plan_volumes(pod, await self._sources.read(pod), self._node())
+            sources = await self._sources.read(pod)
+            plans = volumes.plan_volumes(pod, sources, self._node())
             csi = [plan for plan in plans if isinstance(plan, CsiVolume)]
             async with self._lock(pod.uid):
+                await self._reserve(pod, paths, volumes.sole_volumes(pod, sources))
                 mounted = await run_blocking(pod, "volumes", lambda: self._disk.set_up(paths, _on_disk(plans)))
                 if csi:
                     mounted |= await self._csi.mount(pod, paths, csi)
         return mounted
+
+    async def _reserve(self, pod: Pod, paths: PodPaths, wanted: Sequence[Json]) -> None:
+        for volume in wanted:
+            name = volume["metadata"]["name"]
+            holder = await run_blocking(pod, "reserve volumes", partial(self._disk.reserve, paths, name))
+            if holder:
+                raise claims.in_use(pod, volume, holder)
 
     async def sources_ready(self, pod: Pod) -> bool:
         """See PodVolumes. The objects are fetched, and stay known for mount()."""

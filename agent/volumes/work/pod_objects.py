@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from agent.common.model.pods import Pod
-from agent.volumes.model.sources import SECRET, ObjectRef, TokenRequest
+from agent.volumes.model.sources import SECRET, FoundClaim, ObjectRef, TokenRequest
 from agent.volumes.work.tokens import TokenCache
 from agent.volumes.work.watched_objects import ObjectKey, WatchedObjects
 from nodelib.clock import Clock
@@ -80,23 +80,24 @@ class PodObjects:
         await self._wait_synced(self._bundles)
         return list(self._bundles.store.values())
 
-    async def claim(self, pod: Pod, name: str) -> Json | None:
-        """The PersistentVolume that the claim is bound to; None while it is not bound. Raises Temporary."""
-        path = f"/api/v1/namespaces/{pod.namespace}/persistentvolumeclaims/{name}"
+    async def claim(self, pod: Pod, name: str) -> FoundClaim | None:
+        """The claim with its PersistentVolume; None if there is no such claim. Raises Temporary."""
+        claim = await self._claim_object(pod, name, f"/api/v1/namespaces/{pod.namespace}/persistentvolumeclaims/{name}")
+        volume = (claim.get("spec") or {}).get("volumeName") if claim is not None else ""
+        if claim is None or not volume:
+            return None if claim is None else FoundClaim(claim)
+        return FoundClaim(claim, await self._claim_object(pod, name, f"/api/v1/persistentvolumes/{volume}"))
+
+    async def _claim_object(self, pod: Pod, name: str, path: str) -> Json | None:
         try:
-            claim = await self._client.get(path)
-            volume = (claim.get("spec") or {}).get("volumeName")
-            if not volume or (claim.get("status") or {}).get("phase") != "Bound":
-                return None
-            found = await self._client.get(f"/api/v1/persistentvolumes/{volume}")
+            found = await self._client.get(path)
+            return found if (found.get("metadata") or {}).get("name") else None
         except ApiError as error:
             if error.is_not_found:
                 return None
             raise Temporary(
                 error.message, obj=f"claim {pod.namespace}/{name}", step="read", action="The agent tries again."
             ) from error
-        owner = ((found.get("spec") or {}).get("claimRef") or {}).get("uid")
-        return found if owner == claim["metadata"]["uid"] else None
 
     async def services(self) -> Sequence[Json]:
         """All Services. Raises Temporary until they have been read once."""

@@ -6,13 +6,14 @@ both: a process is found in whichever tree a runtime left it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from nodelib.cgroups import Undying, end_all, mounts_here, sigkill
+from nodelib.cgroups import Group, Undying, end_all, groups_below, mounts_here, sigkill
 from nodelib.errors import Temporary
 from nodelib.files import text_of
 
@@ -140,10 +141,9 @@ def _whole_disk(device: int) -> str:
 def members(trees: Hierarchies, path: str) -> set[int]:
     """Every process in or below the cgroup, in any hierarchy."""
     pids: set[int] = set()
-    for directory in _below(trees, path):
+    for group in _below(trees, path):
         try:
-            with open(f"{directory}/cgroup.procs", encoding="ascii") as file:
-                pids.update(int(line) for line in file)
+            pids.update(int(line) for line in group.read("cgroup.procs").split())
         except OSError:
             continue  # removed in the meantime, or a threaded v2 cgroup, whose processes its parent lists
     return pids - {0}
@@ -171,26 +171,24 @@ def kill_all(trees: Hierarchies, path: str, *, timeout: float = 20) -> int:
 
 
 def _thaw(trees: Hierarchies, path: str) -> None:
-    for directory in _below(trees, path):
+    for group in _below(trees, path):
         for name, thawed in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
-            file_name = f"{directory}/{name}"
-            if os.path.exists(file_name):
-                with open(file_name, "w", encoding="ascii") as file:
-                    file.write(thawed)
+            with contextlib.suppress(FileNotFoundError):
+                group.write(name, thawed)
 
 
 def remove(trees: Hierarchies, path: str, *, timeout: float = 10) -> None:
     """Remove the cgroup and everything below it. Raises Temporary if one stays busy."""
     deadline = time.monotonic() + timeout
-    for directory in sorted(_below(trees, path), key=len, reverse=True):
+    for group in _below(trees, path):
         while True:
             try:
-                os.rmdir(directory)
+                group.remove()
             except FileNotFoundError:
                 break
             except OSError as error:
                 if time.monotonic() > deadline:
-                    raise Temporary(str(error), obj=directory, step="remove the cgroup") from error
+                    raise Temporary(str(error), obj=path, step="remove the cgroup") from error
                 time.sleep(0.01)
             else:
                 break
@@ -205,5 +203,6 @@ def remove_if_empty(trees: Hierarchies, path: str) -> None:
             continue
 
 
-def _below(trees: Hierarchies, path: str) -> list[str]:
-    return [directory for root in (*trees.roots, *trees.beside) for directory, _, _ in os.walk(root + path)]
+def _below(trees: Hierarchies, path: str) -> Iterator[Group]:
+    for root in (*trees.roots, *trees.beside):
+        yield from groups_below(root + path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from nodelib import command
 from nodelib.errors import Permanent
 
 _MNT_DETACH = 2
+_MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -34,20 +37,31 @@ async def make(spec: dict[str, Any], project: str) -> None:
 def mount_points() -> list[str]:
     """Targets of all mounts of this mount namespace, in mount order."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return [line.split()[4].encode().decode("unicode_escape") for line in file]
+        return [_OCTAL.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4]) for line in file]
 
 
 def unmount_below(directory: str) -> int:
-    """Unmount everything at or below `directory`, the last mounted first. Returns how many mounts there were."""
+    """Unmount everything at or below `directory`, the last mounted first. Returns how many mounts there were.
+
+    A pod may have bound a tree of the host there, with what is mounted in it: that stays mounted at its own place.
+    """
     found = [point for point in mount_points() if point == directory or point.startswith(directory + "/")]
+    for point in found:
+        _make_private(point)
     for point in reversed(found):
-        if _libc.umount2(point.encode(), _MNT_DETACH) != 0:
+        if _libc.umount2(os.fsencode(point), _MNT_DETACH) != 0:
             number = ctypes.get_errno()
             raise Permanent(os.strerror(number), obj=point, step="unmount")
+        _make_private(point)  # another mount may have been below it
     left = [point for point in mount_points() if point == directory or point.startswith(directory + "/")]
     if left:
         raise Permanent("still mounted", obj=", ".join(left), step="unmount", action="Run `down` again.")
     return len(found)
+
+
+def _make_private(point: str) -> None:
+    """Unmounting below `point` is not passed on to what it shows (mount_namespaces(7)). Fails if it is no mount."""
+    _libc.mount(None, os.fsencode(point), None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None)
 
 
 def in_node(spaces: Mapping[str, str], argv: Sequence[str]) -> list[str]:

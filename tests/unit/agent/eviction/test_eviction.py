@@ -26,13 +26,14 @@ DISK = Threshold("nodefs.available", share("100"))
 
 
 class Usage:
-    """Measurements that a test sets; `measured`: the UIDs of each request."""
+    """Measurements that a test sets; `measured`: the UIDs of each request; usage() waits for `slow`."""
 
     def __init__(self) -> None:
         self.now = node()
         self.pods: dict[str, PodStats] = {}
         self.measured: list[list[str]] = []
         self.fail = False
+        self.slow: asyncio.Event | None = None
 
     async def node(self) -> NodeStats:
         if self.fail:
@@ -41,6 +42,8 @@ class Usage:
 
     async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]:
         self.measured.append(sorted(uids))
+        if self.slow is not None:
+            await self.slow.wait()
         return {uid: self.pods[uid] for uid in uids if uid in self.pods}
 
 
@@ -237,6 +240,28 @@ async def test_limits_of_storage_are_enforced_for_pods_that_have_them(there: Nod
     assert there.usage.measured == [["a"]]
     await there.world.until(lambda: there.world.phase("a") == "Failed")
     assert not any(one["type"] == "DisruptionTarget" for one in there.world.status("a")["conditions"])
+
+
+async def test_no_round_waits_for_a_pod_with_millions_of_files(there: Node) -> None:
+    """Its limit is enforced when it has been measured; the node's memory is watched meanwhile."""
+    there.world.create(container("main", resources={"limits": {"ephemeral-storage": "1Mi"}}), name="a", uid="a")
+    await there.run_pods("b")
+    there.usage.pods = {"a": used_by("a", layer=2 * MIB)}
+    there.usage.slow = asyncio.Event()
+    running = asyncio.create_task(there.evictor.run())
+    try:
+        await there.world.clock.advance(11)
+        there.usage.now = node(memory=50 * MIB)
+        await there.world.clock.advance(14)
+        assert there.pressures.now == ("MemoryPressure",)
+        there.usage.now = node()
+        there.usage.slow.set()
+        await there.world.clock.advance(11)
+        await there.world.until(lambda: there.world.phase("a") == "Failed")
+        assert there.usage.measured[0] == ["a"]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_measurement_that_fails_is_tried_again(there: Node) -> None:

@@ -272,3 +272,14 @@ async def test_v1_cannot_kill_whole_containers() -> None:
     with pytest.raises(Permanent) as caught:
         await tree.setup(NODE)
     assert "singleProcessOOMKill" in str(caught.value) and "cgroup v2" in str(caught.value)
+
+
+async def test_cgroups_nested_deeper_than_any_stack_go_too(files: FakeCgroupFiles) -> None:
+    tree = kubepods(files)
+    await tree.setup(NODE)
+    at = files.top + await tree.ensure_pod(pod(asks(), meta={"uid": "a"}))
+    for _ in range(3000):
+        at += "/d"
+        files.mkdir(at)
+    await tree.remove_pod("a")
+    assert await tree.pod_uids() == frozenset()

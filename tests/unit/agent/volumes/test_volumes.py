@@ -28,6 +28,7 @@ from agent.volumes.plan.volumes import (
 )
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
+from tests.builders.claims import bound
 from tests.builders.pods import container, pod
 
 NODE = NodeContext(allocatable={"memory": "1Gi"})
@@ -109,7 +110,9 @@ def test_atomic_volumes(volume: Json, in_memory: bool, plugin: str) -> None:
         pytest.param({"hostPath": {"path": "/a/../b"}}, Invalid, "without '..'", id="backsteps"),
         pytest.param({"hostPath": {"path": "/a", "type": "Odd"}}, Invalid, "invalid volume type", id="hostPath type"),
         pytest.param({"nfs": {"server": "x"}}, Permanent, "volume type nfs is not supported", id="nfs"),
-        pytest.param({"persistentVolumeClaim": {"claimName": "c"}}, Temporary, "not bound yet", id="unbound claim"),
+        pytest.param(
+            {"persistentVolumeClaim": {"claimName": "c"}}, Temporary, "PVC .*/c: failed to fetch PVC", id="no claim"
+        ),
         pytest.param({"configMap": {"name": "c"}}, Temporary, 'configmap "c" not found', id="missing"),
     ],
 )
@@ -130,11 +133,11 @@ def test_refusals(volume: Json, error: type[NodewrightError], message: str) -> N
 )
 def test_claims(spec: Json, expected: HostPath) -> None:
     volume = {"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}
-    assert plan(volume, VolumeSources(claims={"c": {"spec": spec}}), securityContext={"fsGroup": 5}) == expected
+    assert plan(volume, VolumeSources(claims={"c": bound(spec)}), securityContext={"fsGroup": 5}) == expected
 
 
 def test_generic_ephemeral_claims_have_the_pods_name() -> None:
-    found = plan({"ephemeral": {}}, VolumeSources(claims={"web-v": {"spec": {"local": {"path": "/m"}}}}))
+    found = plan({"ephemeral": {}}, VolumeSources(claims={"web-v": bound(owner=pod().uid)}))
     assert isinstance(found, HostPath)
 
 
@@ -143,7 +146,7 @@ def test_generic_ephemeral_claims_have_the_pods_name() -> None:
 )
 def test_claims_on_other_volumes_are_refused(spec: Json) -> None:
     with pytest.raises(Permanent, match="does not support"):
-        plan({"persistentVolumeClaim": {"claimName": "c"}}, VolumeSources(claims={"c": {"spec": spec}}))
+        plan({"persistentVolumeClaim": {"claimName": "c"}}, VolumeSources(claims={"c": bound(spec)}))
 
 
 def test_source_refs() -> None:

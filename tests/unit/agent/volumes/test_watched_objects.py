@@ -235,14 +235,17 @@ async def test_claims(world: World) -> None:
     }
     volume = {"metadata": {"name": "pv"}, "spec": {"claimRef": {"uid": "c-1"}, "local": {"path": "/x"}}}
     assert await objects.claim(pod(), "c") is None
-    await world.api.put("/api/v1/namespaces/shop/persistentvolumeclaims/c", {**claim, "status": {"phase": "Pending"}})
-    assert await objects.claim(pod(), "c") is None
+    pending = {**claim, "spec": {}, "status": {"phase": "Pending"}}
+    await world.api.put("/api/v1/namespaces/shop/persistentvolumeclaims/c", pending)
+    found = await objects.claim(pod(), "c")
+    assert found is not None and (found.claim["status"], found.volume) == ({"phase": "Pending"}, None)
     await world.api.put("/api/v1/namespaces/shop/persistentvolumeclaims/c", claim)
+    found = await objects.claim(pod(), "c")
+    assert found is not None and found.volume is None
     await world.api.put("/api/v1/persistentvolumes/pv", volume)
     found = await objects.claim(pod(), "c")
-    assert found is not None and found["spec"]["local"] == {"path": "/x"}
-    await world.api.put("/api/v1/persistentvolumes/pv", {**volume, "spec": {"claimRef": {"uid": "someone else"}}})
-    assert await objects.claim(pod(), "c") is None
+    assert found is not None and found.volume is not None
+    assert found.volume["spec"]["local"] == {"path": "/x"} and found.claim["metadata"]["uid"] == "c-1"
 
 
 async def test_trust_bundles_notify_their_users(world: World) -> None:

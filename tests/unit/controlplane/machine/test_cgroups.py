@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from controlplane.machine.edge.cgroups import Hierarchies, ensure, remove, remove_if_empty
@@ -28,3 +29,12 @@ def test_another_clusters_folder_stays(tmp_path: Path) -> None:
     remove(trees, "/nodewright/lab")
     remove_if_empty(trees, "/nodewright")
     assert (tmp_path / "hugetlb/nodewright/other").is_dir()
+
+
+def test_what_a_pod_nested_deeper_than_any_stack_is_removed(tmp_path: Path) -> None:
+    at = str(tmp_path / "cluster")
+    for _ in range(1500):
+        os.mkdir(at)
+        at = f"{at}/d"
+    remove(Hierarchies((), str(tmp_path)), "/cluster")
+    assert not (tmp_path / "cluster").exists()

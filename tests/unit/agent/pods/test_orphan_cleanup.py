@@ -1,0 +1,33 @@
+"""What dead pods left is removed, each pod's by itself: one that cannot be removed holds up no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent.pods.work import orphan_cleanup
+from tests.fakes.pod_world import FakeVolumes, World
+
+
+class _BrokenVolumes(FakeVolumes):
+    """Releasing a pod of `broken` fails as code with a defect does."""
+
+    broken = frozenset({"u1"})
+
+    async def release(self, uid: str) -> None:
+        if uid in self.broken:
+            raise RecursionError("maximum recursion depth exceeded")
+        await super().release(uid)
+
+
+async def test_one_pod_that_cannot_be_removed_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    await world.start_agent()
+    volumes = _BrokenVolumes()
+    volumes.mounted |= {"u0", "u1", "u2", "known"}
+    deps = replace(world.deps, resources=replace(world.deps.resources, volumes=volumes))
+    await orphan_cleanup.remove(deps, {"known"})
+    await world.kill_agent()
+    assert volumes.mounted == {"u1", "known"}
+    assert "pod u1: removing what it left behind failed" in caplog.text
