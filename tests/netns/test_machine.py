@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class Machine:
     def one(self) -> int:
         return process_one.alive(units.machine_lock(self.folder))
 
-    def start(self, **limits: int) -> int:
+    def start(self, more: Sequence[str] = (), **limits: int) -> int:
         """What `up` does for a node before it starts daemons. The pid of its process 1."""
         node, trees = self.cluster.nodes[0], cgroups.hierarchies()
         nodes.write_files(self.cluster, node)
@@ -50,7 +50,7 @@ class Machine:
         folders = cgroups.ensure(trees, f"{self.cluster.cgroup}/node1")
         if limits:
             cgroups.limit(folders, cpus=limits["cpus"], memory=limits["memory"])
-        readonly = node_files.readonly_folders([str(PROJECT), sys.prefix, sys.base_prefix])
+        readonly = node_files.readonly_folders([str(PROJECT), sys.prefix, sys.base_prefix, *more])
         spec = node_files.machine(self.cluster, node, folders, readonly, sys.executable, str(PROJECT))
         asyncio.run(namespaces.make(spec, str(PROJECT)))
         return self.one
@@ -163,6 +163,39 @@ def test_programs_can_only_be_read(machine: Machine, path: str) -> None:
     machine.start()
     done = machine.run("sh", "-c", f"touch {path}/nw-written 2>&1 || ls -d {path}", check=False)
     assert "Read-only file system" in done and path in done.splitlines()
+
+
+def test_a_folder_that_is_needed_later_is_added_to_a_living_node(machine: Machine, tmp_path: Path) -> None:
+    """Another checkout of the project runs `up`: its folder is not in the node yet. And a lost mount is mended."""
+    one = machine.start()
+    machine.run("umount", "/etc/kubernetes")
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    (newer / "file").write_text("new")
+    assert machine.start(more=[str(newer)]) == one
+    assert machine.run("cat", f"{newer}/file") == "new"
+    assert "Read-only" in machine.run("sh", "-c", f"touch {newer}/x 2>&1", check=False)
+    assert "manifests" in machine.run("ls", "/etc/kubernetes")
+
+
+def test_a_supervisors_files_may_be_anything(machine: Machine) -> None:
+    """A pod that is root on the node replaces them: nothing is written through a link, and nobody waits for a pipe."""
+    victim = Path(machine.cluster.dir, "victim")
+    machine.start()
+    victim.write_text("mine")
+    machine.want(machine.program("one", "exec sleep 600"))
+    until(lambda: machine.pid("one"), "the program runs")
+    units.kill_supervisor(machine.folder)
+    folder = machine.folder
+    machine.run("sh", "-c", f"cd {folder}; rm -f *.json; mkfifo state.json; ln -s {victim} .spec.json.new")
+    machine.run("sh", "-c", f"ln -sf {victim} {folder}/spec.json; ln -sf {victim} /etc/kubernetes/kubelet.yaml")
+    assert units.programs(folder) == {}
+    with pytest.raises(OSError, match="symbolic links"):
+        units.program_names(folder)
+    nodes.write_files(machine.cluster, machine.cluster.nodes[0])
+    assert "KubeletConfiguration" in machine.run("cat", "/etc/kubernetes/kubelet.yaml")
+    units.write_spec(folder, cgroups=(), namespaces=(), programs=())
+    assert victim.read_text() == "mine" and units.program_names(folder) == []
 
 
 def test_orphans_are_collected(machine: Machine) -> None:

@@ -19,7 +19,7 @@ from controlplane.progress import Say
 from controlplane.supervisor.edge import units
 from controlplane.waiting import until
 from nodelib.clock import Clock
-from nodelib.files import text_of
+from nodelib.files import no_link, text_of
 
 _RESOLVED = "/run/systemd/resolve/resolv.conf"
 
@@ -77,11 +77,13 @@ def write_files(cluster: Cluster, node: Node) -> None:
 
 
 def _rewrite(path: str, text: str) -> None:
-    # In place: if a bind-mounted file were replaced, the node would keep the old one.
+    # In place: if a bind-mounted file were replaced, the node would keep the old one. A link is what a pod left there.
+    if os.path.islink(path):
+        os.unlink(path)
     if os.path.exists(path) and text_of(path) == text:
         return
     if os.path.exists(path):
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", opener=no_link) as file:
             file.write(text)
     else:
         files.write(path, text, 0o644)

@@ -25,6 +25,7 @@ from controlplane.machine.edge.syscalls import (
     MS_REC,
     MS_REMOUNT,
     MS_SHARED,
+    attach,
     mount,
     pivot_root,
     unmount,
@@ -216,6 +217,16 @@ def _mount(root: str, entry: dict[str, Any]) -> None:
         with open(target, "a", encoding="ascii"):
             pass
     mount(entry["source"], target, flags=MS_BIND)
+    if entry.get("readonly"):
+        mount("", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def add(entry: dict[str, Any], tree: int) -> None:
+    """Attach a copy of a mount in the tree that is this process's root already. Raises OSError."""
+    target = entry["target"]
+    if not os.path.exists(target):
+        os.makedirs(target)
+    attach(tree, target)
     if entry.get("readonly"):
         mount("", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
 

@@ -22,7 +22,16 @@ import sys
 from typing import Any, NoReturn
 
 from controlplane.machine.edge import machine_root
-from controlplane.machine.edge.syscalls import MS_BIND, MS_PRIVATE, check, libc, mount, mount_points, unmount
+from controlplane.machine.edge.syscalls import (
+    MS_BIND,
+    MS_PRIVATE,
+    check,
+    copy_of_mount,
+    libc,
+    mount,
+    mount_points,
+    unmount,
+)
 
 CLONE = {
     "net": 0x40000000,
@@ -88,6 +97,18 @@ class Space:
             if os.path.exists(f"/proc/sys/{name}"):
                 with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
                     file.write(value)
+        if alive and self.machine:
+            self._add_mounts(alive, self.machine["root"]["mounts"])
+
+    def _add_mounts(self, alive: int, wanted: list[dict[str, Any]]) -> None:
+        """Mount in the living machine what it has not: another `up` may need other folders, such as a newer project."""
+        points = mount_points(alive)
+        missing = [entry for entry in wanted if entry["type"] == "bind" and entry["target"] not in points]
+        trees = [copy_of_mount(entry["source"]) for entry in missing]
+        if trees:
+            setns(self.file("mnt"), "mnt")  # and into its root
+            for entry, tree in zip(missing, trees, strict=True):
+                machine_root.add(entry, tree)
 
     def _process_one(self) -> int:
         """The pid of the machine's process 1, 0 if there is none; then this process has its lock."""
