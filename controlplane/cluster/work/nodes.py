@@ -109,11 +109,8 @@ def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
 
 def boot_time(cluster: Cluster, node: Node) -> str:
     """When the node's process 1 was started, as RFC 3339 in UTC; "" if it never was."""
-    try:
-        at = os.stat(units.machine_lock(cluster.unit_dir(node.name))).st_mtime
-    except FileNotFoundError:
-        return ""
-    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = process_one.boot_time(units.machine_lock(cluster.unit_dir(node.name)))
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
 
 
 def restart_agent(cluster: Cluster, node: Node) -> None:
