@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -305,3 +305,24 @@ def test_a_link_that_a_pod_left_is_not_followed(machine: Machine) -> None:
         "/var/lib/etcd/x",
     ]
     assert list(victim.iterdir()) == []
+
+
+def test_a_cluster_folder_on_an_overlay(machine: Machine, tmp_path: Path) -> None:
+    """As in most containers: the layers of a node's own overlays are in memory then."""
+    below, state = tmp_path / "below", tmp_path / "state"
+    for folder in (below, state):
+        folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(below)], check=True)
+    for name in ("lower", "upper", "work"):
+        (below / name).mkdir()
+    layers = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, str(state)], check=True)
+    machine.cluster = replace(machine.cluster, root=str(state))
+    try:
+        machine.start()
+        machine.run("touch", "/etc/nw-here", "/root/nw-here")
+        assert machine.run("ls", "/etc/nw-here") == "/etc/nw-here" and not os.path.exists("/etc/nw-here")
+    finally:
+        machine.remove()
+        for folder in (state, below):
+            subprocess.run(["umount", str(folder)], check=True)
