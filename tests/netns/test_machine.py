@@ -158,6 +158,15 @@ def test_what_it_must_not_see_is_not_there(machine: Machine) -> None:
     assert disks == "" and "/dev/loop0" in machine.run("sh", "-c", "ls /dev/null /dev/loop0 /dev/pts/ptmx /dev/shm -d")
 
 
+@pytest.mark.parametrize("path", ["/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern"])
+def test_the_machine_is_not_rebooted_by_a_node(machine: Machine, path: str) -> None:
+    machine.start()
+    assert machine.run("cat", "/proc/1/comm") == "nodewright-init"
+    if not os.path.exists(path):
+        pytest.skip(f"this kernel has no {path}")
+    assert "Read-only file system" in machine.run("sh", "-c", f"(: > {path}) 2>&1", check=False)
+
+
 @pytest.mark.parametrize("path", [str(PROJECT), sys.prefix])
 def test_programs_can_only_be_read(machine: Machine, path: str) -> None:
     machine.start()
