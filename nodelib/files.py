@@ -14,7 +14,11 @@ def replace(path: str, content: str | bytes, mode: int = 0o600, *, durable: bool
     folder, name = os.path.split(path)
     # With the leading dot and this ending, readers of a whole folder (containerd, upstream's kubelet) ignore it.
     draft = os.path.join(folder, f".{name}.new")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    # What an interrupted call left is removed, and never written through: in a folder that others write to (a node's,
+    # seen from the machine) it could be a link to any file.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with open(handle, "wb") as file:
             os.fchmod(handle, mode)
@@ -29,6 +33,11 @@ def replace(path: str, content: str | bytes, mode: int = 0o600, *, durable: bool
         raise
     if durable:
         _sync_folder(folder or ".")
+
+
+def no_link(path: str, flags: int) -> int:
+    """An opener for open(): a link is not followed, and a pipe in the place of the file does not block."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o640)
 
 
 def holds(path: str, content: str | bytes) -> bool:

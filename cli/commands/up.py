@@ -57,8 +57,8 @@ def memory_size(text: str) -> int:
     """Bytes of a Kubernetes quantity. Raises Invalid for what is none, or too little for a node."""
     try:
         found = quantity.value(text)
-    except ValueError as error:
-        raise Invalid(str(error), obj=f"--memory {text}", action="Give a size such as 4Gi or 512Mi.") from error
+    except (Invalid, ValueError) as error:
+        raise Invalid("not a quantity", obj=f"--memory {text}", action="Give a size such as 4Gi or 512Mi.") from error
     if found < _LEAST_MEMORY:
         raise Invalid(
             "a node needs 512Mi at least: its daemons alone use about 200Mi",

@@ -9,7 +9,18 @@ from controlplane.cluster.model import RELEASE, Options
 from controlplane.cluster.plan import addons
 from nodelib.errors import Invalid
 
-_FIXED = ("uplink", "durable", "proxy_mode", "ip_family", "routed", "kubeadm", "control_planes", "network")
+_FIXED = (
+    "uplink",
+    "durable",
+    "proxy_mode",
+    "ip_family",
+    "routed",
+    "kubeadm",
+    "control_planes",
+    "network",
+    "cpus",
+    "memory",
+)
 
 
 def check_options(options: Options) -> None:

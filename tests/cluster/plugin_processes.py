@@ -39,9 +39,16 @@ class Plugin:
         (self.folder / "fail").write_text(json.dumps(codes))
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Its group is nsenter(1) here and the plugin in the node's PID namespace."""
+        group = self.process.pid
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, number)
+            os.killpg(group, number)
         await self.process.wait()
+        async with asyncio.timeout(30):
+            with contextlib.suppress(ProcessLookupError):
+                while True:
+                    os.killpg(group, 0)
+                    await asyncio.sleep(0.01)
 
 
 async def start(world: World, node: str, folder: Path, *argv: str, says: bytes = b"") -> Plugin:
@@ -52,6 +59,7 @@ async def start(world: World, node: str, folder: Path, *argv: str, says: bytes =
         stdin=asyncio.subprocess.DEVNULL,
         stderr=None if says else asyncio.subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        start_new_session=True,
     )
     assert process.stdout is not None
     async with asyncio.timeout(60):

@@ -101,7 +101,8 @@ def kill(cluster: Cluster, node: str, program: str) -> int:
     """SIGKILL a component of a node ("" is everything, its supervisor included). Returns how many died."""
     found = [pid for pid in pids(f"{cluster.cgroup}/{node}") if not program or is_of(command_of(pid), program)]
     for pid in found:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # ended with the node's process 1
+            os.kill(pid, signal.SIGKILL)
     return len(found)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -206,7 +207,9 @@ def test_leave_clears_the_node(cluster: Cluster) -> None:
 
 def test_an_admin_s_kubeconfig_joins_without_a_token(cluster: Cluster) -> None:
     """It creates the token and the permissions itself, and nobody approves anything by hand."""
-    line = (*JOIN, f"--kubeconfig={cluster.admin_kubeconfig}", "--node-name=node2")
+    admin = STATE / NAME / "node2/commands/admin.conf"  # the same path on the node, which does not see the cluster's
+    shutil.copy(cluster.admin_kubeconfig, admin)
+    line = (*JOIN, f"--kubeconfig={admin}", "--node-name=node2")
     done = in_node2(cluster, *line)
     assert done.returncode == 0, done.stderr
     assert "Node node2 is Ready" in done.stdout and "pod network: DaemonSet kindnet" in done.stdout
@@ -217,6 +220,6 @@ def test_an_admin_s_kubeconfig_joins_without_a_token(cluster: Cluster) -> None:
 
 
 def test_a_kubeconfig_without_the_rights_of_an_admin_is_named(cluster: Cluster) -> None:
-    own = STATE / NAME / "node2/kubernetes/kubelet.conf"
+    own = "/etc/kubernetes/kubelet.conf"
     done = in_node2(cluster, *JOIN, f"--kubeconfig={own}", "--node-name=node2")
     assert done.returncode == 1 and "Only an admin has these rights" in done.stderr, done.stderr

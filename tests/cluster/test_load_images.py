@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason=
 
 
 async def test_an_archive_is_put_on_a_node_and_its_image_runs_there(world: World, tmp_path: Path) -> None:
-    name, archive = f"example.test/{world.namespace}:1", tmp_path / "mine.tar"
+    name, archive = f"example.test/{world.namespace}:1", world.folder("node1") / "mine.tar"
     ctr = [world.cluster.tools["ctr"], "-n", "k8s.io", "images"]
     await world.in_node("node1", *ctr, "tag", BUSYBOX, name)
     try:

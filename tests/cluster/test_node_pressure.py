@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,7 +103,7 @@ async def test_who_writes_beyond_a_limit_is_evicted(world: World) -> None:
 
 
 @pytest.mark.skipif(DAEMON is None, reason="dbus-daemon is not installed")
-async def test_a_machine_that_goes_waits_for_its_pods(world: World, tmp_path: Path) -> None:
+async def test_a_machine_that_goes_waits_for_its_pods(world: World) -> None:
     """systemd does not run here: a small logind with the real interface, on a bus inside the node's namespaces."""
     node = world.cluster.nodes[-1].name
     inside = in_node(world.cluster.namespaces(node), [])
@@ -119,8 +118,8 @@ async def test_a_machine_that_goes_waits_for_its_pods(world: World, tmp_path: Pa
     async def back() -> bool:
         return await ready() == "True"
 
-    # The node shares /etc with this machine: the agent is not to find that it must write there.
-    with private_bus(tmp_path, "/run/dbus/system_bus_socket", inside, delay=60) as bus:
+    # The agent is not to find that it must write to the node's /etc.
+    with private_bus(world.folder(node), "/run/dbus/system_bus_socket", inside, delay=60) as bus:
 
         async def locked() -> bool:
             return await asyncio.to_thread(bus.locks, inside) == 1

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from agent.common.model.errors import CriUnavailable
 from agent.common.model.pods import ContainerState, SandboxState
 from agent.runtime.edge.cri import Cri
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from controlplane.machine.edge import process_one
 from controlplane.machine.edge.namespaces import in_node
 from controlplane.supervisor.edge import units
 from controlplane.supervisor.edge.procfs import start_time
@@ -271,6 +273,12 @@ class World:
         """A command as a process of a node."""
         return await run(in_node(self.cluster.namespaces(node), argv), stdin=stdin, check=check)
 
+    def folder(self, node: str) -> Path:
+        """A new folder that has the same path on the node and here."""
+        made = Path(self.cluster.node_dir(node), "commands", f"test-{uuid.uuid4().hex[:8]}")
+        made.mkdir()
+        return made
+
     @contextlib.asynccontextmanager
     async def cri(self, node: str) -> AsyncIterator[Cri]:
         """The node's containerd."""
@@ -298,7 +306,8 @@ class World:
             node, self.cluster.tools["ctr"], "-a", "/run/containerd/containerd.sock", "-n", "k8s.io", "task", "ls"
         )
         pids = {line.split()[0]: line.split()[1] for line in listed.text.splitlines()[1:]}
-        return f"/proc/{pids[box]}/ns/net"
+        one = process_one.alive(units.machine_lock(self.cluster.unit_dir(node)))
+        return f"/proc/{process_one.outer_pid(one, int(pids[box]))}/ns/net"
 
     async def left(self, node: str) -> Left:
         """What pods have on a node now."""

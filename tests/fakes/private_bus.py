@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -60,16 +61,16 @@ def private_bus(folder: Path, socket: str = "", enter: Sequence[str] = (), delay
     started: list[subprocess.Popen[bytes]] = []
     try:
         daemon = [*enter, DAEMON, f"--config-file={config}", "--nofork", "--nopidfile", "--print-address=1"]
-        started.append(subprocess.Popen(daemon, stdout=subprocess.PIPE))
+        started.append(subprocess.Popen(daemon, stdout=subprocess.PIPE, start_new_session=True))
         _line(started[-1])
         logind = [*enter, sys.executable, "-m", "tests.fakes.logind", bus.address, str(conf_dir)]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        started.append(subprocess.Popen(logind, stdout=subprocess.PIPE, cwd=ROOT, env=env))
+        started.append(subprocess.Popen(logind, stdout=subprocess.PIPE, cwd=ROOT, env=env, start_new_session=True))
         _line(started[-1])
         yield bus
     finally:
         for one in reversed(started):
-            one.terminate()
+            os.killpg(one.pid, signal.SIGTERM)  # of nsenter(1) too, and of its child in another PID namespace
             one.wait(10)
 
 

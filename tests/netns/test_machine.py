@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,7 @@ class Machine:
     def one(self) -> int:
         return process_one.alive(units.machine_lock(self.folder))
 
-    def start(self, **limits: int) -> int:
+    def start(self, more: Sequence[str] = (), **limits: int) -> int:
         """What `up` does for a node before it starts daemons. The pid of its process 1."""
         node, trees = self.cluster.nodes[0], cgroups.hierarchies()
         nodes.write_files(self.cluster, node)
@@ -50,7 +50,7 @@ class Machine:
         folders = cgroups.ensure(trees, f"{self.cluster.cgroup}/node1")
         if limits:
             cgroups.limit(folders, cpus=limits["cpus"], memory=limits["memory"])
-        readonly = node_files.readonly_folders([str(PROJECT), sys.prefix, sys.base_prefix])
+        readonly = node_files.readonly_folders([str(PROJECT), sys.prefix, sys.base_prefix, *more])
         spec = node_files.machine(self.cluster, node, folders, readonly, sys.executable, str(PROJECT))
         asyncio.run(namespaces.make(spec, str(PROJECT)))
         return self.one
@@ -158,6 +158,15 @@ def test_what_it_must_not_see_is_not_there(machine: Machine) -> None:
     assert disks == "" and "/dev/loop0" in machine.run("sh", "-c", "ls /dev/null /dev/loop0 /dev/pts/ptmx /dev/shm -d")
 
 
+@pytest.mark.parametrize("path", ["/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern"])
+def test_the_machine_is_not_rebooted_by_a_node(machine: Machine, path: str) -> None:
+    machine.start()
+    assert machine.run("cat", "/proc/1/comm") == "nodewright-init"
+    if not os.path.exists(path):
+        pytest.skip(f"this kernel has no {path}")
+    assert "Read-only file system" in machine.run("sh", "-c", f"(: > {path}) 2>&1", check=False)
+
+
 @pytest.mark.parametrize("path", [str(PROJECT), sys.prefix])
 def test_programs_can_only_be_read(machine: Machine, path: str) -> None:
     machine.start()
@@ -165,10 +174,57 @@ def test_programs_can_only_be_read(machine: Machine, path: str) -> None:
     assert "Read-only file system" in done and path in done.splitlines()
 
 
+def test_a_folder_that_is_needed_later_is_added_to_a_living_node(machine: Machine, tmp_path: Path) -> None:
+    """Another checkout of the project runs `up`: its folder is not in the node yet. And a lost mount is mended."""
+    one = machine.start()
+    machine.run("umount", "/etc/kubernetes")
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    (newer / "file").write_text("new")
+    assert machine.start(more=[str(newer)]) == one
+    assert machine.run("cat", f"{newer}/file") == "new"
+    assert "Read-only" in machine.run("sh", "-c", f"touch {newer}/x 2>&1", check=False)
+    assert "manifests" in machine.run("ls", "/etc/kubernetes")
+
+
+def test_what_process_1_has_open_is_no_way_out(machine: Machine) -> None:
+    """Whoever is root in the node can open it all again: no folder, program or pid of the machine is among it."""
+    one = machine.start()
+    held = {os.readlink(f"/proc/{one}/fd/{name}") for name in os.listdir(f"/proc/{one}/fd")}
+    lock = units.machine_lock(machine.folder)
+    assert held == {lock, "/dev/null", f"{machine.cluster.log_dir('node1')}/init.log"}
+    machine.run("sh", "-c", "for fd in /proc/1/fd/*; do case $(readlink $fd) in *lock) echo 1 > $fd;; esac; done")
+    assert machine.one == one
+    refused = machine.run("sh", "-c", "(: >> /proc/1/exe) 2>&1; true")
+    assert "Text file busy" in refused or "Read-only" in refused
+
+
+def test_a_supervisors_files_may_be_anything(machine: Machine) -> None:
+    """A pod that is root on the node replaces them: nothing is written through a link, and nobody waits for a pipe."""
+    victim = Path(machine.cluster.dir, "victim")
+    machine.start()
+    victim.write_text("mine")
+    machine.want(machine.program("one", "exec sleep 600"))
+    until(lambda: machine.pid("one"), "the program runs")
+    units.kill_supervisor(machine.folder)
+    folder = machine.folder
+    machine.run("sh", "-c", f"cd {folder}; rm -f *.json; mkfifo state.json; ln -s {victim} .spec.json.new")
+    machine.run("sh", "-c", f"ln -sf {victim} {folder}/spec.json; ln -sf {victim} /etc/kubernetes/kubelet.yaml")
+    assert units.programs(folder) == {}
+    with pytest.raises(OSError, match="symbolic links"):
+        units.program_names(folder)
+    nodes.write_files(machine.cluster, machine.cluster.nodes[0])
+    assert "KubeletConfiguration" in machine.run("cat", "/etc/kubernetes/kubelet.yaml")
+    units.write_spec(folder, cgroups=(), namespaces=(), programs=())
+    assert victim.read_text() == "mine" and units.program_names(folder) == []
+
+
 def test_orphans_are_collected(machine: Machine) -> None:
     machine.start()
     machine.run("sh", "-c", "sleep 0.1 & sleep 0.2 & exit 0")
-    until(lambda: machine.run("sh", "-c", "cat /proc/[0-9]*/stat").count(" sleep)") == 0, "no zombie is left")
+    until(
+        lambda: machine.run("sh", "-c", "cat /proc/[0-9]*/stat", check=False).count(" sleep)") == 0, "no zombie is left"
+    )
 
 
 def test_its_supervisor_is_started_again_and_takes_over(machine: Machine) -> None:
@@ -189,11 +245,14 @@ def test_its_end_ends_everything(machine: Machine) -> None:
     one = machine.start()
     machine.want(machine.program("one", "setsid sleep 600 & exec sleep 600"))
     until(lambda: machine.pid("one"), "the program runs")
-    members = cgroups.members(cgroups.hierarchies(), f"{machine.cluster.cgroup}/node1")
-    assert one in members and len(members) >= 4
+
+    def members() -> set[int]:
+        return cgroups.members(cgroups.hierarchies(), f"{machine.cluster.cgroup}/node1")
+
+    until(lambda: one in members() and len(members()) >= 4, "process 1, the supervisor, the program, its child")
     assert process_one.kill(units.machine_lock(machine.folder)) == 1
     assert process_one.kill(units.machine_lock(machine.folder)) == 0
-    assert cgroups.members(cgroups.hierarchies(), f"{machine.cluster.cgroup}/node1") == set()
+    assert members() == set()
     assert units.supervisor_pid(machine.folder) == 0 and machine.pid("one") == 0
 
 
@@ -202,7 +261,7 @@ def test_a_gentle_end_stops_the_programs_first(machine: Machine) -> None:
     machine.want(machine.program("one", "trap 'echo stopped; exit 0' TERM; sleep 600 & wait"))
     until(lambda: machine.pid("one"), "the program runs")
     log = Path(machine.cluster.log_dir("node1"), "one.log")
-    until(lambda: "sleep" in machine.run("sh", "-c", "cat /proc/[0-9]*/comm"), "the trap is set")
+    until(lambda: "sleep" in machine.run("sh", "-c", "cat /proc/[0-9]*/comm", check=False), "the trap is set")
     os.kill(one, signal.SIGTERM)
     until(lambda: not machine.one, "the node ends")
     assert log.read_text() == "stopped\n"
@@ -255,3 +314,24 @@ def test_a_link_that_a_pod_left_is_not_followed(machine: Machine) -> None:
         "/var/lib/etcd/x",
     ]
     assert list(victim.iterdir()) == []
+
+
+def test_a_cluster_folder_on_an_overlay(machine: Machine, tmp_path: Path) -> None:
+    """As in most containers: the layers of a node's own overlays are in memory then."""
+    below, state = tmp_path / "below", tmp_path / "state"
+    for folder in (below, state):
+        folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(below)], check=True)
+    for name in ("lower", "upper", "work"):
+        (below / name).mkdir()
+    layers = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, str(state)], check=True)
+    machine.cluster = replace(machine.cluster, root=str(state))
+    try:
+        machine.start()
+        machine.run("touch", "/etc/nw-here", "/root/nw-here")
+        assert machine.run("ls", "/etc/nw-here") == "/etc/nw-here" and not os.path.exists("/etc/nw-here")
+    finally:
+        machine.remove()
+        for folder in (state, below):
+            subprocess.run(["umount", str(folder)], check=True)

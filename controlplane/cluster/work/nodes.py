@@ -20,7 +20,7 @@ from controlplane.progress import Say
 from controlplane.supervisor.edge import units
 from controlplane.waiting import until
 from nodelib.clock import Clock
-from nodelib.files import text_of
+from nodelib.files import no_link, text_of
 
 _RESOLVED = "/run/systemd/resolve/resolv.conf"
 
@@ -79,11 +79,13 @@ def write_files(cluster: Cluster, node: Node) -> None:
 
 
 def _rewrite(path: str, text: str) -> None:
-    # In place: if a bind-mounted file were replaced, the node would keep the old one.
+    # In place: if a bind-mounted file were replaced, the node would keep the old one. A link is what a pod left there.
+    if os.path.islink(path):
+        os.unlink(path)
     if os.path.exists(path) and text_of(path) == text:
         return
     if os.path.exists(path):
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", opener=no_link) as file:
             file.write(text)
     else:
         files.write(path, text, 0o644)
@@ -109,11 +111,8 @@ def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
 
 def boot_time(cluster: Cluster, node: Node) -> str:
     """When the node's process 1 was started, as RFC 3339 in UTC; "" if it never was."""
-    try:
-        at = os.stat(units.machine_lock(cluster.unit_dir(node.name))).st_mtime
-    except FileNotFoundError:
-        return ""
-    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = process_one.boot_time(units.machine_lock(cluster.unit_dir(node.name)))
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
 
 
 def restart_agent(cluster: Cluster, node: Node) -> None:

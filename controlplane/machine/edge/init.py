@@ -99,6 +99,8 @@ def main() -> int:
     unit, project, log, ready, lock = sys.argv[1:]
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM))
     os.setsid()
+    with open("/proc/self/comm", "w", encoding="ascii") as file:
+        file.write("nodewright-init")
     open_log(log)
     os.set_inheritable(int(lock), False)
     os.write(int(ready), b"ready\n")

@@ -25,6 +25,7 @@ from controlplane.machine.edge.syscalls import (
     MS_REC,
     MS_REMOUNT,
     MS_SHARED,
+    attach,
     mount,
     pivot_root,
     unmount,
@@ -53,6 +54,8 @@ _DEVICE_LINKS = {
     "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
     "core": "/proc/kcore", "ptmx": "pts/ptmx",
 }  # fmt: skip
+# Files of /proc by which a reboot of the node would be one of the machine, and a program of the node run outside of it.
+_OF_THE_MACHINE = ("sysrq-trigger", "sys/kernel/core_pattern")
 _LOOP_MAJOR, _LOOPS = 7, 64
 
 
@@ -71,6 +74,8 @@ def enter(spec: dict[str, Any]) -> None:
     for name in _SYSTEM:
         _system(root, name, spec["layers"])
     mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    for name in _OF_THE_MACHINE:
+        _read_only(f"{root}/proc/{name}")
     # A sysfs shows the network namespace it was mounted in.
     mount("sysfs", f"{root}/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     _cgroups(f"{root}/sys/fs/cgroup", hierarchies)
@@ -203,6 +208,12 @@ def _leave_top(hierarchy: str) -> None:
         file.write("0")
 
 
+def _read_only(path: str) -> None:
+    if os.path.exists(path):
+        mount(path, path, flags=MS_BIND)
+        mount("", path, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
 def _mount(root: str, entry: dict[str, Any]) -> None:
     target = _inside(root, entry["target"])
     if entry["type"] == "tmpfs":
@@ -216,6 +227,16 @@ def _mount(root: str, entry: dict[str, Any]) -> None:
         with open(target, "a", encoding="ascii"):
             pass
     mount(entry["source"], target, flags=MS_BIND)
+    if entry.get("readonly"):
+        mount("", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def add(entry: dict[str, Any], tree: int) -> None:
+    """Attach a copy of a mount in the tree that is this process's root already. Raises OSError."""
+    target = entry["target"]
+    if not os.path.exists(target):
+        os.makedirs(target)
+    attach(tree, target)
     if entry.get("readonly"):
         mount("", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
 

@@ -19,10 +19,20 @@ import fcntl
 import json
 import os
 import sys
+import time
 from typing import Any, NoReturn
 
-from controlplane.machine.edge import machine_root
-from controlplane.machine.edge.syscalls import MS_BIND, MS_PRIVATE, check, libc, mount, mount_points, unmount
+from controlplane.machine.edge import machine_root, process_one
+from controlplane.machine.edge.syscalls import (
+    MS_BIND,
+    MS_PRIVATE,
+    check,
+    copy_of_mount,
+    libc,
+    mount,
+    mount_points,
+    unmount,
+)
 
 CLONE = {
     "net": 0x40000000,
@@ -88,17 +98,32 @@ class Space:
             if os.path.exists(f"/proc/sys/{name}"):
                 with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
                     file.write(value)
+        if alive and self.machine:
+            self._add_mounts(alive, self.machine["root"]["mounts"])
+
+    def _add_mounts(self, alive: int, wanted: list[dict[str, Any]]) -> None:
+        """Mount in the living machine what it has not: another `up` may need other folders, such as a newer project."""
+        points = mount_points(alive)
+        missing = [entry for entry in wanted if entry["type"] == "bind" and entry["target"] not in points]
+        trees = [copy_of_mount(entry["source"]) for entry in missing]
+        if trees:
+            setns(self.file("mnt"), "mnt")  # and into its root
+            for entry, tree in zip(missing, trees, strict=True):
+                machine_root.add(entry, tree)
 
     def _process_one(self) -> int:
         """The pid of the machine's process 1, 0 if there is none; then this process has its lock."""
         assert self.machine
-        self.lock = os.open(self.machine["lock"], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return int(os.pread(self.lock, 32, 0))
-        os.truncate(self.lock, 0)
-        return 0
+        self.lock = os.open(self.machine["lock"], os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        while True:
+            try:
+                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if found := process_one.alive(self.machine["lock"]):
+                    return found
+                time.sleep(0.01)  # somebody looks whether it lives, and has the lock for a moment
+            else:
+                return 0
 
     def make(self, *, own_net: bool) -> None:
         """Make new namespaces, bind them to their files and start process 1 in them; this process stays outside.
@@ -179,8 +204,8 @@ class Space:
             os.close(gate[1])
             os.read(gate[0], 1)
             self._be_one(said)
-        # The file has the pid before process 1 does anything: whoever finds it locked knows whom to kill.
-        os.pwrite(self.lock, str(one).encode(), 0)
+        # The pid is written before process 1 does anything: whoever finds the lock taken knows whom to kill.
+        process_one.write_pid(self.machine["lock"], one)
         os.write(said, f"process {one}\n".encode())
         os.close(gate[1])
 

@@ -21,8 +21,27 @@ def is_machine(lock: str) -> bool:
     return os.path.exists(lock)
 
 
+def _pid_file(lock: str) -> str:
+    """Not the lock itself: process 1 has that open, so whoever is root in the node could write any pid to it."""
+    return f"{lock}.pid"
+
+
+def write_pid(lock: str, pid: int) -> None:
+    """Write down who process 1 is going to be. Raises OSError."""
+    with open(_pid_file(lock), "w", encoding="ascii") as file:
+        file.write(str(pid))
+
+
+def boot_time(lock: str) -> float:
+    """When the last process 1 was started, in seconds since the epoch; 0 if there never was one."""
+    try:
+        return os.stat(_pid_file(lock)).st_mtime
+    except FileNotFoundError:
+        return 0
+
+
 def alive(lock: str) -> int:
-    """The pid of the process that holds the lock, 0 if there is none. The lock's file is out of reach of the node."""
+    """The pid of the process that holds the lock, 0 if there is none, or none yet."""
     try:
         handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
@@ -30,8 +49,8 @@ def alive(lock: str) -> int:
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = os.pread(handle, 32, 0)
-        return int(text) if text.strip().isdigit() else 0
+        with contextlib.suppress(FileNotFoundError), open(_pid_file(lock), encoding="ascii") as file:
+            return int(file.read() or "0")
     finally:
         os.close(handle)
     return 0

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from nodelib.command import CommandError
+from nodelib.files import no_link
 
 _PATIENCE = 40.0  # seconds for a command to exit after SIGINT; ginkgo gives running tests 30
 
@@ -35,7 +36,7 @@ async def run_lines(
     try:
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         pending = ""
-        with open(log, "wb", buffering=0) as file:
+        with open(log, "wb", buffering=0, opener=no_link) as file:  # a node may write to the folder
             while piece := await process.stdout.read(1 << 16):
                 file.write(piece)
                 text = decoder.decode(piece)

@@ -8,6 +8,8 @@ import os
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE, MS_SHARED = 0x1000, 0x4000, 1 << 18, 1 << 20
 _MNT_DETACH = 2
+_OPEN_TREE, _MOVE_MOUNT = 428, 429  # the same on every architecture
+_AT_FDCWD, _OPEN_TREE_CLONE, _MOVE_EMPTY_PATH = -100, 1, 4
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -35,7 +37,19 @@ def pivot_root(new: str, old: str) -> None:
     check(libc.pivot_root(new.encode(), old.encode()), f"make {new} the root")
 
 
-def mount_points() -> set[str]:
-    """Targets of all mounts of this namespace."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+def copy_of_mount(path: str) -> int:
+    """A descriptor of a bind mount of `path` that is not attached anywhere yet (open_tree(2)). Raises OSError."""
+    found = libc.syscall(_OPEN_TREE, _AT_FDCWD, path.encode(), _OPEN_TREE_CLONE | os.O_CLOEXEC)
+    check(min(found, 0), f"copy the mount of {path}")
+    return int(found)
+
+
+def attach(tree: int, target: str) -> None:
+    """Attach what copy_of_mount() made, in the mount namespace that this process is in now. Raises OSError."""
+    check(libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, target.encode(), _MOVE_EMPTY_PATH), f"mount on {target}")
+
+
+def mount_points(process: int | str = "self") -> set[str]:
+    """Targets of all mounts of this namespace, or of another process's."""
+    with open(f"/proc/{process}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return {line.split()[4].encode().decode("unicode_escape") for line in file}

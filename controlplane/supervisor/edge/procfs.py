@@ -6,6 +6,10 @@ import json
 import os
 from typing import Any
 
+from nodelib.files import no_link
+
+_MOST = 4 << 20  # bytes
+
 
 def start_time(pid: int) -> str:
     """Field 22 of /proc/PID/stat (clock ticks since boot), "" if there is no such process or it is a zombie."""
@@ -20,8 +24,20 @@ def start_time(pid: int) -> str:
 def read_state(folder: str) -> dict[str, dict[str, Any]]:
     """state.json; empty if there is none yet or it cannot be read."""
     try:
-        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
-            rows: dict[str, dict[str, Any]] = json.load(file)
+        rows = read_json(os.path.join(folder, "state.json"))
     except (OSError, ValueError):
         return {}
-    return rows
+    return {name: row for name, row in rows.items() if isinstance(row, dict)}
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """An object from a file of a supervisor's folder. Raises OSError or ValueError.
+
+    The folder of a node can be written by pods that are root there, so neither a link nor a pipe nor a huge file in its
+    place does any harm.
+    """
+    with open(path, "rb", opener=no_link) as file:
+        found = json.loads(file.read(_MOST))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds no object")
+    return found

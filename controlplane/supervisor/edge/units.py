@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from controlplane.machine.edge import files, process_one
-from controlplane.supervisor.edge.procfs import read_state, start_time
+from controlplane.supervisor.edge.procfs import read_json, read_state, start_time
 from controlplane.supervisor.model import Program
 from nodelib.errors import Temporary
+from nodelib.files import no_link
 
 
 def write_spec(
@@ -41,8 +42,7 @@ def write_spec(
 def add_program(folder: str, program: Program) -> None:
     """Add a program to a unit's existing specification, or replace the one of its name."""
     path = os.path.join(folder, "spec.json")
-    with open(path, encoding="utf-8") as file:
-        spec = json.load(file)
+    spec = read_json(path)
     others = [entry for entry in spec["programs"] if entry["name"] != program.name]
     spec["programs"] = [*others, program.to_json()]
     os.makedirs(os.path.dirname(program.log), exist_ok=True)
@@ -52,8 +52,7 @@ def add_program(folder: str, program: Program) -> None:
 def program_names(folder: str) -> list[str]:
     """Names of the programs in the supervisor's specification."""
     try:
-        with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
-            return [str(entry["name"]) for entry in json.load(file)["programs"]]
+        return [str(entry["name"]) for entry in read_json(os.path.join(folder, "spec.json"))["programs"]]
     except FileNotFoundError:
         return []
 
@@ -61,8 +60,7 @@ def program_names(folder: str) -> list[str]:
 def arguments(folder: str, program: str) -> list[str]:
     """The command line of a program in the supervisor's specification; empty for an unknown program."""
     try:
-        with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
-            programs = json.load(file)["programs"]
+        programs = read_json(os.path.join(folder, "spec.json"))["programs"]
     except FileNotFoundError:
         return []
     return next((list(entry["argv"]) for entry in programs if entry["name"] == program), [])
@@ -167,10 +165,10 @@ def programs(folder: str) -> dict[str, dict[str, Any]]:
 def tail(path: str, lines: int) -> str:
     """The last lines of a log, joined by " | "."""
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.path.getsize(path) - 4096))
-            text = file.read().decode(errors="replace")
-    except OSError:
+        with open(path, "rb", opener=no_link) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+            text = file.read(4096).decode(errors="replace")
+    except (OSError, ValueError):
         return "(no log)"
     return " | ".join(text.strip().splitlines()[-lines:])
 
