@@ -111,4 +111,4 @@ def _ask(cluster: Cluster, asked: dict[str, Any]) -> list[list[Any]]:
 
 
 def _address(node: dict[str, Any]) -> str:
-    return next(one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP")
+    return next(str(one["address"]) for one in node["status"]["addresses"] if one["type"] == "InternalIP")

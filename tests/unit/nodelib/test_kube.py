@@ -108,9 +108,10 @@ async def test_a_client_key_in_a_kubeconfig_is_written_to_no_folder(
 ) -> None:
     cert, key = ensure_self_signed(str(tmp_path), ["api.example"], [])
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no-such-folder"))
-    data = {"cert_data": Path(cert).read_bytes(), "key_data": Path(key).read_bytes()}
+    pem, key_pem = Path(cert).read_bytes(), Path(key).read_bytes()
     opened = len(os.listdir("/proc/self/fd"))
-    assert isinstance(tls_context(ClusterAccess("https://x", ca_data=data["cert_data"], **data)), ssl.SSLContext)
+    access = ClusterAccess("https://x", ca_data=pem, cert_data=pem, key_data=key_pem)
+    assert isinstance(tls_context(access), ssl.SSLContext)
     assert len(os.listdir("/proc/self/fd")) == opened
     with pytest.raises(OSError, match="not PEM"):
         tls_context(ClusterAccess("https://x", ca_data=b"\xff"))

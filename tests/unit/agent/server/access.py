@@ -44,8 +44,8 @@ ENDPOINTS: dict[str, tuple[str, ...]] = {
     "/": ("proxy",),
     **dict.fromkeys(STREAMS, ("proxy",)),
 }
-OWN = ("/why", "/why/ns/web", "/images")  # upstream has none of these
-ENDPOINTS |= dict.fromkeys(OWN, ("proxy",))
+UNKNOWN_UPSTREAM = ("/", "/nothing", "/why", "/why/ns/web", "/images")  # the last three are our own
+ENDPOINTS |= dict.fromkeys(UNKNOWN_UPSTREAM, ("proxy",))
 
 SUBRESOURCES = ("proxy", "pods", "log", "stats", "metrics", "healthz", "configz", "statusz", "checkpoint")
 RIGHTS: dict[str, frozenset[tuple[str, str]]] = {
@@ -60,11 +60,13 @@ RIGHTS: dict[str, frozenset[tuple[str, str]]] = {
 }
 
 
-def expected(identity: str, method: str, path: str, *, streams_need_create: bool = True) -> str:
-    """ "401", "403" or "in". `streams_need_create`: False for upstream's kubelet."""
+def expected(identity: str, method: str, path: str, *, upstream: bool = False) -> str:
+    """ "401", "403" or "in". Upstream's kubelet lets a get open streams, and tells everybody which paths it has not."""
+    if upstream and path in UNKNOWN_UPSTREAM:
+        return "in"
     if identity in ("nobody", "a wrong token"):
         return "401"
     verb = _VERBS.get(method, "")
-    if streams_need_create and path in STREAMS:
+    if not upstream and path in STREAMS:
         verb = "create"
     return "in" if any((verb, name) in RIGHTS[identity] for name in ENDPOINTS[path]) else "403"
