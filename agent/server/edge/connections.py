@@ -4,7 +4,7 @@ Everybody who reaches the port may connect, so that whatever is kept before a re
 Upstream's kubelet takes 1 MiB of head from each client for as long as it likes (server.go sets MaxHeaderBytes and a
 ReadTimeout of four hours) and counts no connections. Here a connection hands one head at a time to the HTTP parser,
 within ten seconds, and what follows the head waits until the request is authorized; of the connections without an
-authorized request the oldest gives way to a new one.
+authorized request the oldest gives way to a new one, once it has had a fair time.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _END = b"\r\n\r\n"
 _SMALL = 64 * 1024  # bytes of a head that are not worth counting all heads for
 _HELD = 64 * 1024  # bytes after a head that are kept until the request is authorized; more stay in the kernel
 _WINDOW = 0.1  # seconds over which new connections are counted
+_NO_ROOM = 0.05  # seconds between two looks
 _NO_DESCRIPTOR = 0.5  # seconds until the next accept() after one that failed
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -39,14 +40,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ConnectionLimits:
     """`head`: bytes of a request's head, as upstream (the command line of an exec is part of it); `heads`: of all heads
     of strangers together, except for those with a certificate of the cluster, such as the API server. `seconds`: for
-    the TLS handshake, and for a head. `strangers`: connections without an authorized request; `connections`: all;
-    `per_second`: new ones.
+    the TLS handshake, and for a head. `strangers`: connections without an authorized request, each of which has
+    `fair_seconds` before it gives way to a new one; `connections`: all; `per_second`: new ones.
     """
 
     head: int = 1 << 20
-    heads: int = 8 << 20
+    heads: int = 4 << 20
     seconds: float = 10.0
-    strangers: int = 100
+    strangers: int = 64
+    fair_seconds: float = 2.0
     connections: int = 1000
     per_second: int = 200
 
@@ -108,6 +110,12 @@ class Gate:
                 failing = True
                 await asyncio.sleep(_NO_DESCRIPTOR)
                 continue
+            try:
+                while not self._make_room(loop.time()):
+                    await asyncio.sleep(_NO_ROOM)
+            except BaseException:
+                accepted.close()
+                raise
             self._take(accepted)
             now = loop.time()
             if now - window > _WINDOW:
@@ -118,9 +126,6 @@ class Gate:
                 await asyncio.sleep(max(window + _WINDOW - now, 0.0))
 
     def _take(self, accepted: socket.socket) -> None:
-        if not self._has_room():
-            accepted.close()
-            return
         connection = _Connection(self._server(), self)
         self._all[connection] = self._strangers[connection] = None
         task = asyncio.get_running_loop().create_task(self._serve(connection, accepted))
@@ -128,15 +133,18 @@ class Gate:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _has_room(self) -> bool:
+    def _make_room(self, now: float) -> bool:
+        """Whether one more may come. One that has to go is taken from those that have had a fair time."""
         if len(self._strangers) >= self.limits.strangers:
-            waiting = (one for one in self._strangers if not one.is_busy)
-            next(waiting, next(iter(self._strangers))).abort()
+            candidates = [one for one in self._strangers if now - one.since > self.limits.fair_seconds]
         elif len(self._all) >= self.limits.connections:
-            idle = next((one for one in (*self._strangers, *self._all) if not one.is_busy), None)
-            if idle is None:
-                return False
-            idle.abort()
+            candidates = [one for one in self._all if one in self._strangers or not one.is_busy]
+        else:
+            return True
+        if not candidates:
+            return False
+        # Which goes first: without a certificate, before its request is being decided, and the oldest of those.
+        min(candidates, key=lambda one: (one.has_certificate, one.is_busy, one.since)).abort()
         return True
 
     async def _serve(self, connection: _Connection, accepted: socket.socket) -> None:
@@ -166,6 +174,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.taken = 0  # bytes of the head so far
+        self.since = asyncio.get_running_loop().time()
         self.has_certificate = False
         self._last = b""  # its last three bytes
         self._held = bytearray()
@@ -190,8 +199,8 @@ class _Connection(asyncio.Protocol):
         else:
             self._feed(data)
 
-    def eof_received(self) -> bool | None:
-        return self._inner.eof_received()
+    def eof_received(self) -> None:
+        self._inner.eof_received()
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()

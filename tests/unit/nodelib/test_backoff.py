@@ -5,6 +5,11 @@ import pytest
 from nodelib.backoff import Backoff
 
 
+def test_the_other_side_may_ask_for_a_longer_pause() -> None:
+    pause = Backoff(1.0, 8.0)
+    assert [pause.next(5.0), pause.next(None), pause.next(0.5), pause.next()] == [5.0, 2.0, 4.0, 8.0]
+
+
 def test_pauses_grow_to_the_longest_and_start_over_after_a_success() -> None:
     pause = Backoff(0.2, 1, growth=2)
     assert [pause.next() for _ in range(5)] == pytest.approx([0.2, 0.4, 0.8, 1, 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from agent.server.edge.certificates import ensure_self_signed
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
-from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
+from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient, tls_context
 from nodelib.kube.reflector import Reflector
 from tests.fakes.apiserver import FakeApiServer
 from tests.waiting import until
@@ -100,6 +101,20 @@ async def test_the_certificate_is_checked_for_the_name_that_the_kubeconfig_gives
             await client.close()
     finally:
         await server.close()
+
+
+async def test_a_client_key_in_a_kubeconfig_is_written_to_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = ensure_self_signed(str(tmp_path), ["api.example"], [])
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no-such-folder"))
+    pem, key_pem = Path(cert).read_bytes(), Path(key).read_bytes()
+    opened = len(os.listdir("/proc/self/fd"))
+    access = ClusterAccess("https://x", ca_data=pem, cert_data=pem, key_data=key_pem)
+    assert isinstance(tls_context(access), ssl.SSLContext)
+    assert len(os.listdir("/proc/self/fd")) == opened
+    with pytest.raises(OSError, match="not PEM"):
+        tls_context(ClusterAccess("https://x", ca_data=b"\xff"))
 
 
 async def test_no_server_is_unreachable_and_says_where() -> None:

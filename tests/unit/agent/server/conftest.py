@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from agent.build.server import server_edges
 from agent.runtime.ports import RuntimeService
 from agent.server.model import AuthSettings, ServerSettings
-from agent.server.work import KubeletServer, ServedNode, ServerDeps, start
+from agent.server.work import KubeletServer, ServedNode, ServerDeps, ServerEdges, start
 from nodelib.clock import Clock
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
 
@@ -117,7 +117,13 @@ class Bench:
             True, "127.0.0.1", -1, 0, cert, key, "", (), "127.0.0.1", -1, True, True, 3600, base, local_socket=""
         )
 
-    async def start(self, settings: ServerSettings, clock: Clock | None = None, **deps: Any) -> KubeletServer:
+    async def start(
+        self,
+        settings: ServerSettings,
+        clock: Clock | None = None,
+        edges: Callable[[ServerEdges], ServerEdges] = lambda edges: edges,
+        **deps: Any,
+    ) -> KubeletServer:
         node = ServedNode("node-1", str(self.folder / "pki"), system_log_dir=str(self.folder / "log"), configz={"a": 1})
         parts = ServerDeps(
             settings,
@@ -127,7 +133,7 @@ class Bench:
             self.reviewer,
             CollectorRegistry(),
             lambda: self.health,
-            server_edges(),
+            edges(server_edges()),
             **deps,
         )
         self.server = await start(parts, clock)

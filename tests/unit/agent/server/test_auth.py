@@ -81,6 +81,29 @@ async def test_tokens_are_reviewed_once_and_again_after_their_time(bench: Bench)
     assert [kind for kind, _ in bench.reviewer.calls][3:] == ["tokenreviews", "subjectaccessreviews"]
 
 
+async def test_a_wrong_token_is_refused_without_a_review_for_ten_seconds(bench: Bench) -> None:
+    clock = FakeClock()
+    await bench.start(bench.settings(), clock)
+    headers = {"Authorization": "Bearer t"}
+    for _ in range(3):
+        assert (await bench.get("/metrics", headers=headers))[0] == 401
+    assert [kind for kind, _ in bench.reviewer.calls] == ["tokenreviews"]
+    bench.reviewer.tokens["t"] = {"username": "jane"}  # its account has just been made
+    bench.reviewer.allowed.add(("jane", "get", "metrics"))
+    await clock.advance(10.1)
+    assert (await bench.get("/metrics", headers=headers))[0] == 200
+
+
+async def test_wrong_tokens_do_not_drive_out_right_ones(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.server.work.auth._MOST_ENTRIES", 8)
+    await bench.start(bench.settings())
+    bench.reviewer.tokens["t"] = {"username": "jane"}
+    for token in ("t", *(f"wrong-{number}" for number in range(20)), "t"):
+        await bench.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+    asked = [spec["token"] for kind, spec in bench.reviewer.calls if kind == "tokenreviews"]
+    assert asked.count("t") == 1 and len(asked) == 21
+
+
 async def test_a_refusal_is_remembered_for_its_shorter_time(bench: Bench) -> None:
     clock = FakeClock()
     await bench.start(bench.settings(), clock)
