@@ -6,7 +6,6 @@ import json
 import sys
 from contextlib import suppress
 from importlib.resources import files
-from ipaddress import ip_network
 from pathlib import Path
 
 from cni.daemon import Published
@@ -14,6 +13,7 @@ from cni.edge.conflist import remove, write_atomically
 from cni.model import Network
 from cni.settings import CniSettings, conflist
 from cni.spec.configuration import TYPE
+from nodelib.addresses import parse_network
 from nodelib.errors import Invalid
 from nodelib.json_values import decode
 
@@ -75,5 +75,14 @@ def load_published(data_dir: str, network: str) -> Published:
     """What `save_published` wrote. Empty when the file is missing or damaged: it is written again soon."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         raw = decode((Path(data_dir) / network / ".published").read_bytes())
-        return Published(*(tuple(map(ip_network, raw[name])) for name in _FIELDS))
+        return Published(*(_networks(raw[name]) for name in _FIELDS))
     return Published()
+
+
+def _networks(texts: list[object]) -> tuple[Network, ...]:
+    """Those that are networks: an older version kept also what would become the text of a rule."""
+    found = []
+    for text in texts:
+        with suppress(ValueError):
+            found.append(parse_network(text))
+    return tuple(found)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
 
 from cni import apply
 from cni.model import Address, Attachment, AttachmentKey, LinkFacts, LinkPlan
@@ -30,6 +29,7 @@ from cni.spec.errors import (
     CNIError,
 )
 from cni.spec.result import Result
+from nodelib.addresses import parse_address
 from nodelib.errors import NodewrightError, Temporary
 
 log = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ def _wanted(args: Args) -> dict[int, Address]:
     """The address that a user asks for with CNI_ARGS "IP=…" (podman and nerdctl --ip), by IP version."""
     text = args.extra.get("IP", "")
     try:
-        return {item.version: item for item in (ip_address(part) for part in text.split(",") if part)}
+        return {item.version: item for item in (parse_address(part) for part in text.split(",") if part)}
     except ValueError as error:
         raise CNIError(INVALID_ENVIRONMENT, f"CNI_ARGS IP={text} is not an IP address") from error
 

@@ -22,6 +22,7 @@ MAIN_TABLE, UNICAST = 254, 1
 ONLINK = 0x4  # RTNH_F_ONLINK
 _LINK_SCOPE, _BOOT = 253, 3
 _IFF_UP, _IFA_F_NODAD = 0x1, 0x2
+AF_BRIDGE, _NTF_MASTER, _NUD_NOARP = 7, 0x04, 0x40  # linux/socket.h, linux/neighbour.h
 
 
 class tcmsg(nlmsg):  # type: ignore[misc]
@@ -104,6 +105,25 @@ def pod_route(route: Route, index: int) -> Any:
 
 def info(kind_name: str, kind: str, data_name: str, attr: str, value: Any) -> list[Any]:
     return ["IFLA_LINKINFO", {"attrs": [[kind_name, kind], [data_name, {"attrs": [[attr, value]]}]]}]
+
+
+def bridge_port(attrs: list[list[Any]]) -> list[Any]:
+    """What a link is as a port of a bridge (IFLA_BRPORT_…)."""
+    return [
+        "IFLA_LINKINFO",
+        {"attrs": [["IFLA_INFO_SLAVE_KIND", "bridge"], ["IFLA_INFO_SLAVE_DATA", {"attrs": attrs}]]},
+    ]
+
+
+def bridge_entry(port: int, mac: str) -> Any:
+    """A static forwarding entry of the bridge whose port the link with index `port` is: `mac` is behind it."""
+    message = ndmsg()
+    message["header"] = {"type": NEWNEIGH, "flags": REQUEST | ACK | CREATE | REPLACE}
+    message["ifindex"], message["family"] = port, AF_BRIDGE
+    # NUD_PERMANENT would make it an address of the bridge itself.
+    message["flags"], message["state"] = _NTF_MASTER, _NUD_NOARP
+    message["attrs"] = [["NDA_LLADDR", mac]]
+    return message
 
 
 def peer(attrs: list[list[Any]]) -> dict[str, Any]:

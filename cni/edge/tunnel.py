@@ -8,6 +8,7 @@ from typing import Any
 from cni.edge.channel import Channel
 from cni.edge.messages import (
     ACK,
+    AF_BRIDGE,
     CREATE,
     DELNEIGH,
     DUMP,
@@ -26,7 +27,6 @@ from nodelib.errors import NotFound
 
 # linux/neighbour.h
 _NUD_NOARP, _NUD_PERMANENT, _NTF_SELF = 0x40, 0x80, 0x02
-_AF_BRIDGE = 7
 
 
 class TunnelCalls(Channel):
@@ -50,7 +50,7 @@ class TunnelCalls(Channel):
         """Permanent forwarding entries of a VXLAN link."""
         return [
             Forward(str(item.get_attr("NDA_LLADDR")), ip_address(item.get_attr("NDA_DST")))
-            for item in self._neighbour_dump(_AF_BRIDGE)
+            for item in self._neighbour_dump(AF_BRIDGE)
             if item["ifindex"] == index and item.get_attr("NDA_DST") and item["state"] & _NUD_PERMANENT
         ]
 
@@ -88,7 +88,7 @@ class TunnelCalls(Channel):
         message["header"] = {"type": kind, "flags": REQUEST | ACK | extra}
         message["ifindex"] = index
         if isinstance(entry, Forward):
-            message["family"], message["flags"] = _AF_BRIDGE, _NTF_SELF
+            message["family"], message["flags"] = AF_BRIDGE, _NTF_SELF
             message["state"] = _NUD_PERMANENT | _NUD_NOARP
             address = entry.remote
         else:
@@ -103,4 +103,4 @@ class TunnelCalls(Channel):
         message["family"] = kind
         found = self.dump(message)
         # Family 0 also brings AF_BRIDGE ones on some kernels.
-        return [item for item in found if (item["family"] == _AF_BRIDGE) == (kind == _AF_BRIDGE)]
+        return [item for item in found if (item["family"] == AF_BRIDGE) == (kind == AF_BRIDGE)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from ipaddress import ip_address, ip_interface, ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,20 @@ from hypothesis import strategies as st
 from agent.node.model import NodePlace
 from cli.node_agent import translated
 from cni import dispatch
+from cni.daemon import Published
+from cni.install import load_published
 from cni.model import Attachment, AttachmentKey, FirewallFacts, HostPort, Neighbour, NodeFacts, PortMapping, RouteFacts
+from cni.node_links import ensure_bridge
+from cni.operations import Operations
 from cni.plan import hostports, iptables, nftables, routes
 from cni.plan.names import mac
-from cni.spec.configuration import NetConf, parse_conf
+from cni.plan.node import bridge
+from cni.spec.arguments import Args
+from cni.spec.configuration import NetConf, address_range, parse_conf
 from cni.spec.errors import CNIError
 from nodelib.json_values import Json
+from tests.fakes.fake_netlink import FakeKernel
+from tests.fakes.fake_store import FakeStore
 
 # Python's ipaddress takes all of it for the zone of an IPv6 address.
 ZONE = "fe80::1%x drop\n  }\n}\nflush ruleset\ntable ip6 y {\n  chain z {\n"
@@ -214,3 +223,23 @@ def test_what_is_no_error_number_is_none(text: str) -> None:
     env = {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "c", "CNI_IFNAME": "eth0", "CNI_NETNS": "/x"}
     stdin = json.dumps({"cniVersion": "1.1.0", "name": "net", "ipam": {"subnet": "10.0.0.0/24"}}).encode()
     assert dispatch.read(env | {dispatch.NETNS_ERRNO: text}, stdin).netns_error == 0
+
+
+def test_what_an_older_version_kept_for_the_next_run_brings_no_rule_with_it(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    kept = {"pod_cidrs": ["10.1.0.0/24"], "non_masquerade": [f"{ZONE}/128", "10.0.0.1/32"]}
+    (tmp_path / "net" / ".published").write_text(json.dumps(kept))
+    assert load_published(str(tmp_path), "net") == Published((ip_network("10.1.0.0/24"),), (ip_network("10.0.0.1/32"),))
+
+
+def test_an_address_that_is_asked_for_has_no_zone() -> None:
+    """With one it would be in the range and never be taken: two pods would have it."""
+    kernel = FakeKernel()
+    conf = NetConf("1.1.0", "net", ranges=((address_range({"subnet": "fd44::/64"}),),))
+    store = FakeStore()
+    with kernel.open(None) as links:
+        ensure_bridge(links, bridge("nw0", [address_range({"subnet": "fd44::/64"})], 1500))
+    operations = Operations(kernel.open, lambda _: store, lambda *_: None, lambda: 0.0)
+    args = Args("ADD", "c1", "eth0", "/netns/c1", {"IP": "fd44::5%x"})
+    with pytest.raises(CNIError, match="not an IP address"):
+        operations.add(conf, args, kernel.new_namespace())
