@@ -187,10 +187,10 @@ def _config_files(kubelet: daemons.Daemon, flags: Mapping[str, str]) -> tuple[st
 
 def _starts(kubelet: daemons.Daemon, specification: str) -> tuple[FileFact, ...]:
     """What starts the kubelet: a supervisor's specification (of `up` or `join`), else unit files."""
-    if specification and os.path.exists(specification):
+    joined = kubelet.files(f"{_JOINED}/spec.json")
+    if not joined and specification and os.path.exists(specification):
         return (daemons.file_fact(specification, specification),)
-    joined = f"{_JOINED}/spec.json"
-    return tuple(map(kubelet.fact, kubelet.files(joined) or daemons.unit_files(kubelet)))
+    return tuple(map(kubelet.fact, joined or daemons.unit_files(kubelet)))
 
 
 def _serving(kubelet: daemons.Daemon, folder: str) -> tuple[FileFact, ...]:

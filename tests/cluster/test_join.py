@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.model import Cluster
-from controlplane.host.work.install import install
+from controlplane.doctor.plan.cis import CONTROLS
+from controlplane.doctor.work import examine_controls
 from controlplane.machine.edge import cgroups
 from controlplane.machine.edge.namespaces import in_cgroups, in_node
 from nodelib.version import KUBERNETES_VERSION
@@ -118,61 +119,34 @@ def test_a_hundred_pods_move_between_the_kubelets_and_back(cluster: Cluster, sta
         kubectl("delete", "deployment", "movers", "--wait=true", "--cascade=foreground", "--timeout=300s")
 
 
-def _private(*names: str) -> bool:
-    found = [os.stat(STATE / NAME / "node2" / name) for name in names]
-    return all(one.st_mode & 0o077 == 0 for one in found)
+def test_the_controls_of_the_cis_benchmark_for_nodes(cluster: Cluster) -> None:
+    """Sections 4.1 to 4.3 on the node that we joined, and every one of them judged on upstream's node beside it."""
+    findings = asyncio.run(examine_controls(NAME))
+    joined = [one for one in findings if one.node == "node2"]
+    assert [one.control for one in joined] == list(CONTROLS)
+    assert [one for one in joined if one.status != "pass"] == []
+    assert {one.source for one in joined} == {"/configz at the agent's socket"}
+    starts = next(one for one in joined if one.control == "4.1.1")
+    assert starts.finding == "/var/lib/kubelet/nodewright/spec.json has mode 0600"
+    upstream = [one for one in findings if one.node == "node1"]
+    assert [one for one in upstream if one.status == "unknown"] == []
+    assert {one.source for one in upstream} == {"/configz through the API server"}
 
 
-def _root_owned(*names: str) -> bool:
-    found = [os.stat(STATE / NAME / "node2" / name) for name in names]
-    return all((one.st_uid, one.st_gid) == (0, 0) for one in found)
-
-
-def test_the_controls_of_the_cis_benchmark_for_nodes(cluster: Cluster, tmp_path: Path) -> None:
-    """Sections 4.1 to 4.3 (https://www.cisecurity.org/benchmark/kubernetes), on the node that we joined.
-
-    The unit file is what `install` writes; a node in namespaces has no systemd.
-    """
-    asyncio.run(install("/srv/nodewright", str(tmp_path)))
-    unit = (tmp_path / "etc/systemd/system/kubelet.service").stat()
-    config = json.loads(kubectl("get", "--raw", "/api/v1/nodes/node2/proxy/configz"))["kubeletconfig"]
-    kubelet = json.loads((STATE / NAME / "node2/kubelet/nodewright/spec.json").read_text())["programs"][-1]["argv"]
-    conf, proxy = "kubernetes/kubelet.conf", "kubernetes/nodewright-proxy.yaml"
-    authority, yaml = "kubernetes/pki/ca.crt", "kubelet/config.yaml"
-    proxy_map = json.loads(kubectl("-n", "kube-system", "get", "cm", "kube-proxy", "-o", "json"))["data"]["config.conf"]
-    controls = {
-        "4.1.1 unit file is private": unit.st_mode & 0o777 == 0o600,
-        "4.1.2 unit file is root's": (unit.st_uid, unit.st_gid) == (0, 0),
-        "4.1.3 kubeconfig of the proxy is private": _private(proxy, conf),
-        "4.1.4 kubeconfig of the proxy is root's": _root_owned(proxy, conf),
-        "4.1.5 kubelet.conf is private": _private(conf),
-        "4.1.6 kubelet.conf is root's": _root_owned(conf),
-        "4.1.7 client CA is private": _private(authority),
-        "4.1.8 client CA is root's": _root_owned(authority),
-        "4.1.9 config.yaml is private": _private(yaml),
-        "4.1.10 config.yaml is root's": _root_owned(yaml),
-        "4.2.1 no anonymous access": config["authentication"]["anonymous"]["enabled"] is False,
-        "4.2.2 not AlwaysAllow": config["authorization"]["mode"] == "Webhook",
-        "4.2.3 client CA is set": bool(config["authentication"]["x509"]["clientCAFile"]),
-        "4.2.4 no read-only port": config["readOnlyPort"] == 0,
-        "4.2.5 idle streams end": config["streamingConnectionIdleTimeout"] not in ("", "0s"),
-        "4.2.6 iptables chains": config["makeIPTablesUtilChains"] is True,
-        "4.2.7 the name is the host's": f"--hostname-override={cluster.nodes[1].name}" in kubelet,
-        "4.2.8 events are limited": config["eventRecordQPS"] > 0,
-        "4.2.9 served over TLS": config["enableServer"] is True,
-        "4.2.10 client certificate rotates": config["rotateCertificates"] is True,
-        "4.2.11 serving certificate may rotate": "RotateKubeletServerCertificate=false" not in " ".join(kubelet),
-        "4.2.12 strong ciphers alone": all("GCM" in name or "CHACHA20" in name for name in config["tlsCipherSuites"]),
-        "4.2.13 processes of a pod are limited": config["podPidsLimit"] > 0,
-        "4.2.14 seccomp by default": config["seccompDefault"] is True,
-        "4.3.1 metrics of the proxy stay here": 'metricsBindAddress: ""' in proxy_map or "127.0.0.1" in proxy_map,
-    }
-    assert [name for name, good in controls.items() if not good] == []
+def test_the_token_does_not_stay_on_the_node(cluster: Cluster) -> None:
+    """The kubeconfig with it is removed, and the agent's end needs none."""
+    folder = STATE / NAME / "node2/kubernetes"
+    assert not (folder / "bootstrap-kubelet.conf").exists()
+    token = json.loads((STATE / NAME / "kubeadm.json").read_text())["token"].partition(".")[2]
+    held = [path for path in folder.rglob("*") if path.is_file() and token in path.read_text(errors="replace")]
+    assert held == []
 
 
 def test_a_wrong_secret_or_pin_is_named(cluster: Cluster) -> None:
     token = json.loads((STATE / NAME / "kubeadm.json").read_text())["token"]
     join = (sys.executable, "-m", "cli", "join", cluster.api_url, "--plain", AUTHORITY, "--node-name=node2")
+    bare = in_node2(cluster, *(word for word in join if word != AUTHORITY), f"--token={token}")
+    assert bare.returncode == 1 and "--unsafe-skip-ca-verification" in bare.stderr
     wrong = in_node2(cluster, *join, f"--token={token[:-1]}{'a' if token[-1] != 'a' else 'b'}")
     assert wrong.returncode == 1 and "secret is wrong" in wrong.stderr
     pinned = in_node2(cluster, *join, f"--token={token}", "--ca-hash=sha256:00")

@@ -152,7 +152,9 @@ def rotates_serving(facts: NodeFacts) -> Verdict:
         return bad(f"{path}: false", f"Remove the gate from {_setting(facts, path, 'true').removeprefix('Set ')}")
     if value(facts.configuration, "serverTLSBootstrap", False) is True:
         return good("serverTLSBootstrap: true, and the gate RotateKubeletServerCertificate is on")
-    return good("the gate RotateKubeletServerCertificate is on; the certificate is not one of the cluster's signer")
+    return good(
+        "the gate RotateKubeletServerCertificate is on; with serverTLSBootstrap off, nothing is asked for (4.2.9)"
+    )
 
 
 @_known

@@ -236,7 +236,7 @@ def rights_text() -> str:
     """rights() as text for `kubectl apply -f -`."""
     head = f"""# What nodes that join with `nodewright join` need beyond upstream's roles. An admin applies it once.
 # A token of kubeadm's default group joins then; without kubeadm's own roles, make the token for the group below:
-#   kubeadm token create --groups {GROUP}
+#   kubeadm token create --print-join-command --groups {GROUP}
 """
     return head + json.dumps({"apiVersion": "v1", "kind": "List", "items": rights()}, indent=1) + "\n"
 
