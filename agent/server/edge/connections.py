@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 import ssl
@@ -30,6 +31,7 @@ _END = b"\r\n\r\n"
 _SMALL = 64 * 1024  # bytes of a head that are not worth counting all heads for
 _HELD = 64 * 1024  # bytes after a head that are kept until the request is authorized; more stay in the kernel
 _WINDOW = 0.1  # seconds over which new connections are counted
+_EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _NO_ROOM = 0.05  # seconds between two looks
 _NO_DESCRIPTOR = 0.5  # seconds until the next accept() after one that failed
 
@@ -104,7 +106,9 @@ class Gate:
             try:
                 accepted, _ = await loop.sock_accept(self._listener)
                 failing = False
-            except OSError as error:  # the client is gone already, or no descriptor is left
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    continue  # the client is gone already
                 if not failing:
                     log.warning("a connection could not be accepted: %s", error)
                 failing = True
