@@ -12,8 +12,9 @@ from cni.model import AttachmentKey
 from cni.operations import Operations
 from cni.spec.arguments import Args, parse_args
 from cni.spec.configuration import NetConf, decode, parse_conf
-from cni.spec.errors import INTERNAL, IO_FAILURE, UNKNOWN_CONTAINER, CNIError
+from cni.spec.errors import INTERNAL, IO_FAILURE, TRY_AGAIN_LATER, UNKNOWN_CONTAINER, CNIError
 from cni.spec.versions import CURRENT, SUPPORTED, version_reply
+from nodelib.shortage import describe, is_shortage
 from nodelib.text_numbers import is_number
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,8 @@ def version_answer(call: Call) -> Answer:
 
 def refusal(error: Exception, stdin: bytes) -> Answer:
     """The answer to a call that failed: the specification's error object."""
+    if is_shortage(error) and not isinstance(error, CNIError):
+        error = CNIError(TRY_AGAIN_LATER, f"{type(error).__name__}: {error}", details=describe(error))
     if not isinstance(error, CNIError):
         log.error("unexpected error in a CNI call", exc_info=error)
         error = CNIError(INTERNAL, f"{type(error).__name__}: {error}", details="This is a bug: see the node's log.")

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from nodelib.backoff import Backoff
+from nodelib.shortage import describe, is_shortage
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,10 @@ class Supervisor:
                 await work()
                 log.error("task %s/%s ended unexpectedly", self.name, name)
             except Exception as error:
-                log.exception("task %s/%s failed", self.name, name)
+                if is_shortage(error):
+                    log.error("task %s/%s failed: %s", self.name, name, describe(error))
+                else:
+                    log.exception("task %s/%s failed", self.name, name)
                 if critical:
                     self._failure = error
             if critical:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from agent.common.model.errors import CriError
 from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.shortage import is_shortage
 from nodelib.text import cut
 from nodelib.version import KUBERNETES_MINOR
 
@@ -44,7 +46,7 @@ class ProbeIo:
         """One attempt of at most `timeout` seconds; `pod` is its UID. Raises nothing but CancelledError."""
         try:
             outcome = await self._attempt(request, container_id, timeout, pod)
-        except (NodewrightError, OSError, ValueError) as error:
+        except (NodewrightError, OSError, ValueError, aiohttp.ClientError) as error:
             outcome = Outcome(Verdict.ERROR, str(error))
         return Outcome(outcome.verdict, cut(outcome.output, _MOST_OUTPUT))
 
@@ -55,6 +57,7 @@ class ProbeIo:
             return await self._exec(request, container_id, timeout)
         if isinstance(request, TcpRequest):
             return await self._tcp(request, pod, timeout)
+        socket.socket().close()  # gRPC does not say that it could not open one
         return await _grpc(request, timeout)
 
     async def close(self) -> None:
@@ -79,10 +82,12 @@ class ProbeIo:
         except TimeoutError:
             return Outcome(Verdict.FAILURE, f'Get "{request.url}": context deadline exceeded (timeout {timeout:g}s)')
         except aiohttp.ClientConnectorError as error:
+            _raise_shortage(error)
             return Outcome(Verdict.FAILURE, f'Get "{request.url}": {_dial_failure(request, error.os_error)}')
         except Temporary as error:
             return Outcome(Verdict.FAILURE, f'Get "{error.obj}": {error.message}')
         except (aiohttp.ClientError, OSError) as error:
+            _raise_shortage(error)
             return Outcome(Verdict.FAILURE, f'Get "{request.url}": {error or type(error).__name__}')
 
     async def _follow(self, request: HttpRequest, pod: str) -> Outcome:
@@ -112,6 +117,7 @@ class ProbeIo:
         except TimeoutError:
             return Outcome(Verdict.FAILURE, f"dial tcp {request.host}:{request.port}: i/o timeout")
         except OSError as error:
+            _raise_shortage(error)
             return Outcome(Verdict.FAILURE, _dial_failure(request, error))
         writer.close()
         with contextlib.suppress(OSError):
@@ -148,6 +154,12 @@ async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def _raise_shortage(error: BaseException) -> None:
+    """A probe that this node has no socket for has not failed: it says nothing about the container."""
+    if is_shortage(error):
+        raise error
 
 
 def _dial_failure(request: HttpRequest | TcpRequest, error: OSError) -> str:

@@ -277,9 +277,12 @@ class Cri:
     async def _ask(self, step: str, obj: str, call: Awaitable[Any], *, operation: str = "") -> Any:
         with self._operation(operation or _OPERATIONS.get(step) or step.replace(" ", "_")):
             try:
-                return await call
+                answer = await call
             except grpc.aio.AioRpcError as error:
                 raise self._translated(step, obj, error) from error
+        if answer is None:  # grpc's way of saying so
+            raise CriError("the runtime's answer is no message of the CRI", obj=obj, step=step, code="INTERNAL")
+        return answer
 
     async def _ignore_not_found(self, step: str, obj: str, call: Awaitable[Any]) -> None:
         try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import socket
 import ssl
@@ -20,6 +19,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+
+from nodelib.shortage import is_shortage
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,6 @@ _END = b"\r\n\r\n"
 _SMALL = 64 * 1024  # bytes of a head that are not worth counting all heads for
 _HELD = 64 * 1024  # bytes after a head that are kept until the request is authorized; more stay in the kernel
 _WINDOW = 0.1  # seconds over which new connections are counted
-_EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _NO_ROOM = 0.05  # seconds between two looks
 _NO_DESCRIPTOR = 0.5  # seconds until the next accept() after one that failed
 
@@ -107,7 +107,7 @@ class Gate:
                 accepted, _ = await loop.sock_accept(self._listener)
                 failing = False
             except OSError as error:
-                if error.errno not in _EXHAUSTED:
+                if not is_shortage(error):
                     continue  # the client is gone already
                 if not failing:
                     log.warning("a connection could not be accepted: %s", error)

@@ -16,8 +16,8 @@ from nodelib.cgroups import cpus_here, is_part_of_machine
 from nodelib.errors import Temporary
 from nodelib.file_trees import Kind, Step, Walk
 from nodelib.files import text_of
+from nodelib.shortage import is_shortage
 
-_OWN_FAULTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of this process or the machine, not of what is measured
 _TRIES = 5  # at a deep tree of which directories are moved meanwhile
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -204,7 +204,7 @@ class _Count:
                 self.fail(step.error)
 
     def fail(self, error: OSError) -> None:
-        if error.errno in _OWN_FAULTS:
+        if is_shortage(error):  # of this process, not of what is measured
             raise Temporary(
                 f"the disk usage cannot be measured now: {error}",
                 step="measure disk usage",

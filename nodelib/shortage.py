@@ -1,0 +1,31 @@
+"""Whether a call failed because this process or machine lacks something, and not because of what it was made for.
+
+A probe that cannot open a socket says nothing about the pod; a file that cannot be opened for lack of descriptors is
+not a file that is missing. Upstream's kubelet counts both as failures and restarts containers for them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+_ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether the error, or the one that it came from, is a lack of descriptors or memory (EMFILE, ENOMEM, ...)."""
+    seen: BaseException | None = error
+    for _ in range(5):
+        if seen is None:
+            return False
+        if isinstance(seen, OSError) and seen.errno in _ERRNOS:
+            return True
+        seen = getattr(seen, "os_error", None) or seen.__cause__
+    return False
+
+
+def describe(error: BaseException) -> str:
+    """One sentence for the log: the shortage, and what to do."""
+    number = next((one.errno for one in (error, error.__cause__) if isinstance(one, OSError) and one.errno), 0)
+    name = os.strerror(number) if number else str(error)
+    return f"this process lacks something: {name}. Raise its limit of open files, or free memory on the node."
