@@ -107,6 +107,8 @@ async def left_behind(world: World, node: str, left: Left, before: Counter[str])
 
 async def test_daemons_killed_at_random_moments_disturb_nothing(world: World) -> None:
     dice, seen = random.Random(_SEED), Seen()
+    for node in NODES:
+        await remove_notes(world, node)  # of a run that was killed
     left = {node: await world.left(node) for node in NODES}
     before = {node: await held(world, node) for node in NODES}
     churns = [Churn(world, node, seen, random.Random(dice.random())) for node in NODES]
