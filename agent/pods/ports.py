@@ -122,6 +122,10 @@ class PodCgroups(Protocol):
         """Bytes in use by the pod's cgroup and by these containers'."""
         ...
 
+    async def end_container(self, uid: str, container_id: str) -> None:
+        """Kill all processes of the container, without the limit of its CPU."""
+        ...
+
     async def remove_pod(self, uid: str) -> None:
         """Kill the processes left in the cgroup and remove it; idempotent."""
         ...

@@ -252,13 +252,35 @@ class CgroupTree:
             for group in self._below(top + path):
                 self._rmdir(top + path, group)
 
+    async def end(self, path: str, word: str) -> None:
+        """Kill what is in the child cgroups whose name contains `word`. Their quota, and meanwhile that of `path`, is
+        lifted, so that it takes seconds however many there are. Raises CgroupError."""
+        await asyncio.to_thread(self._end, _checked(path), word)
+
+    def _end(self, path: str, word: str) -> None:
+        file = "cpu.max" if self.version == 2 else "cpu.cfs_quota_us"
+        quota = self._read(f"{self.folder(path, 'cpu')}/{file}") if "cpu" in self.controllers else ""
+        try:
+            if quota:
+                self._files.write(f"{self.folder(path, 'cpu')}/{file}", "max" if self.version == 2 else "-1")
+            for leaf in (name for name in self._children(path) if word in name):
+                self._kill(f"{path}/{leaf}")
+        except OSError as error:
+            raise _failure(path, "end a container", error, "The agent tries again.") from error
+        finally:
+            if quota:
+                with contextlib.suppress(OSError):
+                    self._files.write(f"{self.folder(path, 'cpu')}/{file}", quota.strip())
+
     def _kill(self, path: str) -> None:
         def alive() -> set[int]:
             return {pid for pid in self._pids(path) if pid > 1 and pid != os.getpid()}
 
         def kill(pids: set[int]) -> None:
-            self._thaw(path)
+            self._freeze(path, "FROZEN")  # what cannot run cannot fork
             self._signal(path, pids)
+            self._lift_quota(path)
+            self._freeze(path, "THAWED")  # a process frozen by a v1 freezer receives no signal, not even SIGKILL
 
         try:
             end_all(alive, kill, timeout=self._kill_timeout)
@@ -277,12 +299,20 @@ class CgroupTree:
                 return
         sigkill(pids)
 
-    def _thaw(self, path: str) -> None:
-        """A process frozen by a v1 freezer receives no signal, not even SIGKILL."""
+    def _freeze(self, path: str, state: str) -> None:
+        """v1 only: cgroup.kill of v2 ends also what is frozen, and what forks."""
         if self.version == 1 and "freezer" in self._points:
             for group in self._below(self._points["freezer"] + path):
                 with contextlib.suppress(OSError):
-                    group.write("freezer.state", "THAWED")
+                    group.write("freezer.state", state)
+
+    def _lift_quota(self, path: str) -> None:
+        """No quota of CPU any more: thousands of processes that share a small one take minutes to die."""
+        file, none = ("cpu.max", "max") if self.version == 2 else ("cpu.cfs_quota_us", "-1")
+        if "cpu" in self.controllers:
+            for group in self._below(self.folder(path, "cpu")):
+                with contextlib.suppress(OSError):
+                    group.write(file, none)
 
     def _rmdir(self, folder: str, group: FoundGroup) -> None:
         pause = Backoff(0.005, 1)

@@ -153,6 +153,8 @@ class FakeCgroups:
         self.use: dict[str, int] = {}
         self.log = log
         self.fail: list[Exception] = []
+        self.ended: list[tuple[str, str]] = []  # (UID, container id) of end_container()
+        self.on_end: Callable[[str], None] | None = None
 
     async def ensure_pod(self, pod: Pod, *, keep: bool = False) -> str:
         if keep and pod.uid in self.made:
@@ -182,6 +184,11 @@ class FakeCgroups:
 
     async def memory_use(self, pod: Pod, container_ids: Iterable[str]) -> MemoryUse:
         return MemoryUse(self.use.get(pod.uid, 0), {one: self.use.get(one, 0) for one in container_ids})
+
+    async def end_container(self, uid: str, container_id: str) -> None:
+        self.ended.append((uid, container_id))
+        if self.on_end is not None:
+            self.on_end(container_id)
 
     async def remove_pod(self, uid: str) -> None:
         self.made.discard(uid)

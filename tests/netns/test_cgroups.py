@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import subprocess
@@ -201,6 +202,38 @@ def _inside(tree: CgroupTree, parent: str, controller: str = "pids") -> subproce
     with open(f"{folder}/cgroup.procs", "w", encoding="ascii") as file:
         file.write(str(sleeper.pid))
     return sleeper
+
+
+_BOMB = "bomb() { bomb | bomb & }; while :; do bomb; sleep 0.01; done"
+
+
+async def test_a_fork_bomb_with_little_cpu_is_ended_in_seconds(tree: CgroupTree, root: str) -> None:
+    """Its processes share a twentieth of a CPU: a SIGKILL of one alone waits until that one gets its turn."""
+    if tree.version == 2 and "cpu" not in tree.controllers:
+        pytest.skip("on a hybrid machine the v2 tree has no controllers")
+    kubepods = KubepodsTree(tree, Policy(root=root, pids=1500))
+    found = pod(asks(requests={"cpu": "50m"}), meta={"uid": "u-1"})
+    await kubepods.setup(NODE)
+    parent = await kubepods.ensure_pod(found)
+    folders = [f"{tree.folder(parent, one)}/cri-c1" for one in ("pids", "cpu", "freezer", "memory")]
+    folders = [one for one in dict.fromkeys(folders) if os.path.isdir(os.path.dirname(one))]
+    for folder in folders:
+        os.makedirs(folder, exist_ok=True)
+    enter = " ".join(f"&& echo $$ > {folder}/cgroup.procs" for folder in folders)
+    bomb = subprocess.Popen(["sh", "-c", f"true {enter} && exec sh -c '{_BOMB}'"], stderr=subprocess.DEVNULL)
+    try:
+        async with asyncio.timeout(120):
+            while len(await tree.pids(parent)) < 500:
+                await asyncio.sleep(0.2)
+        little = ("cpu.max", "5000 100000") if tree.version == 2 else ("cpu.cfs_quota_us", "5000")
+        await tree.write(parent, [("cpu", *little)])
+        quota = await kubepods.limits(found)
+        await kubepods.end_container("u-1", "c1")
+        assert await tree.pids(parent) == frozenset()
+        assert bomb.wait(10) == -9
+        assert await kubepods.limits(found) == quota
+    finally:
+        await tree.remove(root)
 
 
 async def test_nested_cgroups_with_long_names_go_with_their_pod(tree: CgroupTree, root: str) -> None:

@@ -170,6 +170,11 @@ class KubepodsTree:
             return None
         return int(text)
 
+    async def end_container(self, uid: str, container_id: str) -> None:
+        """See PodCgroups. Raises CgroupError: a process survives SIGKILL."""
+        for path in [path for path in self._applied if self._belongs(path, uid)] or await self._find(uid):
+            await self._tree.end(path, container_id)
+
     async def remove_pod(self, uid: str) -> None:
         """Kill all processes in the pod's cgroup and remove it; idempotent."""
         for path in [path for path in self._applied if self._belongs(path, uid)] or await self._find(uid):

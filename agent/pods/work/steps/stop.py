@@ -18,6 +18,7 @@ from nodelib.json_values import Json
 
 log = logging.getLogger(__name__)
 
+_KILL_PATIENCE = 10.0  # seconds from the runtime's SIGKILL until the agent helps
 _FIRST_PAUSE, _LONGEST_PAUSE, _REFRESHES = 0.05, 0.5, 5  # seconds, seconds, at most so many
 
 
@@ -46,13 +47,39 @@ class StopSteps:
                 left = grace_left(step.grace, context.deps.clock.monotonic() - began)
                 stack.enter_context(context.acting(step.container_id))
                 with memory.timeline.step(Activity(ActivityKind.SIGNAL, step.name), of=stopping):
-                    await context.deps.containers.runtime.stop_container(step.container_id, left)
+                    await self._stop(step, left)
         except CriError as error:
             context.warn("FailedKillPod", f"error killing container {step.name}: {error.message}", step.name)
             raise StepFailed("FailedKillPod", error) from error
         finally:
             await context.uninterrupted(context.refresh(container=step.container_id))
         await self._wait_for_end(step.container_id)
+
+    async def _stop(self, step: Kill, grace: int) -> None:
+        """Stop the container through the runtime, which kills it when the grace is over.
+
+        Thousands of processes that share a small CPU quota take minutes to die of that (a fork bomb), so the agent
+        helps when it takes long. Upstream's kubelet reports FailedKillPod again and again. Raises CriError.
+        """
+        deps = self._context.deps
+        call = asyncio.ensure_future(deps.containers.runtime.stop_container(step.container_id, grace))
+        timer = asyncio.ensure_future(deps.clock.sleep(grace + _KILL_PATIENCE))
+        try:
+            await asyncio.wait({call, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                log.warning(
+                    "pod %s: container %s still runs %g s after SIGKILL: its processes are killed without a CPU limit",
+                    self._context.memory.pod.full_name,
+                    step.name,
+                    _KILL_PATIENCE,
+                )
+                with contextlib.suppress(NodewrightError):
+                    await deps.resources.cgroups.end_container(self._context.memory.pod.uid, step.container_id)
+            await call
+        finally:
+            timer.cancel()
+            call.cancel()
+            await asyncio.gather(call, timer, return_exceptions=True)
 
     async def early_hook(self, step: PreStop) -> None:
         """Run the hook of a container that a later plan stops."""

@@ -440,6 +440,21 @@ async def test_a_container_is_killed_once_its_grace_is_over(world: World) -> Non
     await world.until(world.is_gone, seconds=15)
 
 
+async def test_a_container_that_outlives_its_kill_is_ended_by_the_agent(world: World) -> None:
+    """The runtime's SIGKILL reaches a fork bomb's first process only when that one gets its turn."""
+    over = asyncio.Event()
+    world.cri.before["stop_container"] = lambda what: over.wait()
+    world.cgroups.on_end = lambda container_id: over.set()
+    uid = world.create(terminationGracePeriodSeconds=5)
+    await world.until(world.is_ready)
+    world.api.ask_deletion(uid, 5)
+    await world.clock.advance(14)
+    assert world.cgroups.ended == []
+    await world.until(world.is_gone, seconds=10)
+    (one,) = world.cgroups.ended
+    assert one[0] == uid
+
+
 async def test_a_second_deletion_can_shorten_the_grace(world: World) -> None:
     world.cri.ignores_term.add("main")
     uid = world.create(terminationGracePeriodSeconds=600)
