@@ -34,7 +34,7 @@ from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
 from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
-from agent.stats.work import StatsProvider, StatsSources
+from agent.stats.work.provider import StatsProvider, StatsSources
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
 from agent.volumes.edge.volume_metrics import VolumeStatsCollector
 from nodelib.clock import SystemClock
