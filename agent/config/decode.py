@@ -60,7 +60,7 @@ def decode(text: str, file: str) -> Document:
         node = nodes[0] if nodes else None
     except yaml.MarkedYAMLError as error:
         line = safe_yaml.line(error, text)
-        raise _invalid(file, line, "", f"{safe_yaml.problem(error)}") from error
+        raise _invalid(file, line, "", safe_yaml.problem(error)) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _invalid(file, 0, "", f"not YAML: {error}") from error
     data = builder.value(node, "", 0) if node is not None else None
