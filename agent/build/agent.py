@@ -60,7 +60,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
     cgroups = await build_cgroups(base, keeper, checkpoints.managers.has_exclusive_cpus)
 
     volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi)
-    probe_io = ProbeIo(base.connections.cri, base.pod_names)
+    probe_io = ProbeIo(base.connections.cri, base.host_resolver)
     probes = ProbeManager(probe_io, base.events, base.pods.wake, base.clock, base.metrics)
     mirrors = MirrorPods()
     deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, mirrors.of)
