@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cni.edge import netns, pathmtu, sysctl
 from cni.model import Address, Attachment, BridgePlan, Interface, LinkFacts, Network, NodeFacts, OverlayPlan
-from cni.plan import claims, node, overlay, routes
+from cni.plan import node, overlay, pod_cidrs, routes
 from cni.plan.names import host_ifname
 from cni.ports import KernelSettings, Links, OpenLinks, OpenNamespace, PathMtus
 from cni.settings import CniSettings
@@ -95,7 +95,7 @@ class NodeLinks:
     def _refuse_takeover(self, cidrs: Iterable[Network], connected: Sequence[Interface]) -> None:
         """Raises Invalid when the bridge's route to a podCIDR would take this node off its own network."""
         for cidr in cidrs:
-            if reason := claims.takeover(cidr, connected):
+            if reason := pod_cidrs.takeover(cidr, connected):
                 raise Invalid(
                     f"podCIDR {cidr} {reason}",
                     obj=f"node {self.settings.node_name}",

@@ -36,13 +36,13 @@ class Limits:
     unique_keys: bool = False
 
 
-class TooMuch(yaml.MarkedYAMLError):
-    """The text exceeds a limit, or says something that no plain value is."""
+class RefusedYaml(yaml.MarkedYAMLError):
+    """The text exceeds a limit, or holds something other than plain values (a tag of Python, a mapping as a key)."""
 
 
 def problem(error: yaml.MarkedYAMLError) -> str:
     """What is wrong, without the place."""
-    return str(error.problem) if isinstance(error, TooMuch) else f"not YAML: {error.problem or error.context}"
+    return str(error.problem) if isinstance(error, RefusedYaml) else f"not YAML: {error.problem or error.context}"
 
 
 def line(error: yaml.MarkedYAMLError, text: str) -> int:
@@ -54,7 +54,7 @@ def load(text: str | bytes, limits: Limits | None = None, loader: Loader = yaml.
     """The only document of a text, None for an empty one. Raises yaml.YAMLError for anything else."""
     documents = load_all(text, limits, loader)
     if len(documents) > 1:
-        raise TooMuch(problem="it has more than one document")
+        raise RefusedYaml(problem="it has more than one document")
     return documents[0] if documents else None
 
 
@@ -89,7 +89,7 @@ def compose_all(text: str | bytes, limits: Limits, loader: Loader = yaml.CSafeLo
 
 def _check_size(text: str | bytes, size: int) -> None:
     if len(text) > size:
-        raise TooMuch(problem=f"it is larger than {size} bytes")
+        raise RefusedYaml(problem=f"it is larger than {size} bytes")
 
 
 def _check_shape(text: str | bytes, limits: Limits, loader: Loader) -> None:
@@ -103,8 +103,8 @@ def _check_shape(text: str | bytes, limits: Limits, loader: Loader) -> None:
             raise _too_much(event.start_mark)
 
 
-def _too_much(mark: Any) -> TooMuch:
-    return TooMuch(
+def _too_much(mark: Any) -> RefusedYaml:
+    return RefusedYaml(
         problem="it is too large or too deep, perhaps once its aliases are followed",
         problem_mark=mark,
     )
@@ -118,7 +118,7 @@ class _Errors:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ValueError | TypeError | ArithmeticError | AttributeError | RecursionError):
-            raise TooMuch(problem=str(error)) from error
+            raise RefusedYaml(problem=str(error)) from error
 
 
 class _Builder:
@@ -147,10 +147,10 @@ class _Builder:
                     merged = {**part, **merged}
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
-                raise TooMuch(problem="a key must be a plain value", problem_mark=key_node.start_mark)
+                raise RefusedYaml(problem="a key must be a plain value", problem_mark=key_node.start_mark)
             key = self.value(key_node, depth + 1)
             if key in own and self._limits.unique_keys:
-                raise TooMuch(problem=f"field {key!r} is given twice", problem_mark=key_node.start_mark)
+                raise RefusedYaml(problem=f"field {key!r} is given twice", problem_mark=key_node.start_mark)
             own[key] = self.value(value_node, depth + 1)
         return {**merged, **own} if merged else own
 
@@ -158,7 +158,7 @@ class _Builder:
         """The mappings that a merge key names, each of which is made, and paid for, anew."""
         for one in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if not isinstance(one, yaml.MappingNode):
-                raise TooMuch(problem="a merge key must name mappings", problem_mark=node.start_mark)
+                raise RefusedYaml(problem="a merge key must name mappings", problem_mark=node.start_mark)
             part = self.value(one, depth + 1)
             self._left -= len(part)
             yield part
@@ -167,16 +167,16 @@ class _Builder:
         if node.tag in _STRINGS:
             return node.value
         if node.tag not in _PLAIN:
-            raise TooMuch(problem=f"a value of type {node.tag} is not plain", problem_mark=node.start_mark)
+            raise RefusedYaml(problem=f"a value of type {node.tag} is not plain", problem_mark=node.start_mark)
         if not isinstance(node.value, str):
-            raise TooMuch(problem="a value must be plain text", problem_mark=node.start_mark)
+            raise RefusedYaml(problem="a value must be plain text", problem_mark=node.start_mark)
         if len(node.value) > _LONGEST_NUMBER:
-            raise TooMuch(problem=f"a number of {len(node.value)} characters", problem_mark=node.start_mark)
+            raise RefusedYaml(problem=f"a number of {len(node.value)} characters", problem_mark=node.start_mark)
         try:
             return self._scalars.construct_object(node)
         except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
-            raise TooMuch(problem=f"{node.value!r}: {error}", problem_mark=node.start_mark) from error
+            raise RefusedYaml(problem=f"{node.value!r}: {error}", problem_mark=node.start_mark) from error
 
     def _check_tag(self, node: yaml.Node, kind: str) -> None:
         if node.tag != f"{_TAG}{kind}":
-            raise TooMuch(problem=f"a value of type {node.tag} is not plain", problem_mark=node.start_mark)
+            raise RefusedYaml(problem=f"a value of type {node.tag} is not plain", problem_mark=node.start_mark)

@@ -34,7 +34,7 @@ from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
 from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
-from agent.stats.work import StatsProvider, StatsSources
+from agent.stats.work.provider import StatsProvider, StatsSources
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
 from agent.volumes.edge.volume_metrics import VolumeStatsCollector
 from nodelib.clock import SystemClock
@@ -60,7 +60,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
     cgroups = await build_cgroups(base, keeper, checkpoints.managers.has_exclusive_cpus)
 
     volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi)
-    probe_io = ProbeIo(base.connections.cri, base.pod_names)
+    probe_io = ProbeIo(base.connections.cri, base.host_resolver)
     probes = ProbeManager(probe_io, base.events, base.pods.wake, base.clock, base.metrics)
     mirrors = MirrorPods()
     deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, mirrors.of)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.build import credentials
 from agent.build.no_api import NoApi
-from agent.common.edge.pod_names import PodNames
+from agent.common.edge.host_resolver import HostResolver
 from agent.common.metrics import Metrics
 from agent.common.work.events import EventRecorder
 from agent.common.work.observable import Observable, Signal
@@ -70,7 +70,7 @@ class Base:
     Parts inform each other through the last fields: `pods` lists the pods and wakes their workers, `own_node` is
     this node's Node as the API shows it, `pressures` the pressure conditions that hold, `shutting_down` says whether
     the machine is shutting down, `node_changed` asks for a new node status, and `nodes` are all Nodes, if watched.
-    `pod_names` resolves the names that pods choose: the limits of it are the node's.
+    `host_resolver` resolves the host names that pods choose, within limits for each pod and for the whole node.
     """
 
     settings: Settings
@@ -89,7 +89,7 @@ class Base:
     shutting_down: Observable[bool] = field(default_factory=lambda: Observable(False))
     node_changed: Signal = field(default_factory=Signal)
     nodes: Observable[list[NodePlace]] = field(default_factory=lambda: Observable([]))
-    pod_names: PodNames = field(default_factory=PodNames)
+    host_resolver: HostResolver = field(default_factory=HostResolver)
 
 
 def build_base(settings: Settings, clock: Clock, found: credentials.Credentials) -> Base:

@@ -26,7 +26,7 @@ from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeManager
 from agent.resources.work.node_allocatable import NodeAllocatable
 from agent.server.work import KubeletServer, ServerDeps, start
-from agent.stats.work import StatsProvider
+from agent.stats.work.provider import StatsProvider
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work
 

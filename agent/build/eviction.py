@@ -14,7 +14,7 @@ from agent.images.work.image_gc import ImageCollector, ImageCollectorDeps
 from agent.images.work.pull_records import PullRecords
 from agent.node.work.node import NodeManager
 from agent.runtime.work.observer import Observer
-from agent.stats.work import StatsProvider
+from agent.stats.work.provider import StatsProvider
 from nodelib.json_values import Json
 from nodelib.tasks import Work
 

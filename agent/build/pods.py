@@ -83,7 +83,7 @@ def pod_deps(
             runtime=cri,
             configs=built.configs,
             images=ImageManager(image_deps, settings.images.parallel_pulls or 32),
-            hooks=Hooks(cri, HttpHooks(base.pod_names), clock),
+            hooks=Hooks(cri, HttpHooks(base.host_resolver), clock),
             files=base.pod_files,
             sandbox_gate=Gate(2 * base.machine.facts().cpus),
         ),

@@ -56,11 +56,11 @@ def decode(text: str, file: str) -> Document:
     try:
         nodes = list(safe_yaml.compose_all(text, safe_yaml.Limits(_MAX_SIZE, _MAX_VALUES, _MAX_DEPTH)))
         if len(nodes) > 1:
-            raise safe_yaml.TooMuch(problem="it has more than one document", problem_mark=nodes[1].start_mark)
+            raise safe_yaml.RefusedYaml(problem="it has more than one document", problem_mark=nodes[1].start_mark)
         node = nodes[0] if nodes else None
     except yaml.MarkedYAMLError as error:
         line = safe_yaml.line(error, text)
-        raise _invalid(file, line, "", f"{safe_yaml.problem(error)}") from error
+        raise _invalid(file, line, "", safe_yaml.problem(error)) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _invalid(file, 0, "", f"not YAML: {error}") from error
     data = builder.value(node, "", 0) if node is not None else None

@@ -1,10 +1,9 @@
 """Every field of KubeletConfiguration v1beta1: its kind, its default, and whether it is obeyed.
 
 Follows k8s.io/kubelet/config/v1beta1 types.go and the defaults of pkg/kubelet/apis/config/v1beta1.
-Four defaults are safer than upstream's, and can be changed as any other: seccompDefault (true),
-podPidsLimit (4096), tlsCipherSuites (those that the CIS benchmark calls strong), failCgroupV1 (false: both cgroup
-versions are served). What upstream adds for
-flags without a file (anonymous access, AlwaysAllow, the read-only port) is never the default here.
+Four defaults differ from upstream's, and can be changed as any other: seccompDefault (true), podPidsLimit (4096),
+tlsCipherSuites (those that the CIS benchmark calls strong), failCgroupV1 (false: both cgroup versions are served). What
+upstream adds for flags without a file (anonymous access, AlwaysAllow, the read-only port) is never the default here.
 
 A field with an `instead` is known and checked but not obeyed. When it is not set to its default, a line of the log says
 what happens instead.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -10,8 +10,6 @@ from agent.common.model.binding import config, flag
 from agent.common.model.pods import ImageFacts
 from agent.plugins.model import NodeExtras
 from agent.runtime.model import RuntimeFacts
-from nodelib.firewall.iptables import Tables
-from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 
 
@@ -67,14 +65,6 @@ class NodePlace:
     name: str
     internal_ips: tuple[str, ...]
     pod_cidrs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTables:
-    """iptables of this machine by family. `generation`: the kernel's count of changes, None where it has none."""
-
-    tables: Mapping[Family, Tables]
-    generation: Callable[[], int | None]
 
 
 @dataclass(frozen=True, slots=True)

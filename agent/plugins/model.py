@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-LONGEST_SOCKET = 107  # bytes of a socket's path, see unix(7)
+_LONGEST_SOCKET = 107  # bytes of a socket's path, see unix(7)
 CSI_PLUGIN, DEVICE_PLUGIN, DRA_PLUGIN = "CSIPlugin", "DevicePlugin", "DRAPlugin"
+
+
+def can_be_socket(path: str) -> bool:
+    """Whether a plugin may listen at this path: one that the kernel takes, and that leaves no folder by `..`."""
+    fits = len(path.encode(errors="replace")) <= _LONGEST_SOCKET
+    return fits and path.isprintable() and ".." not in path.split("/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ import re
 
 from agent.plugins.model import (
     DEVICE_PLUGIN,
-    LONGEST_SOCKET,
     FailedRegistration,
     PluginInfo,
     PluginsPlan,
     PluginsView,
     SocketFile,
+    can_be_socket,
 )
 from nodelib.errors import Invalid
 from nodelib.text import one_line
@@ -49,10 +49,11 @@ def check_info(info: PluginInfo) -> None:
     A name is a domain, with a name after a slash for a device plugin.
     """
     names = info.name.split("/", 1) if info.type == DEVICE_PLUGIN else [info.name]
+    listens = info.endpoint.startswith("/") and can_be_socket(info.endpoint)
     wrong = (
         (not _WORD.fullmatch(info.type), f"type {one_line(info.type, 64)!r}"),
         (not all(_WORD.fullmatch(one) for one in names), f"name {one_line(info.name, 256)!r}"),
-        (not _is_socket(info.endpoint), f"endpoint {one_line(info.endpoint, 256)!r}"),
+        (not listens, f"endpoint {one_line(info.endpoint, 256)!r}"),
         (
             len(info.versions) > _VERSIONS or not all(_WORD.fullmatch(one) for one in info.versions),
             f"{len(info.versions)} versions, such as {one_line(next(iter(info.versions), ''), 64)!r}",
@@ -66,15 +67,6 @@ def check_info(info: PluginInfo) -> None:
                 step="register",
                 action="Correct the plugin's registrar: names are domains, the endpoint is the path of a socket.",
             )
-
-
-def _is_socket(path: str) -> bool:
-    return (
-        path.startswith("/")
-        and path.isprintable()
-        and ".." not in path.split("/")
-        and len(path.encode(errors="replace")) <= LONGEST_SOCKET
-    )
 
 
 def _failures(view: PluginsView, path: str) -> int:

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import aiohttp
 import grpc
 
+from agent.common.edge.host_resolver import HostResolver, is_address
 from agent.common.edge.http_get import any_certificate, get, open_session
-from agent.common.edge.pod_names import PodNames, is_address
 from agent.common.model.errors import CriError
 from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
@@ -37,8 +37,8 @@ _SERVING_STATUS = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 class ProbeIo:
     """One instance serves all probes: it has one TLS context and keeps no connections. Call close() at the end."""
 
-    def __init__(self, runtime: RuntimeService, names: PodNames | None = None) -> None:
-        self._runtime, self._names = runtime, names or PodNames()
+    def __init__(self, runtime: RuntimeService, resolver: HostResolver | None = None) -> None:
+        self._runtime, self._resolver = runtime, resolver or HostResolver()
         self._tls = any_certificate()
         self._of_addresses: aiohttp.ClientSession | None = None
 
@@ -104,11 +104,11 @@ class ProbeIo:
     async def _session(self, host: str, pod: str) -> AsyncIterator[aiohttp.ClientSession]:
         """One session serves all probes of addresses, which is nearly every probe; a name is resolved for its pod."""
         if not is_address(host):
-            async with open_session(self._tls, self._names, pod) as session:
+            async with open_session(self._tls, self._resolver, pod) as session:
                 yield session
             return
         if self._of_addresses is None:
-            self._of_addresses = open_session(self._tls, self._names, "")
+            self._of_addresses = open_session(self._tls, self._resolver, "")
         yield self._of_addresses
 
     async def _tcp(self, request: TcpRequest, pod: str, timeout: float) -> Outcome:
@@ -127,7 +127,7 @@ class ProbeIo:
     async def _dial(self, request: TcpRequest, pod: str) -> asyncio.StreamWriter:
         """Raises OSError: the one of the last address."""
         failed = OSError("no such host")
-        for address in await self._names.addresses(request.host, pod):
+        for address in await self._resolver.addresses(request.host, pod):
             try:
                 return (await asyncio.open_connection(address, request.port))[1]
             except OSError as error:

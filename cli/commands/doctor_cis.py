@@ -45,8 +45,8 @@ def show(findings: Sequence[ControlFinding], console: Console) -> None:
             source = one.source
             table.add_row(one.control, Text(one.status, _STYLE[one.status]), one.title)
             table.add_row("", "", Text(one.finding, "dim" if one.status == "pass" else ""))
-            if one.mend:
-                table.add_row("", "", Text(f"mend: {one.mend}", "bold"))
+            if one.fix:
+                table.add_row("", "", Text(f"fix: {one.fix}", "bold"))
         console.print(f"\n{node}: CIS Kubernetes Benchmark, 4 Worker Nodes")
         if source:
             console.print(f"configuration of the kubelet: {source}")

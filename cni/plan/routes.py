@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from cni.model import Interface, Neighbour, Network, NodeFacts, NodeRoute, RouteFacts
-from cni.plan import claims, overlay
+from cni.plan import overlay, pod_cidrs
 
 PROTOCOL = 143  # rtm_protocol of all our routes; unused in /etc/iproute2/rt_protos
 
@@ -47,17 +47,17 @@ def plan(
     peers: dict[str, overlay.Peer] = {}
     skipped = []
     others = [node for node in nodes if node.name != own.name]
-    around, accepted = claims.Surroundings(connected, others, own_cidrs, cluster_cidrs), claims.Accepted()
+    reserved, accepted = pod_cidrs.ReservedRanges(connected, others, own_cidrs, cluster_cidrs), pod_cidrs.Accepted()
     ours = [route for route in present if route.protocol == PROTOCOL]
     macs = {item.address: item.mac for item in neighbours}
     held = {route.destination: (route.gateway, macs.get(route.gateway) if route.gateway else None) for route in ours}
-    for node, cidr in claims.ordered(others, held):
-        refused = claims.refusal(cidr, around) or accepted.refusal(cidr)
+    for node, cidr in pod_cidrs.ordered(others, held):
+        refused = pod_cidrs.refusal(cidr, reserved) or accepted.refusal(cidr)
         found = f"podCIDR {cidr} of node {node.name} {refused}" if refused else _reach(node, cidr, connected, own, mode)
         if isinstance(found, str):
             skipped.append(found)
             continue
-        accepted.claims[cidr] = node.name
+        accepted.cidrs[cidr] = node.name
         wanted[cidr] = found
         if found.link and (underlay := overlay.underlay(own, node)) is not None:
             before = peers.get(node.name) or overlay.Peer(node.name, underlay)

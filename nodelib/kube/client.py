@@ -18,10 +18,10 @@ import orjson
 from nodelib.json_values import Json
 from nodelib.kube import answers, dial
 from nodelib.kube.access import ClusterAccess
-from nodelib.kube.errors import ApiError, ApiNonsense, ApiUnreachable
+from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 from nodelib.kube.tls_errors import explain
 
-__all__ = ["ApiError", "ApiNonsense", "ApiUnreachable", "KubeClient", "tls_context"]
+__all__ = ["ApiError", "ApiUnreachable", "KubeClient", "UnexpectedAnswer", "tls_context"]
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -110,13 +110,13 @@ class KubeClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(method, path, error) from error
         except answers.Unusable as error:
-            raise self._nonsense(method, path, error) from error
+            raise self._unexpected(method, path, error) from error
         try:
             if response.status >= 300:
                 raise answers.failure(response.status, method, path, raw, response.headers.get("Retry-After"))
             return answers.success(method, path, params, response.content_type, raw)
         except answers.Unusable as error:
-            raise self._nonsense(method, path, error) from error
+            raise self._unexpected(method, path, error) from error
 
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Json]:
         """Watch events as they arrive, until the server ends the watch or reconnect() does. Raises as request()."""
@@ -152,7 +152,7 @@ class KubeClient:
                 raise self._unreachable("WATCH", path, error) from error
         except answers.Unusable as error:
             if not pool.retired:
-                raise self._nonsense("WATCH", path, error) from error
+                raise self._unexpected("WATCH", path, error) from error
         finally:
             if reader is not None:
                 pool.streams.discard(reader)
@@ -211,8 +211,8 @@ class KubeClient:
             action="Check that the API server is running and that this node can reach it. The call will be repeated.",
         )
 
-    def _nonsense(self, method: str, path: str, error: answers.Unusable) -> ApiNonsense:
-        return ApiNonsense(
+    def _unexpected(self, method: str, path: str, error: answers.Unusable) -> UnexpectedAnswer:
+        return UnexpectedAnswer(
             f"it answered with {error}",
             obj=f"API server {self.access.server}",
             step=f"{method} {path}",

@@ -48,7 +48,7 @@ class ApiUnreachable(Temporary):
     """No answer from the API server: connection refused, reset, timed out, or TLS failed."""
 
 
-class ApiNonsense(ApiUnreachable):
+class UnexpectedAnswer(ApiUnreachable):
     """Something answered, but not as an API server does: a balancer's page, a cut list, an object of another node.
 
     It says nothing about the cluster. client-go takes every JSON object of status 200 for the list that it asked for,

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from nodelib.backoff import Backoff
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
-from nodelib.kube.errors import ApiError, ApiNonsense, ApiUnreachable
+from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Reflector:
                     await asyncio.sleep(pause.next(error.retry_after))
                 expired = error.is_gone
             except ApiUnreachable as error:
-                if isinstance(error, ApiNonsense):
+                if isinstance(error, UnexpectedAnswer):
                     version, self._page = "", max(self._page // 5, _SMALLEST_PAGE)
                 self._failed(str(error))
                 await asyncio.sleep(pause.next(error.retry_after))
@@ -126,7 +126,7 @@ class Reflector:
         return self._listed
 
     async def _pages(self) -> AsyncIterator[Json]:
-        """Raises ApiNonsense for a list that has no end."""
+        """Raises UnexpectedAnswer for a list that has no end."""
         params = {**self._params, "limit": str(self._page)}
         seen: set[Key] = set()
         stale = 0
@@ -148,7 +148,7 @@ class Reflector:
                 return
             stale += len(seen) == before
             if stale > _MOST_STALE_PAGES or len(seen) > _MOST_OBJECTS:
-                raise ApiNonsense(
+                raise UnexpectedAnswer(
                     f"the list has no end: {len(seen)} objects, and there are more pages",
                     obj=f"API server {self._client.access.server}",
                     step=f"list {self._path}",

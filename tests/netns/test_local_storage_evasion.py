@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,8 +16,8 @@ from agent.stats.edge import machine
 from agent.volumes.edge import mounts
 from nodelib import file_trees
 from nodelib.errors import Temporary
+from tests.hostile_trees import all_kinds, deep, running, swapping, wide
 from tests.netns.mount_namespace import isolated
-from tests.netns.test_teardown_hostile_tree import SWAPPER, all_kinds, deep, wide
 
 pytestmark = pytest.mark.netns
 
@@ -112,6 +111,15 @@ while True:
 """
 
 
+def measured_again_and_again(top: Path) -> None:
+    """For a second at least: 20 MiB are always found, or it is said that something was not read."""
+    began, rounds = time.monotonic(), 0
+    while time.monotonic() - began < 1 or (rounds < 100 and time.monotonic() - began < 30):
+        found = machine.tree(str(top))
+        assert found.used >= 20 * MIB or found.unread
+        rounds += 1
+
+
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_what_is_renamed_all_the_time_is_counted_or_over(tmp_path: Path, kind: str) -> None:
     @isolated
@@ -120,17 +128,9 @@ def test_what_is_renamed_all_the_time_is_counted_or_over(tmp_path: Path, kind: s
         if kind == "directory":
             (tmp_path / "n0").mkdir()
         written(tmp_path / ("n0/big" if kind == "directory" else "n0"), 20 * MIB)
-        renamer = subprocess.Popen([sys.executable, "-I", "-S", "-c", _RENAMER, str(tmp_path)])
-        try:
-            began, rounds = time.monotonic(), 0
-            while time.monotonic() - began < 1 or (rounds < 100 and time.monotonic() - began < 30):
-                found = machine.tree(str(tmp_path))
-                assert found.used >= 20 * MIB or found.unread
-                rounds += 1
+        with running(_RENAMER, tmp_path) as renamer:
+            measured_again_and_again(tmp_path)
             assert renamer.poll() is None
-        finally:
-            renamer.kill()
-            renamer.wait()
 
     run()
 
@@ -141,18 +141,9 @@ def test_a_directory_that_exchanges_its_name_with_a_file_is_counted_or_over(tmp_
     (tmp_path / "one").mkdir()
     written(tmp_path / "one" / "big", 20 * MIB)
     (tmp_path / "other").touch()
-    names = [str(tmp_path / name) for name in ("one", "other")]
-    swapper = subprocess.Popen([sys.executable, "-I", "-S", "-c", SWAPPER, *names], stderr=subprocess.DEVNULL)
-    try:
-        began, rounds = time.monotonic(), 0
-        while time.monotonic() - began < 1 or (rounds < 100 and time.monotonic() - began < 30):
-            found = machine.tree(str(tmp_path))
-            assert found.used >= 20 * MIB or found.unread
-            rounds += 1
+    with swapping(tmp_path / "one", tmp_path / "other") as swapper:
+        measured_again_and_again(tmp_path)
         assert swapper.poll() is None
-    finally:
-        swapper.kill()
-        swapper.wait()
 
 
 @isolated

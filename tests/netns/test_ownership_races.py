@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,21 +12,12 @@ import pytest
 from agent.volumes.edge import mounts
 from agent.volumes.edge.ownership import apply_fs_group
 from nodelib import file_trees
+from tests.hostile_trees import all_kinds, deep, swapping
 from tests.netns.mount_namespace import isolated
-from tests.netns.test_teardown_hostile_tree import all_kinds, deep
 
 pytestmark = pytest.mark.netns
 
 GROUP = 4242
-
-# It exchanges two names as fast as it can (renameat2 with RENAME_EXCHANGE).
-_SWAPPER = """
-import ctypes, os, sys
-one, other = (os.fsencode(path) for path in sys.argv[1:])
-libc = ctypes.CDLL(None)
-while libc.renameat2(-100, one, -100, other, 2) == 0:
-    pass
-"""
 
 
 def state(path: Path) -> list[tuple[str, int, int, str]]:
@@ -60,17 +49,13 @@ def test_what_is_swapped_meanwhile_leads_nowhere(tmp_path: Path, kind: str) -> N
             "a file for a directory": ("file", "dir"),
         }
         before = state(outside)
-        names = [str(volume / name) for name in pairs[kind]]
-        swapper = subprocess.Popen([sys.executable, "-I", "-S", "-c", _SWAPPER, *names], stderr=subprocess.DEVNULL)
-        try:
+        one, other = pairs[kind]
+        with swapping(volume / one, volume / other) as swapper:
             began, done = time.monotonic(), 0
             while time.monotonic() - began < 1 or (done < 50 and time.monotonic() - began < 30):
                 apply_fs_group(str(volume), GROUP, read_only=False)
                 done += 1
             assert swapper.poll() is None
-        finally:
-            swapper.kill()
-            swapper.wait()
         assert state(outside) == before
 
     run()

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,47 +16,12 @@ from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.volumes import EmptyDir, FileProjection
 from nodelib.errors import Temporary
 from nodelib.threads import alone
+from tests.hostile_trees import all_kinds, deep, swapping, wide
 from tests.netns.mount_namespace import isolated
 
 pytestmark = pytest.mark.netns
 
 SOAK = bool(os.environ.get("NODEWRIGHT_SOAK"))
-
-
-def deep(top: str, depth: int, name: str = "d") -> None:
-    at = os.open(top, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=at)
-        following = os.open(name, os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = following
-    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=at))
-    os.close(at)
-
-
-def all_kinds(top: str) -> None:
-    """FIFOs, sockets, devices, links, hard links, names that are no text, and closed modes."""
-    at = Path(top)
-    os.mkfifo(at / "fifo")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"/proc/self/fd/{os.open(top, os.O_PATH)}/s")
-    os.mknod(at / "zero", stat.S_IFCHR | 0o666, os.makedev(1, 5))
-    (at / "link").symlink_to("/")
-    (at / "dangling").symlink_to("nowhere")
-    (at / "loop").symlink_to("loop")
-    (at / "closed").mkdir(mode=0)
-    (at / "closed" / "\n\udcff %s {} \x1b[31m").touch()
-    os.link(at / "zero", at / "closed" / "linked")
-    os.mkfifo(at / "closed" / "fifo")
-
-
-def wide(top: str, count: int) -> None:
-    at = os.open(top, os.O_RDONLY)
-    for number in range(count):
-        os.mknod(f"file-{number}", 0o600 | stat.S_IFREG, dir_fd=at)
-    for number in range(count // 10):
-        os.mkdir(f"folder-{number}", dir_fd=at)
-    os.close(at)
 
 
 CASES: list[tuple[str, Callable[[str], None]]] = [
@@ -105,15 +66,6 @@ def test_the_event_loop_goes_on_meanwhile(tmp_path: Path) -> None:
     assert not os.path.exists(paths.pod)
 
 
-SWAPPER = """
-import ctypes, os, sys
-one, other = (os.fsencode(path) for path in sys.argv[1:])
-libc = ctypes.CDLL(None)
-while libc.renameat2(-100, one, -100, other, 2) == 0:
-    pass
-"""
-
-
 @isolated
 def test_a_directory_that_is_swapped_for_a_link_meanwhile(tmp_path: Path) -> None:
     """By a process of the pod that outlived it: it may keep its directory, it may not have the host's removed."""
@@ -129,13 +81,8 @@ def test_a_directory_that_is_swapped_for_a_link_meanwhile(tmp_path: Path) -> Non
             (top / "d" / f"kept-{name}").touch()
         (top / "d" / "kept").touch()
         (top / "link").symlink_to(outside)
-        names = [str(top / name) for name in ("d", "link")]
-        swapper = subprocess.Popen([sys.executable, "-I", "-S", "-c", SWAPPER, *names], stderr=subprocess.DEVNULL)
-        try:
+        with swapping(top / "d", top / "link"):
             disk.tear_down(paths)
-        finally:
-            swapper.kill()
-            swapper.wait()
         assert not os.path.exists(paths.pod)
         assert (outside / "kept").read_text() == "x"
 

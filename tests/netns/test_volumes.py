@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from agent.volumes.edge import atomic, mounts, subpath
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.volumes import AtomicVolume, DiskVolume, EmptyDir, FileProjection, HostPath, ImageVolume
 from nodelib.errors import Permanent, Temporary
+from tests.hostile_trees import swapping
 from tests.netns.mount_namespace import isolated
 
 pytestmark = pytest.mark.netns
@@ -253,16 +253,6 @@ def test_sub_paths_cannot_leave_the_volume(tmp_path: Path, case: int) -> None:
     run()
 
 
-# It exchanges a directory and a link to the host's, as fast as it can: CVE-2017-1002101, CVE-2021-25741; renameat2(2).
-_SWAPPER = """
-import ctypes, os, sys
-one, other = (os.fsencode(path) for path in sys.argv[1:])
-libc = ctypes.CDLL(None)
-while libc.renameat2(-100, one, -100, other, 2) == 0:
-    pass
-"""
-
-
 @pytest.mark.parametrize("path", ["dir", "dir/file", "dir/new/deep"])
 def test_sub_paths_cannot_be_raced_out_of_the_volume(tmp_path: Path, path: str) -> None:
     """Whatever a pod renames while its neighbour is prepared: a mount shows the volume, or there is none."""
@@ -274,10 +264,8 @@ def test_sub_paths_cannot_be_raced_out_of_the_volume(tmp_path: Path, path: str) 
             place.mkdir(parents=True)
             (place / "file").write_text(place.name)
         (volume / "link").symlink_to(outside)
-        names = [str(volume / name) for name in ("dir", "link")]
-        swapper = subprocess.Popen([sys.executable, "-I", "-S", "-c", _SWAPPER, *names], stderr=subprocess.DEVNULL)
         bound = refused = 0
-        try:
+        with swapping(volume / "dir", volume / "link") as swapper:
             began = time.monotonic()
             while time.monotonic() - began < 1 or (min(bound, refused) < 5 and time.monotonic() - began < 30):
                 target = str(tmp_path / "t" / str(bound + refused))
@@ -291,9 +279,6 @@ def test_sub_paths_cannot_be_raced_out_of_the_volume(tmp_path: Path, path: str) 
                 assert not seen.exists() or seen.read_text() == "dir"
                 mounts.unmount(target, mounts.MNT_DETACH)
             assert swapper.poll() is None
-        finally:
-            swapper.kill()
-            swapper.wait()
         assert sorted(os.listdir(outside)) == ["file"] and (outside / "file").read_text() == "outside"
         assert min(bound, refused) >= 5, "the two never met"
 

@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp.connector import Connection
 from yarl import URL
 
-from agent.common.edge.pod_names import PodNames, ResolverForPod
+from agent.common.edge.host_resolver import HostResolver, PodResolver
 from nodelib.errors import Temporary
 
 MOST_REDIRECTS = 10
@@ -24,10 +24,10 @@ _MOST_INTERIM = 5
 _AUTO_HEADERS = ("Accept", "Accept-Encoding", "User-Agent")
 
 
-def open_session(context: ssl.SSLContext, names: PodNames, pod: str) -> aiohttp.ClientSession:
+def open_session(context: ssl.SSLContext, resolver: HostResolver, pod: str) -> aiohttp.ClientSession:
     """A session without cookies, kept connections, or names of other pods; `pod` is a UID. Close it in the end."""
     connector = aiohttp.TCPConnector(
-        ssl=context, force_close=True, limit=0, use_dns_cache=False, resolver=ResolverForPod(names, pod)
+        ssl=context, force_close=True, limit=0, use_dns_cache=False, resolver=PodResolver(resolver, pod)
     )
     return aiohttp.ClientSession(
         connector=connector,

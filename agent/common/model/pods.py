@@ -6,11 +6,19 @@ mirrors what CRI reports (k8s.io/cri-api runtime/v1).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from nodelib.json_values import Json
+
+UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
+
+
+def is_uid(text: str) -> bool:
+    """Whether this can be a pod's UID, and so a part of a path; runtimes and cgroups may show anything."""
+    return UID.fullmatch(text) is not None
 
 
 class Kind(Enum):

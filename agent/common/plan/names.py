@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import re
 
-from agent.common.model.pods import Pod
+from agent.common.model.pods import UID, Pod
 from nodelib.errors import Invalid
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
-
-
-def is_uid(text: str) -> bool:
-    """Whether this can be a pod's UID, and so a part of a path; runtimes and cgroups may show anything."""
-    return _UID.fullmatch(text) is not None
 
 
 def check_names(pod: Pod) -> None:
@@ -22,7 +16,7 @@ def check_names(pod: Pod) -> None:
     checks = [
         ("metadata.name", pod.meta.get("name"), _SUBDOMAIN),
         ("metadata.namespace", pod.namespace, _LABEL),
-        ("metadata.uid", pod.meta.get("uid"), _UID),
+        ("metadata.uid", pod.meta.get("uid"), UID),
     ]
     checks += [("volume name", volume.get("name"), _LABEL) for volume in pod.spec.get("volumes") or []]
     checks += [("container name", container.get("name"), _LABEL) for _, container in pod.containers()]

@@ -22,7 +22,7 @@ from agent.devices.model.devices import (
     PodDevices,
     RegisteredPlugin,
 )
-from agent.plugins.model import LONGEST_SOCKET, NodeExtras
+from agent.plugins.model import NodeExtras, can_be_socket
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json
 from nodelib.json_values import decode as decode_json
@@ -71,7 +71,7 @@ def check_registration(version: str, resource: str) -> None:
 
 def check_socket(socket: str, resource: str) -> None:
     """Raises Invalid for a path that leaves the folder where plugins listen, or that no socket can have."""
-    if len(socket.encode(errors="replace")) > LONGEST_SOCKET or not socket.isprintable() or ".." in socket.split("/"):
+    if not can_be_socket(socket):
         raise Invalid(
             f"the endpoint {one_line(socket, 256)!r} is not a socket in the folder of device plugins",
             obj=f"device plugin of {resource}",

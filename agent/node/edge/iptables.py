@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.node.model import NodeTables
+from agent.node.ports import NodeTables
 from nodelib.errors import NotFound
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family

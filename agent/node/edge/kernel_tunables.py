@@ -12,19 +12,9 @@ import os
 from collections.abc import Mapping
 
 from nodelib.errors import Permanent
+from nodelib.kernel_tunables import KERNEL_TUNABLES
 
 log = logging.getLogger(__name__)
-
-# component-helpers/node/util/sysctl: overcommit always, call the OOM killer, reboot 10 s after a panic, panic on an
-# oops, and room for the key that a runtime makes for each container (25 bytes each).
-WANTED: Mapping[str, int] = {
-    "vm/overcommit_memory": 1,
-    "vm/panic_on_oom": 0,
-    "kernel/panic": 10,
-    "kernel/panic_on_oops": 1,
-    "kernel/keys/root_maxkeys": 1_000_000,
-    "kernel/keys/root_maxbytes": 25_000_000,
-}
 
 
 def apply_tunables(*, protect: bool, root: str = "/proc/sys") -> list[str]:
@@ -32,14 +22,15 @@ def apply_tunables(*, protect: bool, root: str = "/proc/sys") -> list[str]:
 
     Raises Permanent, which names every one that differs, when they are protected.
     """
-    found = {name: _read(os.path.join(root, name)) for name in WANTED}
-    wrong = [name for name, value in found.items() if value != WANTED[name]]
+    found = {name: _read(os.path.join(root, name)) for name in KERNEL_TUNABLES}
+    wrong = [name for name, value in found.items() if value != KERNEL_TUNABLES[name]]
     if protect and wrong:
-        fixes = " ".join(f"{name.replace('/', '.')}={WANTED[name]}" for name in wrong)
+        fixes = " ".join(f"{name.replace('/', '.')}={KERNEL_TUNABLES[name]}" for name in wrong)
         raise Permanent(
             "; ".join(
-                f"invalid kernel flag: {name}, expected value: {WANTED[name]}, actual value: {_shown(found[name])}"
-                for name in wrong
+                f"invalid kernel flag: {name}, expected value: {wanted}, actual value: {_shown(found[name])}"
+                for name, wanted in KERNEL_TUNABLES.items()
+                if name in wrong
             ),
             obj="protectKernelDefaults: true",
             step="check machine",
@@ -51,11 +42,11 @@ def apply_tunables(*, protect: bool, root: str = "/proc/sys") -> list[str]:
 def _set(path: str, name: str, found: Mapping[str, int | None]) -> str:
     try:
         with open(path, "w", encoding="ascii") as file:
-            file.write(str(WANTED[name]))
+            file.write(str(KERNEL_TUNABLES[name]))
     except OSError as error:
         now = _shown(found[name])
-        return f"kernel tunable {name} stays {now}, {WANTED[name]} cannot be set: {error.strerror}"
-    log.info("kernel tunable %s was %s, is now %d", name, _shown(found[name]), WANTED[name])
+        return f"kernel tunable {name} stays {now}, {KERNEL_TUNABLES[name]} cannot be set: {error.strerror}"
+    log.info("kernel tunable %s was %s, is now %d", name, _shown(found[name]), KERNEL_TUNABLES[name])
     return ""
 
 

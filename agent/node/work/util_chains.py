@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from agent.node.model import NodeTables
 from agent.node.plan import util_chains as plan
+from agent.node.ports import NodeTables
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.firewall.iptables import Tables

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import aiohttp
 from yarl import URL
 
+from agent.common.edge.host_resolver import HostResolver
 from agent.common.edge.http_get import any_certificate, get, open_session
-from agent.common.edge.pod_names import PodNames
 from nodelib.errors import Temporary
 
 _LIMIT = 10 * 1024  # bytes that are read of an answer
@@ -19,8 +19,8 @@ _TIMEOUT = 60.0  # seconds
 class HttpHooks:
     """agent.pods.ports.HttpGet. Each request has its own session, so no connection stays open."""
 
-    def __init__(self, names: PodNames | None = None) -> None:
-        self._names, self._tls = names or PodNames(), any_certificate()
+    def __init__(self, resolver: HostResolver | None = None) -> None:
+        self._resolver, self._tls = resolver or HostResolver(), any_certificate()
 
     async def get(self, url: str, headers: Mapping[str, str], *, pod: str = "") -> None:
         try:
@@ -42,7 +42,7 @@ class HttpHooks:
     async def _send(self, url: str, headers: Mapping[str, str], pod: str) -> None:
         async with (
             asyncio.timeout(_TIMEOUT),
-            open_session(self._tls, self._names, pod) as session,
+            open_session(self._tls, self._resolver, pod) as session,
             get(session, str(URL(url)), headers.items()) as response,
         ):
             await response.content.read(_LIMIT)

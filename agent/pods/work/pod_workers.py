@@ -105,7 +105,7 @@ class PodWorkers:
         try:
             self._put(pod)
         except Exception as error:
-            log.exception("pod %s cannot be taken up", pod.full_name)
+            log.exception("pod %s cannot be added or updated", pod.full_name)
             self._put_invalid(pod, str(error) if isinstance(error, NodewrightError) else repr(error))
 
     def _put(self, pod: Pod) -> None:

@@ -15,10 +15,9 @@ from typing import Annotated
 
 from agent.common.model.binding import config
 from agent.common.model.durations import seconds
-from agent.common.model.pods import Kind, Pod
+from agent.common.model.pods import Kind, Pod, is_uid
 from agent.common.plan import demand as res
 from agent.common.plan.demand import Amounts, Qos
-from agent.common.plan.names import is_uid
 from agent.resources.model import Limits as Limits
 from agent.resources.plan.swap import Swap
 from agent.resources.plan.swap import most as most_swap

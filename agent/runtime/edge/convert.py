@@ -5,7 +5,6 @@ Configurations are plain dicts with the proto's field names; the generated class
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from cri_api.v1 import api_pb2
 from google.protobuf import message_factory
 
 from agent.common.model.errors import CriInvalid
-from agent.common.model.pods import ContainerState, ImageFacts, RunState, SandboxState
+from agent.common.model.pods import ContainerState, ImageFacts, RunState, SandboxState, is_uid
 from agent.runtime.model import RuntimeEvent
 from nodelib.json_values import Json
 
@@ -23,7 +22,6 @@ _STATES = {
     api_pb2.CONTAINER_EXITED: RunState.EXITED,
 }
 POD_UID = "io.kubernetes.pod.uid"
-_POD = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}")
 # Texts of containerd (internal/cri/server/container_start.go). A start cancelled in _LAST_CALL may have run something.
 _FAILED_START, _CALLER_GONE, _LAST_CALL = "StartError", "context canceled", "failed to start containerd task"
 # A containerd that was killed during a start removes the container's pipes and still lists it as created (restart.go):
@@ -131,7 +129,7 @@ def event(message: Any) -> RuntimeEvent:
 
 def _uid(text: str) -> str:
     """ "" for a UID that is none: folders are made and removed by it, so what has it is not a pod of this node."""
-    return text if _POD.fullmatch(text) else ""
+    return text if is_uid(text) else ""
 
 
 def _name(enum: Any, number: int) -> str:

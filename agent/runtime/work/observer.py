@@ -14,8 +14,7 @@ from collections.abc import Iterator
 
 from agent.common.metrics import Metrics
 from agent.common.model.errors import CriError
-from agent.common.model.pods import ContainerState, SandboxState
-from agent.common.plan.names import is_uid
+from agent.common.model.pods import ContainerState, SandboxState, is_uid
 from agent.common.ports import PodFiles
 from agent.runtime.plan import is_known
 from agent.runtime.ports import RuntimeService

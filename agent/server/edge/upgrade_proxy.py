@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from agent.server.model import UpgradeFailed
+from nodelib.text_numbers import is_number
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class _Backend(asyncio.Protocol):
         start = len(self._data) - len(body)
         length = headers.pop("content-length", "")
         chunked = headers.pop("transfer-encoding", "") == "chunked"
-        if length.isascii() and length.isdigit() and len(length) < 10:
+        if is_number(length) and len(length) < 10:
             while len(self._data) - start < int(length):
                 await self._more()
             return bytes(self._data[start : start + int(length)])

@@ -12,7 +12,7 @@ from agent.common.ports import PodView
 from agent.runtime.ports import RuntimeService
 from agent.server.model import ServerSettings
 from agent.server.ports import Explains, ImageReports, Listeners, LogReader, ReviewApi, SystemLogFiles, Tls, Upgrades
-from agent.stats.work import StatsProvider
+from agent.stats.work.provider import StatsProvider
 
 
 @dataclass(frozen=True, slots=True)

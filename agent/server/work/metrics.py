@@ -11,7 +11,7 @@ from agent.server.work.dependencies import ServerDeps
 from agent.server.work.responses import Refused, json
 from agent.stats.plan import resource_metrics as stats_metrics
 from agent.stats.plan import summary as stats
-from agent.stats.work import StatsProvider
+from agent.stats.work.provider import StatsProvider
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 

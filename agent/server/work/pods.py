@@ -13,6 +13,7 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
+from nodelib.text_numbers import is_number
 
 _DIGITS = 19  # fewer make an int64
 
@@ -51,7 +52,7 @@ class Pods:
         if pod.container(name) is None:
             raise Refused(404, f"container {name} does not exist")
         timeout = request.query.getall("timeout", ["0"])[-1]
-        if not (timeout.isascii() and timeout.isdigit() and len(timeout) < _DIGITS):
+        if not (is_number(timeout) and len(timeout) < _DIGITS):
             raise Refused(404, "cannot parse value of timeout parameter")
         found = self._deps.pods.observed(pod.uid).latest(name)
         stamp = format_rfc3339(int(self._clock.now()))

@@ -18,6 +18,7 @@ from agent.server.plan import authz
 from agent.server.work.dependencies import ServerDeps
 from agent.server.work.responses import Refused, find_pod, of_error
 from nodelib.errors import NodewrightError
+from nodelib.text_numbers import is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def _ports(request: web.Request) -> list[int]:
         if not text:
             raise Refused(400, 'query parameter "port" cannot be empty')
         for part in text.split(","):
-            if not (part.isascii() and part.isdigit() and len(part) < 10 and int(part) <= 65535):
+            if not (is_number(part) and int(part) <= 65535):
                 raise Refused(400, f'unable to parse "{text}" as a port')
             if int(part) < 1:
                 raise Refused(400, f'port "{text}" must be > 0')

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from agent.common.model.pod_settings import NodeContext, PodPaths
-from agent.common.model.pods import Pod
+from agent.common.model.pods import Pod, is_uid
 from agent.common.plan import names
 from agent.common.work.pod_errors import refuse_malformed, run_blocking
 from agent.volumes.model.csi import CsiVolume
@@ -117,7 +117,7 @@ class VolumeManager:
 
     async def pods_on_disk(self) -> list[str]:
         """See PodVolumes."""
-        return [name for name in await asyncio.to_thread(self._disk.pods) if names.is_uid(name)]
+        return [name for name in await asyncio.to_thread(self._disk.pods) if is_uid(name)]
 
     def _paths(self, uid: str) -> PodPaths:
         return PodPaths(self._root_dir, uid)

@@ -20,7 +20,7 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
-from nodelib.kube.errors import ApiError, ApiNonsense
+from nodelib.kube.errors import ApiError, UnexpectedAnswer
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +170,7 @@ class WatchedObjects:
                 expired = error.is_gone
             except Temporary as error:
                 entry.watching = False
-                if isinstance(error, ApiNonsense):
+                if isinstance(error, UnexpectedAnswer):
                     entry.listed = ""
                 await self._failed(key, entry, error, pause)
 

@@ -38,16 +38,6 @@ NODE_FILES = {
     "machine-id": "/etc/machine-id",
 }
 
-# A kubelet sets these for the whole kernel (agent/node/edge/kernel_tunables.py).
-KERNEL_TUNABLES = (
-    "vm/overcommit_memory",
-    "vm/panic_on_oom",
-    "kernel/panic",
-    "kernel/panic_on_oops",
-    "kernel/keys/root_maxkeys",
-    "kernel/keys/root_maxbytes",
-)
-
 # All belong to a network namespace; without them a node would not forward packets or not see bridged ones.
 SYSCTLS = {
     "net/ipv4/ip_forward": "1",

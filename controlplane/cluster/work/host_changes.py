@@ -14,10 +14,10 @@ from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import state_root
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan import uplink as plan
-from controlplane.cluster.plan.node_files import KERNEL_TUNABLES
 from controlplane.machine.edge import iptables, namespaces
 from controlplane.machine.edge.locks import directory_lock
 from nodelib.files import text_of
+from nodelib.kernel_tunables import KERNEL_TUNABLES
 
 _FORWARDING = "net/ipv4/ip_forward"
 _CHAINS = (("nat", "POSTROUTING"), ("filter", "FORWARD"))

@@ -18,7 +18,7 @@ Judge = Callable[[NodeFacts], Verdict]
 
 @dataclass(frozen=True, slots=True)
 class ControlFinding:
-    """One control on one node. `status`: pass, fail, or unknown (it could not be judged); `mend`: what to do.
+    """One control on one node. `status`: pass, fail, or unknown (it could not be judged); `fix`: what to do.
 
     `source`: where the kubelet's configuration was read.
     """
@@ -28,7 +28,7 @@ class ControlFinding:
     title: str
     status: str
     finding: str
-    mend: str = ""
+    fix: str = ""
     source: str = ""
 
 
@@ -127,6 +127,6 @@ def judge(facts: NodeFacts) -> tuple[ControlFinding, ...]:
     for control, (title, judged) in CONTROLS.items():
         verdict = judged(facts)
         found.append(
-            ControlFinding(facts.node, control, title, verdict.status, verdict.finding, verdict.mend, facts.source)
+            ControlFinding(facts.node, control, title, verdict.status, verdict.finding, verdict.fix, facts.source)
         )
     return tuple(found)

@@ -84,11 +84,11 @@ def _owner(one: FileFact) -> str:
 
 
 def _verdict(
-    files: Sequence[FileFact], wrong: Sequence[FileFact], shown: Mapping[str, str], mend: str, none: str
+    files: Sequence[FileFact], wrong: Sequence[FileFact], shown: Mapping[str, str], fix: str, none: str
 ) -> Verdict:
     if wrong:
         paths = " ".join(one.path for one in wrong)
-        return bad("; ".join(shown[one.path] for one in wrong), f"{mend} {paths}")
+        return bad("; ".join(shown[one.path] for one in wrong), f"{fix} {paths}")
     unread = [f"{one.path}: {one.problem}" for one in files if one.problem]
     if unread or not files:
         return unknown("; ".join(unread) or none or "there is no such file")

@@ -123,12 +123,12 @@ def serves_tls(facts: NodeFacts) -> Verdict:
     cert, key = value(config, "tlsCertFile", ""), value(config, "tlsPrivateKeyFile", "")
     if cert and key:
         return good(f"tlsCertFile: {cert}, tlsPrivateKeyFile: {key}")
-    mend = _setting(facts, "tlsCertFile and tlsPrivateKeyFile", "the paths of a pair")
+    fix = _setting(facts, "tlsCertFile and tlsPrivateKeyFile", "the paths of a pair")
     if cert or key:
-        return bad(f"only one of tlsCertFile and tlsPrivateKeyFile is set: {cert or key}", mend)
+        return bad(f"only one of tlsCertFile and tlsPrivateKeyFile is set: {cert or key}", fix)
     there = [one.path for one in facts.serving if not one.problem]
     if not there:
-        return bad("no serving certificate is configured, and none is in --cert-dir", mend)
+        return bad("no serving certificate is configured, and none is in --cert-dir", fix)
     if value(config, "serverTLSBootstrap", False) is True:
         return good(f"serverTLSBootstrap: true, certificate and key in {' and '.join(there)}")
     return good(
@@ -191,16 +191,16 @@ def proxy_metrics_stay_here(facts: NodeFacts) -> Verdict:
     proxy = facts.proxy
     if proxy is None:
         return good("no kube-proxy runs on this node")
-    mend = f"Set metricsBindAddress: {_METRICS} in its KubeProxyConfiguration, and restart it."
+    fix = f"Set metricsBindAddress: {_METRICS} in its KubeProxyConfiguration, and restart it."
     open_at = [one for one in proxy.listening if not _is_loopback(one)]
     if open_at:
-        return bad(f"its metrics are served at {', '.join(open_at)}", mend)
+        return bad(f"its metrics are served at {', '.join(open_at)}", fix)
     if proxy.listening:
         return good(f"its metrics are served at {', '.join(proxy.listening)}")
     if proxy.problem:
         return unknown(proxy.problem)
     if not _is_loopback(proxy.metrics):
-        return bad(f"metricsBindAddress: {proxy.metrics}", mend)
+        return bad(f"metricsBindAddress: {proxy.metrics}", fix)
     return good(f"metricsBindAddress: {proxy.metrics} (nothing listens there now)")
 
 

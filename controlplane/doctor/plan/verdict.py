@@ -12,16 +12,16 @@ class Verdict:
 
     status: Literal["pass", "fail", "unknown"]
     finding: str
-    mend: str = ""
+    fix: str = ""
 
 
 def good(finding: str) -> Verdict:
     return Verdict("pass", finding)
 
 
-def bad(finding: str, mend: str) -> Verdict:
-    return Verdict("fail", finding, mend)
+def bad(finding: str, fix: str) -> Verdict:
+    return Verdict("fail", finding, fix)
 
 
-def unknown(finding: str, mend: str = "") -> Verdict:
-    return Verdict("unknown", finding, mend)
+def unknown(finding: str, fix: str = "") -> Verdict:
+    return Verdict("unknown", finding, fix)

@@ -168,7 +168,7 @@ class Stage:
             text = file.read().decode(errors="replace")
         if found := re.search(r"Traceback[^\n]*\n(?:[^\n]*\n){0,30}", text):
             result.broken.append(f"an error that was not expected: {found[0][-1500:]}")
-        if longest := max((len(line) for line in text.splitlines()), default=0) > 16384:
+        if (longest := max((len(line) for line in text.splitlines()), default=0)) > 16384:
             result.broken.append(f"a log line of {longest} characters")
         if fault.said and not re.search(fault.said, text):
             result.broken.append(f"nothing is said: no {fault.said!r} in the log; its end:\n{text[-1200:]}")

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
-from nodelib.kube.client import ApiError, ApiNonsense, ApiUnreachable, KubeClient
+from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient, UnexpectedAnswer
 from nodelib.kube.reflector import Reflector
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.nonsense import LISTS, PAGE, WATCHES, Nonsense
@@ -143,7 +143,7 @@ async def test_another_object_than_the_one_asked_for_is_no_answer() -> None:
     async with FakeApiServer() as api:
         client = KubeClient(ClusterAccess(api.url), user_agent="test")
         await api.put("/api/v1/nodes/n1", {"metadata": {"name": "n2"}})
-        with pytest.raises(ApiNonsense, match="'n2' in the place of 'n1'"):
+        with pytest.raises(UnexpectedAnswer, match="'n2' in the place of 'n1'"):
             await client.get("/api/v1/nodes/n1")
         await client.close()
 
@@ -151,14 +151,14 @@ async def test_another_object_than_the_one_asked_for_is_no_answer() -> None:
 async def test_a_missing_object_needs_an_api_server_to_say_so() -> None:
     for nonsense in (LISTS["a page 404"],):
         async with answering(nonsense) as (_, client):
-            with pytest.raises(ApiNonsense):
+            with pytest.raises(UnexpectedAnswer):
                 await client.get("/api/v1/namespaces/default/secrets/s")
 
 
 async def test_a_huge_answer_does_not_fill_the_memory() -> None:
     for kind in ("300 MiB", "300 MiB in a small gzip"):
         async with answering(LISTS[kind], 60) as (_, client):
-            with pytest.raises(ApiNonsense, match="more than 64 MiB"):
+            with pytest.raises(UnexpectedAnswer, match="more than 64 MiB"):
                 await client.get(PODS, NODE)
 
 
@@ -196,7 +196,7 @@ async def test_a_redirect_takes_no_credentials_elsewhere() -> None:
 
         other.nonsense = note
         async with answering(away) as (_, client):
-            with pytest.raises(ApiNonsense, match="status 307"):
+            with pytest.raises(UnexpectedAnswer, match="status 307"):
                 await client.get("/api/v1/nodes/n1")
     assert seen == []
 

@@ -14,20 +14,9 @@ from hypothesis import strategies as st
 
 from nodelib import file_trees
 from nodelib.file_trees import Kind, Walk
+from tests.hostile_trees import deep
 
 DEPTH = 3000
-
-
-def deep(top: Path, depth: int, name: str = "d") -> None:
-    """`depth` directories in each other below `top`, with a file in the last one."""
-    at = os.open(top, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=at)
-        following = os.open(name, os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = following
-    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=at))
-    os.close(at)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nodelib.errors import Invalid
 from nodelib.kube.access import load_kubeconfig
-from nodelib.safe_yaml import Limits, TooMuch, load, load_all, load_file
+from nodelib.safe_yaml import Limits, RefusedYaml, load, load_all, load_file
 from proxy.config.file import read_config
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -83,7 +83,7 @@ def test_a_merge_takes_the_first_of_several() -> None:
 def test_the_limits_count_what_aliases_expand_to() -> None:
     text = "a: &a [1, 2, 3]\nb: [*a, *a]"
     assert load(text, Limits(values=20))
-    with pytest.raises(TooMuch, match="too large"):
+    with pytest.raises(RefusedYaml, match="too large"):
         load(text, Limits(values=10))
 
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.node.edge.kernel_tunables import WANTED, apply_tunables
+from agent.node.edge.kernel_tunables import apply_tunables
 from nodelib.errors import Permanent
+from nodelib.kernel_tunables import KERNEL_TUNABLES
 
 
 def tree(root: Path, **other: str) -> Path:
     """A /proc/sys with the wanted values, except `other` (dots as __)."""
     changed = {name.replace("__", "/"): value for name, value in other.items()}
-    for name, value in {**{name: str(value) for name, value in WANTED.items()}, **changed}.items():
+    for name, value in {**{name: str(value) for name, value in KERNEL_TUNABLES.items()}, **changed}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{value}\n")
@@ -22,7 +23,7 @@ def tree(root: Path, **other: str) -> Path:
 
 
 def test_they_are_upstream_s() -> None:
-    assert WANTED == {
+    assert KERNEL_TUNABLES == {
         "vm/overcommit_memory": 1,
         "vm/panic_on_oom": 0,
         "kernel/panic": 10,
@@ -32,14 +33,14 @@ def test_they_are_upstream_s() -> None:
     }
 
 
-@pytest.mark.parametrize("name", sorted(WANTED))
+@pytest.mark.parametrize("name", sorted(KERNEL_TUNABLES))
 def test_a_protected_default_that_differs_is_fatal_and_stays(tmp_path: Path, name: str) -> None:
     root = tree(tmp_path, **{name.replace("/", "__"): "7"})
     with pytest.raises(Permanent) as failed:
         apply_tunables(protect=True, root=str(root))
     text = str(failed.value)
-    assert f"invalid kernel flag: {name}, expected value: {WANTED[name]}, actual value: 7" in text
-    assert f"sysctl -w {name.replace('/', '.')}={WANTED[name]}" in text
+    assert f"invalid kernel flag: {name}, expected value: {KERNEL_TUNABLES[name]}, actual value: 7" in text
+    assert f"sysctl -w {name.replace('/', '.')}={KERNEL_TUNABLES[name]}" in text
     assert (root / name).read_text() == "7\n"
 
 
@@ -59,7 +60,7 @@ def test_a_protected_default_that_cannot_be_read_is_fatal(tmp_path: Path) -> Non
 def test_without_protection_they_are_set(tmp_path: Path) -> None:
     root = tree(tmp_path, vm__overcommit_memory="0", kernel__panic="1", kernel__panic_on_oops="0")
     assert apply_tunables(protect=False, root=str(root)) == []
-    assert {name: int((root / name).read_text()) for name in WANTED} == dict(WANTED)
+    assert {name: int((root / name).read_text()) for name in KERNEL_TUNABLES} == dict(KERNEL_TUNABLES)
     assert apply_tunables(protect=True, root=str(root)) == []
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from agent.node.model import NodeTables
+from agent.node.ports import NodeTables
 from agent.node.work.util_chains import CHECK, UNCOUNTED_CHECK, UtilChains
 from nodelib.errors import NotFound
 from nodelib.firewall import localnet

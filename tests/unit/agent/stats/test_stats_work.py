@@ -15,7 +15,7 @@ from agent.server.work.metrics import MetricsEndpoints
 from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
 from agent.stats.plan import summary as plan
-from agent.stats.work import StatsProvider, StatsSettings, StatsSources
+from agent.stats.work.provider import StatsProvider, StatsSettings, StatsSources
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
 from tests.fakes.clock import FakeClock
 from tests.unit.agent.stats.cgroup_files import CONTAINER_ID, POD_UID, V1

@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.node.edge.kernel_tunables import WANTED
 from controlplane.cluster.edge import state
-from controlplane.cluster.plan.node_files import KERNEL_TUNABLES
 from controlplane.cluster.work import host_changes
-
-
-def test_the_tunables_of_a_kubelet_are_those_that_are_recorded() -> None:
-    assert set(KERNEL_TUNABLES) == set(WANTED)
+from nodelib.kernel_tunables import KERNEL_TUNABLES
 
 
 def test_the_machine_s_own_values_are_recorded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

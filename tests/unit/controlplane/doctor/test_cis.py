@@ -70,7 +70,7 @@ def test_the_list_is_the_benchmark_s() -> None:
 def test_a_good_node_passes_every_control_and_says_with_what() -> None:
     found = judge(GOOD)
     assert [one.control for one in found if one.status != "pass"] == []
-    assert all(one.finding and one.title and not one.mend for one in found)
+    assert all(one.finding and one.title and not one.fix for one in found)
 
 
 LOOSE, FOREIGN = 0o644, 1000
@@ -126,11 +126,11 @@ FAILING: list[tuple[str, NodeFacts, str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("control", "facts", "words", "mend"), FAILING, ids=[f"{row[0]}-{row[2]}".replace("/", "_") for row in FAILING]
+    ("control", "facts", "words", "fix"), FAILING, ids=[f"{row[0]}-{row[2]}".replace("/", "_") for row in FAILING]
 )
-def test_a_failing_node_is_named_with_what_to_do(control: str, facts: NodeFacts, words: str, mend: str) -> None:
+def test_a_failing_node_is_named_with_what_to_do(control: str, facts: NodeFacts, words: str, fix: str) -> None:
     found = finding(facts, control)
-    assert found.status == "fail" and words in found.finding and mend in found.mend
+    assert found.status == "fail" and words in found.finding and fix in found.fix
     assert {one.control for one in judge(facts) if one.status == "fail"} == {control}
 
 

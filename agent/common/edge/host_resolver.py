@@ -35,8 +35,11 @@ def is_address(host: str) -> bool:
     return True
 
 
-class PodNames:
-    """`lookup(host)` blocks for as long as the C library does, and raises OSError."""
+class HostResolver:
+    """At most `most` lookups run at once, `most_of_a_pod` of them for one pod; who asks waits for `limit` seconds.
+
+    `lookup(host)` blocks for as long as the C library does, and raises OSError.
+    """
 
     def __init__(
         self,
@@ -90,16 +93,16 @@ class PodNames:
         self._ended = asyncio.Event()
 
 
-class ResolverForPod(AbstractResolver):
+class PodResolver(AbstractResolver):
     """The names of one pod, for an aiohttp connector."""
 
-    def __init__(self, names: PodNames, pod: str) -> None:
-        self._names, self._pod = names, pod
+    def __init__(self, resolver: HostResolver, pod: str) -> None:
+        self._resolver, self._pod = resolver, pod
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        return [_result(host, one, port) for one in await self._names.addresses(host, self._pod)]
+        return [_result(host, one, port) for one in await self._resolver.addresses(host, self._pod)]
 
     async def close(self) -> None:
         return None

@@ -22,10 +22,12 @@ _SPECIAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a claim must not touch. `connected`: this node's own addresses with prefixes, except those of its bridge.
+class ReservedRanges:
+    """What the podCIDR of another node is checked against.
 
-    `own`: this node's podCIDRs. `cluster`: the ranges of all pods; without any of a family, any range may be theirs.
+    It must not overlap `connected` (this node's own addresses with prefixes, except those of its bridge), `own` (this
+    node's podCIDRs) or an address of `nodes`. It must be inside `cluster`, the ranges of all pods; without any of a
+    family, any range may be theirs.
     """
 
     connected: Sequence[Interface] = ()
@@ -36,44 +38,45 @@ class Surroundings:
 
 @dataclass(slots=True)
 class Accepted:
-    """The claims of other nodes that were believed so far, by network."""
+    """The podCIDRs of other nodes that were believed so far, each with the name of its node."""
 
-    claims: dict[Network, str] = field(default_factory=dict)
+    cidrs: dict[Network, str] = field(default_factory=dict)
 
     def refusal(self, cidr: Network) -> str:
         """Why `cidr` cannot be believed beside these, "" when it can."""
-        if cidr in self.claims:
-            return f"is node {self.claims[cidr]}'s too"
-        other = next((one for one in self.claims if overlap(cidr, one)), None)
-        return f"overlaps {other} of node {self.claims[other]}" if other is not None else ""
+        if cidr in self.cidrs:
+            return f"is node {self.cidrs[cidr]}'s too"
+        other = next((one for one in self.cidrs if overlap(cidr, one)), None)
+        return f"overlaps {other} of node {self.cidrs[other]}" if other is not None else ""
 
 
 def ordered(nodes: Iterable[NodeFacts], held: Mapping[Network, Collection[object]]) -> list[tuple[NodeFacts, Network]]:
-    """All claims, those first that are believed before others that overlap them.
+    """All nodes' podCIDRs, in the order in which they are believed: of two that overlap, the first is.
 
     A node that is served already keeps its range (`held`: networks with the address of the node that they are routed to
-    now, or its hardware address in the overlay). Then the smaller range counts: who claims much loses to those inside.
+    now, or its hardware address in the overlay). Then the smaller range comes first, so a node with a huge podCIDR
+    takes nothing from those inside of it.
     """
-    claims = [(node, cidr) for node in nodes for cidr in node.pod_cidrs]
+    found = [(node, cidr) for node in nodes for cidr in node.pod_cidrs]
 
-    def rank(claim: tuple[NodeFacts, Network]) -> tuple[bool, int, int, str]:
-        node, cidr = claim
+    def rank(one: tuple[NodeFacts, Network]) -> tuple[bool, int, int, str]:
+        node, cidr = one
         mine = any(ip in held.get(cidr, ()) or mac(ip) in held.get(cidr, ()) for ip in node.internal_ips)
         return (not mine, cidr.version, -cidr.prefixlen, node.name)
 
-    return sorted(claims, key=rank)
+    return sorted(found, key=rank)
 
 
-def refusal(cidr: Network, around: Surroundings) -> str:
-    """Why another node's claim is not believed, "" when it may be: a part of a sentence after "podCIDR … of node …"."""
-    if reason := takeover(cidr, around.connected):
+def refusal(cidr: Network, reserved: ReservedRanges) -> str:
+    """Why another node's podCIDR is not believed, "" when it may be: the rest of "podCIDR … of node …"."""
+    if reason := takeover(cidr, reserved.connected):
         return reason
-    if any(overlap(cidr, one) for one in around.own):
+    if any(overlap(cidr, one) for one in reserved.own):
         return "overlaps this node's own"
-    ranges = [one for one in around.cluster if one.version == cidr.version]
+    ranges = [one for one in reserved.cluster if one.version == cidr.version]
     if ranges and not any(_inside(cidr, one) for one in ranges):
         return f"is outside the cluster's ranges {', '.join(map(str, ranges))} (--pod-network-cidr)"
-    for node in around.nodes:
+    for node in reserved.nodes:
         for ip in node.internal_ips:
             if ip in cidr:
                 return f"covers the address {ip} of node {node.name}"

@@ -12,7 +12,6 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import ObservedPod, Pod
 from agent.common.ports import PodView
 from agent.runtime.ports import ImageService, RuntimeService
@@ -30,6 +29,7 @@ from agent.stats.model import (
     VolumeStats,
 )
 from agent.stats.ports import CgroupReadings, MachineReadings
+from agent.stats.work.disk_usage import DiskUsage
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
@@ -37,14 +37,8 @@ from nodelib.json_values import Json
 log = logging.getLogger(__name__)
 
 _FRESH = 3.0  # seconds that a snapshot is shared
-_VOLUMES_FRESH = 60.0  # seconds; upstream's volumeStatsAggPeriod
-_VOLUMES_SOON = 10.0  # seconds; the minimum, so that a pod beyond its limit is evicted soon
-_VOLUMES_SHARE = 100  # measuring may take 1/100 of the time
 _OLDEST_BASE = 120.0  # seconds; a rate over a longer time says nothing about the present
 _FIRST_BASE = 0.5  # seconds between two samples when there is no earlier one
-_PLUGIN_PREFIX = "kubernetes.io~"
-_CSI_PLUGIN = f"{_PLUGIN_PREFIX}csi"
-_ON_TMPFS = {"secret", "projected", "downward-api"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +86,6 @@ class StatsSources:
     served: Callable[[], Awaitable[Mapping[str, tuple[VolumeStats, ...]]]] = _none_served
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """The volumes of a pod, and when (monotonic seconds) they may be measured again."""
-
-    refresh_at: float
-    volumes: tuple[VolumeStats, ...]
-
-
 class StatsProvider:
     """Collects snapshots. At most one collection with storage and one without run at a time."""
 
@@ -113,7 +99,7 @@ class StatsProvider:
         self._kept: dict[bool, tuple[float, Snapshot]] = {}
         self._locks = {False: asyncio.Lock(), True: asyncio.Lock()}
         self._base: tuple[float, Mapping[str, tuple[int, int]]] = (float("-inf"), {})
-        self._volumes: dict[str, _Measured] = {}
+        self._disk_usage = DiskUsage(sources.machine, clock, settings.root_dir)
 
     async def snapshot(self, *, storage: bool = False, rates: bool = False) -> Snapshot:
         """At most 3 s old. `rates`: with the CPU usage of an earlier moment, for which the first caller waits 0.5 s."""
@@ -213,7 +199,7 @@ class StatsProvider:
         found = self._reader.pods(self._settings.kubepods)
         stats = (self._pod(uid, group, desired.get(uid), storage) for uid, group in found.items())
         if storage is not None:
-            self._volumes = {uid: kept for uid, kept in self._volumes.items() if uid in found}
+            self._disk_usage.keep(found)
         pods = sorted((entry for entry in stats if entry is not None), key=lambda pod: (pod.namespace, pod.name))
         return Snapshot(self._node(storage.image_fs if storage else None), tuple(pods))
 
@@ -281,8 +267,8 @@ class StatsProvider:
             containers=containers,
             sandbox=own,
             interfaces=() if on_host or own is None else self._interfaces(own.sample.path),
-            volumes=(*self._volumes_of(uid, pod), *storage.served.get(uid, ())) if storage is not None else (),
-            own_files=self._own_files(uid) if storage is not None else None,
+            volumes=(*self._disk_usage.volumes(uid, pod), *storage.served.get(uid, ())) if storage is not None else (),
+            own_files=self._disk_usage.own_files(uid) if storage is not None else None,
         )
 
     def _containers(
@@ -297,7 +283,7 @@ class StatsProvider:
             logs = None
             if storage is not None:
                 folder = os.path.join(self._settings.pod_logs_dir, log_folder, entry.name)
-                logs = replace(self._measured(folder), at=sample.at)
+                logs = replace(self._disk_usage.tree(folder), at=sample.at)
             found.append(
                 ContainerStats(
                     id=entry.id,
@@ -322,56 +308,6 @@ class StatsProvider:
     def _interfaces(self, cgroup: str) -> tuple[Interface, ...]:
         pid = self._reader.any_pid(cgroup)
         return self._machine.interfaces(pid) if pid is not None else ()
-
-    def _volumes_of(self, uid: str, pod: Pod | None) -> tuple[VolumeStats, ...]:
-        kept = self._volumes.get(uid)
-        began = self._clock.monotonic()
-        if kept is not None and began < kept.refresh_at:
-            return kept.volumes
-        specs = {entry["name"]: entry for entry in (pod.spec.get("volumes") or [] if pod is not None else [])}
-        found = tuple(
-            volume
-            for plugin, name, path in self._machine.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
-            if plugin != _CSI_PLUGIN
-            and (volume := self._volume(plugin.removeprefix(_PLUGIN_PREFIX), name, path, specs.get(name, {}), pod))
-            is not None
-        )
-        now = self._clock.monotonic()
-        refresh_at = now + min(max((now - began) * _VOLUMES_SHARE, _VOLUMES_SOON), _VOLUMES_FRESH)
-        self._volumes[uid] = _Measured(refresh_at, found)
-        return found
-
-    def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeStats | None:
-        usage = self._machine.filesystem(path)
-        if usage is None:
-            return None
-        claim = (spec.get("persistentVolumeClaim") or {}).get("claimName", "")
-        if "ephemeral" in spec and pod is not None:
-            claim = f"{pod.name}-{name}"
-        if claim:
-            return VolumeStats(name, usage, claim=claim)
-        own = self._measured(path)
-        on_disk = plugin not in _ON_TMPFS and (spec.get("emptyDir") or {}).get("medium") != "Memory"
-        ephemeral = on_disk and plugin in ("empty-dir", "configmap", "git-repo")
-        usage = replace(usage, used=own.used, inodes_used=own.inodes_used, unread=own.unread)
-        return VolumeStats(name, usage, ephemeral=ephemeral)
-
-    def _own_files(self, uid: str) -> FsUsage:
-        """What containers can write into the files that the agent makes for them: /etc/hosts, termination messages."""
-        paths = PodPaths(self._settings.root_dir, uid)
-        hosts, messages = self._measured(paths.etc_hosts), self._measured(paths.containers)
-        return replace(
-            hosts,
-            used=hosts.used + messages.used,
-            inodes_used=hosts.inodes_used + messages.inodes_used,
-            unread=hosts.unread or messages.unread,
-        )
-
-    def _measured(self, path: str) -> FsUsage:
-        found = self._machine.tree(path)
-        if found.unread:
-            log.warning("%s counts as over every limit: a part of it cannot be read: %s", path, found.unread)
-        return FsUsage(self._clock_ns(), used=found.used, inodes_used=found.inodes, unread=found.unread)
 
     def _clock_ns(self) -> int:
         return int(self._clock.now() * 1_000_000_000)

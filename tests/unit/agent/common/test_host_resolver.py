@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.common.edge.pod_names import PodNames, is_address
+from agent.common.edge.host_resolver import HostResolver, is_address
 from tests.waiting import until
 
 
@@ -47,7 +47,7 @@ def silent() -> Iterator[Silent]:
 
 
 async def test_one_query_a_name(silent: Silent) -> None:
-    names = PodNames(silent)
+    names = HostResolver(silent)
     waits = [asyncio.create_task(names.addresses("slow", f"pod{number % 3}")) for number in range(50)]
     await until(lambda: silent.asked)
     silent.release()
@@ -56,7 +56,7 @@ async def test_one_query_a_name(silent: Silent) -> None:
 
 
 async def test_a_pod_does_not_hold_the_names_of_another(silent: Silent) -> None:
-    names = PodNames(silent, most=8, most_of_a_pod=4)
+    names = HostResolver(silent, most=8, most_of_a_pod=4)
     waits = [asyncio.create_task(names.addresses(f"slow{number}", "evil")) for number in range(100)]
     await until(lambda: silent.now == 4)
     assert await asyncio.wait_for(names.addresses("good", "other"), 30) == ["127.0.0.1"]
@@ -67,7 +67,7 @@ async def test_a_pod_does_not_hold_the_names_of_another(silent: Silent) -> None:
 
 
 async def test_the_node_has_a_limit(silent: Silent) -> None:
-    names = PodNames(silent, most=8, most_of_a_pod=4, limit=0.2)
+    names = HostResolver(silent, most=8, most_of_a_pod=4, limit=0.2)
     waits = [names.addresses(f"slow{number}", f"pod{number}") for number in range(100)]
     found = await asyncio.gather(*waits, return_exceptions=True)
     assert Counter(str(one) for one in found) == {f"lookup slow{number}: i/o timeout": 1 for number in range(100)}
@@ -75,7 +75,7 @@ async def test_the_node_has_a_limit(silent: Silent) -> None:
 
 
 async def test_who_does_not_wait_any_more_is_not_asked_for(silent: Silent) -> None:
-    names = PodNames(silent, most=1)
+    names = HostResolver(silent, most=1)
     first = asyncio.create_task(names.addresses("slow", "a"))
     await until(lambda: silent.asked)
     with pytest.raises(TimeoutError):
@@ -97,18 +97,18 @@ async def test_who_does_not_wait_any_more_is_not_asked_for(silent: Silent) -> No
 )
 async def test_what_is_no_name_is_not_asked_for(silent: Silent, host: str) -> None:
     with pytest.raises(OSError, match="no such host"):
-        await PodNames(silent).addresses(host, "a")
+        await HostResolver(silent).addresses(host, "a")
     assert silent.asked == []
 
 
 async def test_a_name_that_does_not_exist() -> None:
     with pytest.raises(OSError, match=r"^lookup nobody\.invalid: "):
-        await PodNames().addresses("nobody.invalid", "a")
+        await HostResolver().addresses("nobody.invalid", "a")
 
 
 async def test_a_label_that_is_too_long_is_no_crash() -> None:
     with pytest.raises(OSError):
-        await PodNames().addresses("ü" * 200, "a")
+        await HostResolver().addresses("ü" * 200, "a")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Collecting stats on demand, and measuring the files that pods use."""
