@@ -49,10 +49,10 @@ class ConnectionLimits:
     head: int = 1 << 20
     heads: int = 4 << 20
     seconds: float = 10.0
-    strangers: int = 64
+    strangers: int = 24
     fair_seconds: float = 2.0
     connections: int = 1000
-    per_second: int = 200
+    per_second: int = 100
 
 
 class Gate:
