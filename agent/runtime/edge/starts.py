@@ -12,8 +12,8 @@ that the agent makes at the same moment by the size of its receive buffer, which
 An agent that stops while a start is under way leaves the connection as a killed one would: gRPC cancels its calls and
 shuts the socket down when a channel is closed, so the channel gets another socket before that.
 
-Only starts use it: the next agent repeats any other call that was cancelled. An event stream that nobody reads would block every event of the runtime (internal/eventq publishes
-to one subscriber after the other).
+Only starts use it: the next agent repeats any other call that was cancelled. An event stream that nobody reads would
+block every event of the runtime (internal/eventq publishes to one subscriber after the other).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ _UNDER_WAY = "failed to reserve sandbox name"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds between two tries
 _LIMIT = 300.0  # seconds; a call that makes a sandbox has ended by then (runtime/edge/cri.py)
 
+
 class SandboxSteps:
     """The sandboxes of one pod, and the configuration of the newest."""
 

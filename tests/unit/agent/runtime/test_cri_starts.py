@@ -22,8 +22,9 @@ from tests.waiting import until
 
 pb: Any = api_pb2
 
-# The agent of these tests starts one container or sandbox: on the kept connection, at once while all its connections are being
-# made ("young"), or with none that is kept. After a line on its standard input it stops without waiting for that start.
+# The agent of these tests starts one container or sandbox: on the kept connection, at once while all its connections
+# are being made ("young"), or with none that is kept. After a line on its standard input it stops without waiting for
+# that start.
 _AGENT = """
 import asyncio, sys
 from agent.runtime.edge.cri import Cri
