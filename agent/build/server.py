@@ -27,11 +27,11 @@ class _Tls:
 
 
 def server_edges() -> ServerEdges:
-    """Must run inside the event loop. The server closes them. Raises Temporary when no inotify instance is left."""
+    """Must run inside the event loop. The server closes them."""
     return ServerEdges(
         tls=_Tls(),
         upgrades=upgrade_proxy,
-        logs=LogReader(Inotify()),
+        logs=LogReader(Inotify("container logs")),
         system_logs=system_logs,
         listeners=Listeners(),
     )

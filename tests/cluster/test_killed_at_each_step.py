@@ -1,6 +1,6 @@
 """The agent, or containerd, is killed at every step that a pod takes through the runtime: before each call, while the
 runtime does it, before the answer comes and after it. A container that has started runs on, and one that has not is no
-restart.
+restart. A pod has one sandbox, and no shim is left behind.
 
 The agent under the knife is always a young one (it has just been killed and is taking its pods over): the most is
 under way then. The calls go through tests/cri_proxy.py, which, as containerd does, cancels them when their caller goes.
@@ -19,6 +19,7 @@ import pytest
 
 from tests.cluster.faulty_runtime import behind_proxy
 from tests.cluster.restart_report import restart_report
+from tests.cluster.shims import assert_no_stray_shim
 from tests.cluster.start_notes import noted, remove_notes, started_more_than_once, started_unended
 from tests.cluster.world import Object, World, is_ready, status_of
 from tests.cri_proxy import Moment
@@ -53,8 +54,9 @@ def _steps(method: str, *parts: float, nth: int = 0) -> list[Step]:
 
 _FEW, _MANY = (0.2, 0.5, 0.8), tuple(part / 16 for part in range(1, 16))
 STARTS = _steps("StartContainer", *(_MANY if _EVERY else _MANY[::3]))
+SANDBOXES = _steps("RunPodSandbox", *(_MANY if _EVERY else _MANY[1::3]))
 MAKES = [
-    *_steps("RunPodSandbox", *_FEW),
+    *SANDBOXES,
     *_steps("PodSandboxStatus"),
     *_steps("CreateContainer", *_FEW),
     *_steps("ContainerStatus"),
@@ -73,7 +75,7 @@ class Knife:
     """Kills a program at one step of one pod, once; a pod that is left alone tells how long the calls take."""
 
     def __init__(self, world: World, program: str) -> None:
-        self._world, self._program = world, program
+        self._world, self.program = world, program
         self.pod, self.step = "", Step("", Moment.ASKED)
         self.took: dict[str, float] = {}
         self.struck = False
@@ -98,7 +100,7 @@ class Knife:
         self.struck = True
         if moment is Moment.UNDER_WAY:
             await asyncio.sleep(self.step.part * self.took.get(method, 0.1))
-        await self._world.kill(NODE, self._program)
+        await self._world.kill(NODE, self.program)
 
 
 @contextlib.asynccontextmanager
@@ -143,6 +145,8 @@ async def struck(world: World, knife: Knife, obj: Object, step: Step, restarts: 
         wrong.append("the pod shows a restart")
     if (count := (await started_more_than_once(world, NODE, name)).get(name, 1)) != restarts + 1:
         wrong.append(f"started {count} times")
+    if knife.program == "agent":
+        wrong += await _made_twice(world, name, step)
     if name in await started_unended(world, NODE):
         wrong.append("a start was killed, or two ran at once")
     if wrong:
@@ -150,6 +154,15 @@ async def struck(world: World, knife: Knife, obj: Object, step: Step, restarts: 
     if step not in ENDS:
         await world.delete(name)
         await world.gone(name)
+    return wrong
+
+
+async def _made_twice(world: World, name: str, step: Step) -> list[str]:
+    wrong, events = list[str](), await world.events(name)
+    boxes = [one.attempt for one in await world.sandboxes(NODE) if one.name == name]
+    if step not in ENDS and boxes != [0]:
+        wrong.append(f"sandboxes of the attempts {boxes}")
+    wrong += [one["message"] for one in events if one["reason"] == "FailedCreatePodSandBox"]
     return wrong
 
 
@@ -174,10 +187,16 @@ async def assert_unnoticed(
     )
     assert not wrong, "\n".join(wrong)
     await world.nothing_beyond(NODE, before)
+    await assert_no_stray_shim(world, NODE)
 
 
 async def test_a_kill_at_any_moment_of_a_start(world: World) -> None:
     await assert_unnoticed(world, "start", STARTS)
+
+
+async def test_a_kill_while_a_sandbox_is_made(world: World) -> None:
+    """A call that is cancelled with its caller would leave the shim that it has started."""
+    await assert_unnoticed(world, "sandbox", SANDBOXES)
 
 
 @pytest.mark.soak

@@ -113,7 +113,9 @@ class FakeCri:
         await self._enter("run_sandbox", f"{meta['name']}/{meta['attempt']}")
         for one in self.sandboxes.values():
             if (one.uid, one.attempt) == (meta["uid"], meta["attempt"]):
-                raise CriError(f"name is reserved for {one.id}", code="UNKNOWN")
+                name = f'"{meta["name"]}"'
+                text = f'failed to reserve sandbox name {name}: name {name} is reserved for "{one.id}"'
+                raise CriError(text, code="UNKNOWN")
         number = next(self._ids)
         mode = config.get("linux", {}).get("security_context", {}).get("namespace_options", {}).get("network", "POD")
         made = SandboxState(

@@ -43,7 +43,7 @@ class LockFile:
 
     async def wait_for_contention(self) -> None:
         """Wait until somebody opens the file. Raises Temporary when it cannot be watched."""
-        inotify = Inotify()
+        inotify = Inotify("the lock file")
         try:
             with inotify.watch_file(self._path) as watch:
                 await watch.changed()

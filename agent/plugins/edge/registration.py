@@ -33,7 +33,7 @@ class PluginSockets:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._inotify = Inotify()
+        self._inotify = Inotify("plugins")
         self._watched: dict[str, _Watched] = {}
 
     def close(self) -> None:

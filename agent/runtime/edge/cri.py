@@ -75,8 +75,8 @@ class Cri:
         self._starts = KeptStarts(self._endpoint, _OPTIONS)
 
     async def keep_starts(self) -> None:
-        """Until cancelled: containers are started over a connection on which the calls finish even if this process is
-        killed or closes this client meanwhile."""
+        """Until cancelled: sandboxes and containers are started over a connection on which the calls finish even if
+        this process is killed or closes this client meanwhile."""
         await self._starts.run()
 
     async def close(self) -> None:
@@ -111,8 +111,7 @@ class Cri:
         request = convert.build(
             pb.RunPodSandboxRequest, "run sandbox", name, config=config, runtime_handler=runtime_handler
         )
-        call = self._runtime.RunPodSandbox(request, timeout=_SANDBOX_LIMIT)
-        answer = await self._ask("run sandbox", name, call)
+        answer = await self._ask("run sandbox", name, await self._kept("RunPodSandbox", request, _SANDBOX_LIMIT))
         return str(answer.pod_sandbox_id)
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
@@ -141,9 +140,7 @@ class Cri:
 
     async def start_container(self, container_id: str) -> None:
         request = pb.StartContainerRequest(container_id=container_id)
-        stub = await self._starts.ready()
-        call = (stub or self._runtime).StartContainer(request, timeout=_LIMIT)
-        await self._ask("start container", container_id, self._starts.finish(call) if stub else call)
+        await self._ask("start container", container_id, await self._kept("StartContainer", request, _LIMIT))
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
         request = pb.StopContainerRequest(container_id=container_id, timeout=grace_seconds)
@@ -273,6 +270,12 @@ class Cri:
         call = self._images.ImageFsInfo(pb.ImageFsInfoRequest(), timeout=_LIMIT)
         answer = await self._ask("image filesystem", "", call)
         return [convert.to_plain(item) for item in answer.image_filesystems]
+
+    async def _kept(self, method: str, request: Any, timeout: float) -> Awaitable[Any]:
+        """A call that finishes even if this process is killed, where there is a connection for it."""
+        stub = await self._starts.ready()
+        call: Awaitable[Any] = getattr(stub or self._runtime, method)(request, timeout=timeout)
+        return self._starts.finish(call) if stub else call
 
     async def _ask(self, step: str, obj: str, call: Awaitable[Any], *, operation: str = "") -> Any:
         with self._operation(operation or _OPERATIONS.get(step) or step.replace(" ", "_")):

@@ -1,8 +1,9 @@
-"""A connection over which containers are started, and which stays open for some seconds after the agent has ended.
+"""A connection over which sandboxes and containers are started; it stays open for a while after the agent has ended.
 
 When a caller's connection ends, containerd cancels its calls: a container whose start is cancelled has failed
 (StartError), and its process, if it exists already, is killed (internal/cri/server/container_start.go). A SIGKILL of
-the agent would thus cost containers a restart. A descriptor that another process has too stays open: a keeper, one `sh`
+the agent would thus cost containers a restart. A sandbox whose making is cancelled may leave its shim behind, a process
+that nothing ends any more. A descriptor that another process has too stays open: a keeper, one `sh`
 that waits for the agent's end, holds this connection until the calls on it are finished.
 
 A start waits until there is such a connection. gRPC shows no descriptors: the connection is recognised among the others
@@ -11,8 +12,8 @@ that the agent makes at the same moment by the size of its receive buffer, which
 An agent that stops while a start is under way leaves the connection as a killed one would: gRPC cancels its calls and
 shuts the socket down when a channel is closed, so the channel gets another socket before that.
 
-Only starts use it. An event stream that nobody reads would block every event of the runtime (internal/eventq publishes
-to one subscriber after the other).
+Only starts use it: the next agent repeats any other call that was cancelled. An event stream that nobody reads would
+block every event of the runtime (internal/eventq publishes to one subscriber after the other).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from nodelib.errors import NodewrightError, Temporary
 
 log = logging.getLogger(__name__)
 
-_KEPT = 20  # seconds beyond the agent's end; a start takes a second or two on a busy machine
+_KEPT = 60  # seconds beyond the agent's end; a start takes seconds on a busy machine, a sandbox with its network more
 _DIAL_LIMIT = 5.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds before another try
 _PATIENCE = _DIAL_LIMIT + 1.0  # seconds that a start waits at most for a connection that outlives the agent

@@ -36,7 +36,7 @@ class FolderWatch:
             return
         self._drop()
         try:
-            self._inotify = self._inotify or Inotify()
+            self._inotify = self._inotify or Inotify("static pods")
             self._watch = self._inotify.watch(self._folder())
         except Temporary as error:
             self.last_error = str(error)

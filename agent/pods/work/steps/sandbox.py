@@ -7,8 +7,14 @@ from agent.common.model.pods import SandboxState
 from agent.containers.model import PreparedPod
 from agent.pods.model.steps import RunSandbox, StopSandbox
 from agent.pods.work.steps.context import Context, StepFailed
+from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json
+
+# containerd's words while another call makes this sandbox (internal/cri/server/sandbox_run.go): an earlier agent's.
+_UNDER_WAY = "failed to reserve sandbox name"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds between two tries
+_LIMIT = 300.0  # seconds; a call that makes a sandbox has ended by then (runtime/edge/cri.py)
 
 
 class SandboxSteps:
@@ -58,5 +64,25 @@ class SandboxSteps:
         if pod.spec.get("runtimeClassName"):
             handler = await deps.status.api.runtime_handler(pod.spec["runtimeClassName"])
         self._config = await deps.containers.configs.sandbox_config(pod, prepared, step.attempt)
-        async with deps.containers.sandbox_gate.place():
-            return await deps.containers.runtime.run_sandbox(self._config, handler)
+        pauses, deadline = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), deps.clock.monotonic() + _LIMIT
+        while True:
+            try:
+                async with deps.containers.sandbox_gate.place():
+                    return await deps.containers.runtime.run_sandbox(self._config, handler)
+            except CriError as error:
+                if _UNDER_WAY not in error.message or deps.clock.monotonic() > deadline:
+                    raise
+            if made := await self._made_meanwhile(step.attempt):
+                return made
+            await deps.clock.sleep(pauses.next())
+
+    async def _made_meanwhile(self, attempt: int) -> str:
+        """The id of the sandbox that the call of an earlier agent has made, "" while that call is under way.
+
+        Ready or not: the next plan sees. Such a call goes on after its agent was killed (runtime/edge/starts.py), and
+        its sandbox is not listed before it is complete.
+        """
+        context = self._context
+        await context.refresh()
+        seen = context.deps.observer.seen(context.memory.pod.uid)
+        return next((one.id for one in seen.sandboxes if one.attempt == attempt), "")

@@ -1,4 +1,4 @@
-"""An agent that is killed while the runtime starts a container: that counts and shows as no restart.
+"""An agent that is killed while the runtime starts a sandbox or container: that counts and shows as no restart.
 
 Either the call goes on without the agent (runtime/edge/starts.py), and the next agent finds it running or done; or
 containerd cancels it and leaves a container that can never be started, whose process has never run.
@@ -114,6 +114,68 @@ async def test_a_start_that_never_ends_is_reported_as_failed(killed: World) -> N
     await killed.until(lambda: "waiting" in killed.container_status().get("state", {}))
     assert killed.container_status()["state"]["waiting"]["reason"] == "RunContainerError"
     killed.cri.before.clear()
+
+
+async def killed_in_sandbox(world: World, asked: list[str], made_after: int) -> None:
+    """An earlier agent's RunPodSandbox goes on after its end. It is done after so many tries of the next agent; its
+    sandbox is listed then."""
+    await world.start_agent()
+    reached, held = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    def hold(_: str) -> asyncio.Future[None]:
+        reached.set()
+        return held
+
+    world.cri.before["run_sandbox"] = hold
+    uid = world.create(container("main"), restartPolicy="Never")
+    await asyncio.wait_for(reached.wait(), 5)
+    await world.kill_agent()
+
+    async def reserved(what: str) -> None:
+        asked.append(what)
+        if len(asked) == made_after:
+            world.cri.before.clear()
+            await world.cri.run_sandbox({"metadata": {"name": "web", "namespace": "d", "uid": uid, "attempt": 0}})
+            return  # the name is reserved for the one that is there now
+        raise CriError('failed to reserve sandbox name "web": name "web" is reserved for "s1"')
+
+    world.cri.before["run_sandbox"] = reserved
+
+
+@pytest.mark.parametrize("made_after", [1, 2, 40])
+async def test_a_sandbox_that_is_still_being_made_is_waited_for_and_adopted(made_after: int) -> None:
+    world, asked = World(), list[str]()
+    await killed_in_sandbox(world, asked, made_after)
+    await world.start_agent()
+    await world.until(world.is_ready, seconds=120)
+    assert len(asked) == made_after
+    assert [(one.attempt, one.ready) for one in world.cri.sandboxes.values()] == [(0, True)]
+    assert "FailedCreatePodSandBox" not in world.events.reasons()
+    assert world.container_status()["restartCount"] == 0 and max(world.cri.starts.values()) == 1
+    await world.kill_agent()
+
+
+async def test_other_pods_start_while_a_sandbox_is_waited_for() -> None:
+    world, asked = World(), list[str]()
+    await killed_in_sandbox(world, asked, 10_000)
+    hold = world.cri.before["run_sandbox"]
+    world.cri.before["run_sandbox"] = lambda what: hold(what) if what.startswith("web/") else None
+    await world.start_agent()
+    await world.until(lambda: len(asked) >= 3)
+    world.create(container("other"), name="other", uid="u2")
+    await world.until(lambda: world.cri.running() == ["other"], seconds=5)
+    await world.kill_agent()
+
+
+async def test_a_sandbox_that_is_never_made_is_reported_as_failed() -> None:
+    world, asked = World(), list[str]()
+    await killed_in_sandbox(world, asked, 10_000)
+    began = world.clock.monotonic()
+    await world.start_agent()
+    await world.until(lambda: "FailedCreatePodSandBox" in world.events.reasons(), seconds=400)
+    assert 295 <= world.clock.monotonic() - began <= 310
+    assert len(asked) < 300
+    await world.kill_agent()
 
 
 async def test_a_stopping_agent_waits_for_a_running_start() -> None:

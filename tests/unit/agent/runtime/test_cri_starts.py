@@ -22,13 +22,14 @@ from tests.waiting import until
 
 pb: Any = api_pb2
 
-# The agent of these tests starts one container: on the kept connection, at once while all its connections are being
-# made ("young"), or with none that is kept. After a line on its standard input it stops without waiting for that start.
+# The agent of these tests starts one container or sandbox: on the kept connection, at once while all its connections
+# are being made ("young"), or with none that is kept. After a line on its standard input it stops without waiting for
+# that start.
 _AGENT = """
 import asyncio, sys
 from agent.runtime.edge.cri import Cri
 
-async def main(socket, way):
+async def main(socket, way, what):
     cri, kept = Cri(socket), way != "plain"
     if kept:
         listing = asyncio.create_task(cri.list_sandboxes())
@@ -36,7 +37,9 @@ async def main(socket, way):
         await asyncio.sleep(0)
         while way == "kept" and cri._starts.stub is None:
             await asyncio.sleep(0.005)
-    starting = asyncio.create_task(cri.start_container("c"))
+    sandbox = {"metadata": {"name": "p", "uid": "u", "namespace": "n", "attempt": 0}}
+    call = cri.start_container("c") if what == "container" else cri.run_sandbox(sandbox)
+    starting = asyncio.create_task(call)
     await asyncio.to_thread(sys.stdin.readline)
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
@@ -45,7 +48,7 @@ async def main(socket, way):
         keeping.cancel()
         await asyncio.gather(listing, keeping, return_exceptions=True)
 
-asyncio.run(main(sys.argv[1], sys.argv[2]))
+asyncio.run(main(*sys.argv[1:]))
 """
 
 
@@ -56,6 +59,14 @@ class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
         self.begun, self.go_on, self.ends = asyncio.Event(), asyncio.Event(), list[str]()
 
     async def StartContainer(self, request: Any, context: Any) -> Any:
+        await self._start()
+        return pb.StartContainerResponse()
+
+    async def RunPodSandbox(self, request: Any, context: Any) -> Any:
+        await self._start()
+        return pb.RunPodSandboxResponse(pod_sandbox_id="s")
+
+    async def _start(self) -> None:
         self.begun.set()
         try:
             await self.go_on.wait()
@@ -63,7 +74,6 @@ class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
             self.ends.append("cancelled")
             raise
         self.ends.append("started")
-        return pb.StartContainerResponse()
 
 
 @pytest.fixture
@@ -103,15 +113,16 @@ async def test_other_connections_that_are_made_meanwhile_do_not_delay_the_kept_o
             await one.close()
 
 
+@pytest.mark.parametrize("what", ["container", "sandbox"])
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 @pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("young", "started"), ("plain", "cancelled")])
 async def test_a_start_outlives_the_agent_that_asked_for_it(
-    runtime: tuple[_Runtime, str], way: str, end: str, how: str
+    runtime: tuple[_Runtime, str], way: str, end: str, how: str, what: str
 ) -> None:
     served, path = runtime
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     agent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _AGENT, path, way, env=environment, stdin=asyncio.subprocess.PIPE
+        sys.executable, "-c", _AGENT, path, way, what, env=environment, stdin=asyncio.subprocess.PIPE
     )
     try:
         await asyncio.wait_for(served.begun.wait(), 30)
