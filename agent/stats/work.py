@@ -43,7 +43,8 @@ _VOLUMES_SHARE = 100  # measuring may take 1/100 of the time
 _OLDEST_BASE = 120.0  # seconds; a rate over a longer time says nothing about the present
 _FIRST_BASE = 0.5  # seconds between two samples when there is no earlier one
 _PLUGIN_PREFIX = "kubernetes.io~"
-_CSI_PLUGIN = f"{_PLUGIN_PREFIX}csi"
+# Their directories are named after PersistentVolumes, not after the pod's volumes.
+_NOT_MEASURED_HERE = frozenset({f"{_PLUGIN_PREFIX}csi", f"{_PLUGIN_PREFIX}local-volume"})
 _ON_TMPFS = {"secret", "projected", "downward-api"}
 
 
@@ -332,7 +333,7 @@ class StatsProvider:
         found = tuple(
             volume
             for plugin, name, path in self._machine.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
-            if plugin != _CSI_PLUGIN
+            if plugin not in _NOT_MEASURED_HERE
             and (volume := self._volume(plugin.removeprefix(_PLUGIN_PREFIX), name, path, specs.get(name, {}), pod))
             is not None
         )

@@ -10,7 +10,7 @@ from agent.volumes.model.volumes import AtomicVolume
 from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from nodelib.errors import Temporary
 from tests.builders.pods import container, pod
-from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
+from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeLocal, FakeObjects
 
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
 CERTIFICATE = {"podCertificate": {"signerName": "example.com/s", "keyType": "ED25519", "credentialBundlePath": "b"}}
@@ -23,7 +23,7 @@ class World:
         facts = NodeContext(allocatable={"cpu": "2", "memory": "1Gi"})
         self.volumes = VolumeManager(
             "/var/lib/kubelet",
-            VolumeManagerDeps(self.objects, self.certificates, self.disk, FakeCsi(), lambda: facts),
+            VolumeManagerDeps(self.objects, self.certificates, self.disk, FakeCsi(), FakeLocal(), lambda: facts),
         )
 
 
