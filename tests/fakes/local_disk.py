@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agent.common.model.pod_settings import PodPaths
 from agent.volumes.model.local import Device, GlobalMount, Inspection
-from nodelib.command import Completed
+from nodelib.command import CommandError, Completed
 
 _PLUGIN = "kubernetes.io~local-volume"
 
@@ -28,6 +28,7 @@ class FakeLocalDisk:
     """`disks` by path, `mounted` the device path and whether read-only by mount point, `made` the directories.
 
     `commands`: what was run. `busy`: mount points in use. `fails_at`: the method before which the agent dies.
+    `missing`: commands that are not installed.
     """
 
     def __init__(self, root: str = "/r") -> None:
@@ -39,6 +40,7 @@ class FakeLocalDisk:
         self.busy: set[str] = set()
         self.gids: dict[str, int] = {}
         self.fails_at = ""
+        self.missing: set[str] = set()
 
     def device(self, path: str) -> Device | None:
         if path in self.made:
@@ -61,6 +63,8 @@ class FakeLocalDisk:
         return Completed(tuple(argv), status, b"", said.encode())
 
     def _execute(self, argv: Sequence[str]) -> tuple[int, str]:
+        if argv[0] in self.missing:
+            raise CommandError(argv, 127, b"", reason="cannot start: No such file or directory")
         if argv[0].startswith("mkfs."):
             self.disks[argv[-1]].content = argv[0].removeprefix("mkfs.")
         elif argv[0] == "fsck":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from agent.common.model.pods import Pod
@@ -24,6 +25,7 @@ PARTITIONS = "unknown data, probably partitions"  # as upstream names it: no fil
 _OPTIONS = "volume.beta.kubernetes.io/mount-options"
 _FS_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
 _BLKID_NOTHING = 2
+_NOT_STARTED = 127  # as nodelib.command says it
 _CORRECTED, _UNCORRECTED = 1, 4  # fsck(8)
 _FORCED = {"ext3": ("-F", "-m0"), "ext4": ("-F", "-m0"), "xfs": ("-f",)}
 # Each mount of it has a device number of its own, which is not the disk's.
@@ -175,6 +177,13 @@ def check_problem(device: Device, status: int, output: str) -> str:
 
 def was_corrected(status: int) -> bool:
     return status == _CORRECTED
+
+
+def advice(argv: Sequence[str], status: int | None) -> str:
+    """What to do when a command ended with this status; 127: it could not be started, None: it took too long."""
+    if status == _NOT_STARTED:
+        return f"Install the package that has {argv[0]} on the node (e2fsprogs, xfsprogs, …)."
+    return f"Run `{' '.join(argv)}` on the node, and see `dmesg`; the agent tries again."
 
 
 def mismatch(volume: LocalVolume, found: str) -> str:

@@ -140,9 +140,13 @@ class LocalVolumes:
             log.info("fsck of %s ended with status %d: %s", device.path, done.returncode, output)
 
     async def _run(self, argv: tuple[str, ...], timeout: float) -> None:
-        done = await self._disk.run(argv, timeout)
-        if done.returncode:
-            raise CommandError(argv, done.returncode, done.stderr or done.stdout)
+        try:
+            done = await self._disk.run(argv, timeout)
+            if done.returncode:
+                raise CommandError(argv, done.returncode, done.stderr or done.stdout)
+        except CommandError as error:
+            error.action = plan.advice(argv, error.returncode)
+            raise
 
     async def _others(self, paths: PodPaths, name: str) -> set[str]:
         return await asyncio.to_thread(self._disk.users, name) - {paths.uid}

@@ -152,6 +152,14 @@ async def test_a_busy_volume_is_released_later(world: World, busy: str) -> None:
     assert (world.disk.mounted, world.disk.made) == ({}, set())
 
 
+async def test_a_command_that_is_not_installed(world: World) -> None:
+    world.disk.missing = {"mkfs.xfs", "fsck"}
+    with pytest.raises(Temporary, match=r"Install the package that has mkfs\.xfs"):
+        await world.mount("a", replace(VOLUME, fs_type="xfs"))
+    world.disk.disks["/dev/sdz"].content = "ext4"
+    await world.mount("b")  # a check that cannot be made does not keep the volume away, as upstream
+
+
 async def test_a_reader_before_a_writer(world: World) -> None:
     world.disk.disks["/dev/sdz"].content = "ext4"
     assert (await world.mount("a", replace(VOLUME, read_only=True))).read_only
