@@ -100,6 +100,12 @@ def plan_volumes(pod: Pod, sources: VolumeSources, node: NodeContext) -> list[Vo
     return [_plan(pod, volume, sources, node) for volume in pod.spec.get("volumes") or []]
 
 
+def is_used(pod: Pod, volume: str) -> bool:
+    """Whether a container mounts it: upstream (GetPodVolumeNames) neither mounts nor formats any other."""
+    used = (c.get(key) or [] for _, c in pod.containers() for key in ("volumeMounts", "volumeDevices"))
+    return any(one.get("name") == volume for found in used for one in found)
+
+
 def sole_volumes(pod: Pod, sources: VolumeSources) -> list[Json]:
     """The PersistentVolumes of the pod that no other pod may use meanwhile."""
     found = (sources.claims.get(claims.claim_name(pod, volume)) for volume in pod.spec.get("volumes") or [])

@@ -59,7 +59,7 @@ class VolumeManager:
             names.check_names(pod)
             sources = await self._sources.read(pod)
             plans = volumes.plan_volumes(pod, sources, self._node())
-            local = [plan for plan in plans if isinstance(plan, LocalVolume)]
+            local = [plan for plan in plans if isinstance(plan, LocalVolume) and volumes.is_used(pod, plan.name)]
             csi = [plan for plan in plans if isinstance(plan, CsiVolume)]
             async with self._lock(pod.uid):
                 await self._reserve(pod, paths, volumes.sole_volumes(pod, sources))
