@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from agent.common.model.pod_settings import NodeContext, PodDefaults
 from agent.common.work.pod_warnings import PodWarnings, Warn
 from agent.containers.work.configs import CgroupFacts, ContainerConfigDeps, ContainerConfigs
+from agent.volumes.edge.local_disk import LocalDisk
 from agent.volumes.edge.pod_certificates import PodCertificateRequests
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.ports import CsiMounter
+from agent.volumes.work.local_volumes import LocalVolumes
 from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from agent.volumes.work.pod_certificates import PodCertificateManager, Reports
 from agent.volumes.work.pod_objects import PodObjects
@@ -58,8 +60,9 @@ def build_volumes(
     requests = PodCertificateRequests(client, settings.node_name)
     certificates = PodCertificateManager(requests, clock, settings.node_name, node, Reports(notify, warn))
     disk, warnings = PodDisk(settings.root_dir), PodWarnings(warn)
+    local = LocalVolumes(settings.root_dir, LocalDisk(settings.root_dir), warnings.warn_once)
     return BuiltVolumes(
-        manager=VolumeManager(settings.root_dir, VolumeManagerDeps(objects, certificates, disk, csi, node)),
+        manager=VolumeManager(settings.root_dir, VolumeManagerDeps(objects, certificates, disk, csi, local, node)),
         configs=ContainerConfigs(settings, ContainerConfigDeps(objects, disk, node, warnings, cgroups)),
         warnings=warnings,
         objects=objects,

@@ -8,8 +8,10 @@ from typing import Protocol
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.volumes.model.csi import CsiVolume, DriverFacts, Published, SecretRef, Staged
+from agent.volumes.model.local import Device, GlobalMount, Inspection, LocalVolume
 from agent.volumes.model.sources import CertificateProjection, Credential, FoundClaim, ObjectRef, TokenRequest
-from agent.volumes.model.volumes import DiskVolume, MountedVolume
+from agent.volumes.model.volumes import DiskVolume, HostPath, MountedVolume
+from nodelib.command import Completed
 from nodelib.json_values import Json
 
 
@@ -68,6 +70,47 @@ class CsiMounter(Protocol):
     async def mount(self, pod: Pod, paths: PodPaths, volumes: list[CsiVolume]) -> dict[str, MountedVolume]: ...
 
     async def release(self, paths: PodPaths) -> None: ...
+
+
+class LocalMounter(Protocol):
+    """Local PersistentVolumes, which may be devices (volumes/work/local_volumes.py)."""
+
+    async def mount(self, pod: Pod, paths: PodPaths, volumes: Sequence[LocalVolume]) -> list[HostPath]: ...
+
+    async def release(self, paths: PodPaths) -> None: ...
+
+
+class LocalDisk(Protocol):
+    """Devices, their mounts and their users (volumes/edge/local_disk.py).
+
+    What is not async blocks: call it in a thread. Raises OSError, and MountError for mounts.
+    """
+
+    def device(self, path: str) -> Device | None: ...
+
+    async def inspect(self, device: Device) -> Inspection: ...
+
+    async def run(self, argv: Sequence[str], timeout: float) -> Completed: ...
+
+    def make(self, path: str) -> None: ...
+
+    def global_mount(self, path: str) -> GlobalMount | None: ...
+
+    def is_bound(self, target: str, *, read_only: bool) -> bool: ...
+
+    def bind(self, source: str, target: str, *, read_only: bool) -> None: ...
+
+    def unmount(self, path: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def gid(self, path: str) -> int: ...
+
+    def unbind_sub_paths(self, paths: PodPaths) -> None: ...
+
+    def volumes_of(self, paths: PodPaths) -> list[str]: ...
+
+    def users(self, spec_name: str) -> set[str]: ...
 
 
 class PodCertificateApi(Protocol):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.volumes.model.csi import CsiVolume
+from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.sources import SECRET, CertificateProjection, Credential, FoundClaim, ObjectRef, TokenRequest
 from agent.volumes.model.volumes import DiskVolume, EmptyDir, HostPath, ImageVolume, MountedVolume
 from nodelib.errors import Temporary
@@ -154,6 +155,19 @@ class FakeCsi:
         return {
             one.name: MountedVolume(one.name, f"{paths.volumes}/csi/{one.name}", block=one.block) for one in volumes
         }
+
+    async def release(self, paths: PodPaths) -> None:
+        self.released.append(paths.uid)
+
+
+class FakeLocal:
+    """All local volumes are directories. Records the UIDs whose volumes were released."""
+
+    def __init__(self) -> None:
+        self.released: list[str] = []
+
+    async def mount(self, pod: Pod, paths: PodPaths, volumes: Sequence[LocalVolume]) -> list[HostPath]:
+        return [HostPath(one.name, one.path, "Directory", one.read_only) for one in volumes]
 
     async def release(self, paths: PodPaths) -> None:
         self.released.append(paths.uid)

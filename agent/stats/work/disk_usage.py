@@ -23,7 +23,8 @@ _VOLUMES_FRESH = 60.0  # seconds; upstream's volumeStatsAggPeriod
 _VOLUMES_SOON = 10.0  # seconds; the minimum, so that a pod beyond its limit is evicted soon
 _VOLUMES_SHARE = 100  # measuring may take 1/100 of the time
 _PLUGIN_PREFIX = "kubernetes.io~"
-_CSI_PLUGIN = f"{_PLUGIN_PREFIX}csi"
+# Their directories are named after PersistentVolumes, not after the pod's volumes.
+_NOT_MEASURED_HERE = frozenset({f"{_PLUGIN_PREFIX}csi", f"{_PLUGIN_PREFIX}local-volume"})
 _ON_TMPFS = {"secret", "projected", "downward-api"}
 
 
@@ -56,7 +57,7 @@ class DiskUsage:
         found = tuple(
             volume
             for plugin, name, path in self._machine.volumes_of(os.path.join(self._root_dir, "pods"), uid)
-            if plugin != _CSI_PLUGIN
+            if plugin not in _NOT_MEASURED_HERE
             and (volume := self._volume(plugin.removeprefix(_PLUGIN_PREFIX), name, path, specs.get(name, {}), pod))
             is not None
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.volumes.model.csi import CsiVolume
+from agent.volumes.model.local import LocalVolume
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class ImageVolume:
 
 
 DiskVolume = EmptyDir | AtomicVolume | HostPath | ImageVolume
-VolumePlan = DiskVolume | CsiVolume
+VolumePlan = DiskVolume | CsiVolume | LocalVolume
 
 
 @dataclass(frozen=True, slots=True)

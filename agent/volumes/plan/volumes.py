@@ -24,7 +24,7 @@ from agent.volumes.model.sources import (
     VolumeSources,
 )
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageVolume, VolumePlan
-from agent.volumes.plan import claims, csi, payload
+from agent.volumes.plan import claims, csi, local_volumes, payload
 from nodelib import quantity
 from nodelib.errors import Invalid, NodewrightError, Permanent
 from nodelib.json_values import Json
@@ -98,6 +98,12 @@ def _only_objects_and_tokens(volume: Json) -> bool:
 def plan_volumes(pod: Pod, sources: VolumeSources, node: NodeContext) -> list[VolumePlan]:
     """One plan per volume. Raises Temporary for what may still appear, Permanent or Invalid for what cannot work."""
     return [_plan(pod, volume, sources, node) for volume in pod.spec.get("volumes") or []]
+
+
+def is_used(pod: Pod, volume: str) -> bool:
+    """Whether a container mounts it: upstream (GetPodVolumeNames) neither mounts nor formats any other."""
+    used = (c.get(key) or [] for _, c in pod.containers() for key in ("volumeMounts", "volumeDevices"))
+    return any(one.get("name") == volume for found in used for one in found)
 
 
 def sole_volumes(pod: Pod, sources: VolumeSources) -> list[Json]:
@@ -205,13 +211,10 @@ def _claim(
     volume = claims.usable_volume(pod, name, claim, sources.claims.get(claim), ephemeral=ephemeral)
     spec = volume.get("spec") or {}
     read_only = bool(source.get("readOnly"))
-    policy = csi.fs_group_change_policy(pod)
     if spec.get("csi"):
         return csi.claimed_volume(pod, name, claim, volume, read_only=read_only)
-    if local := spec.get("local"):
-        if spec.get("volumeMode") == "Block":
-            return HostPath(name, local.get("path") or "", "BlockDevice", read_only, block=True)
-        return HostPath(name, local.get("path") or "", "Directory", read_only, payload.fs_group(pod), policy)
+    if spec.get("local"):
+        return local_volumes.local_volume(pod, name, volume, read_only=read_only)
     if spec.get("volumeMode") == "Block":
         raise _unsupported_volume(pod, name, claim, "a raw block device that is neither local nor CSI")
     if host_path := spec.get("hostPath"):

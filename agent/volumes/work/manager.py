@@ -17,9 +17,10 @@ from agent.common.model.pods import Pod, is_uid
 from agent.common.plan import names
 from agent.common.work.pod_errors import refuse_malformed, run_blocking
 from agent.volumes.model.csi import CsiVolume
+from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.volumes import DiskVolume, MountedVolume, VolumePlan
 from agent.volumes.plan import claims, volumes
-from agent.volumes.ports import CsiMounter, PodCertificates, VolumeDisk, VolumeObjects
+from agent.volumes.ports import CsiMounter, LocalMounter, PodCertificates, VolumeDisk, VolumeObjects
 from agent.volumes.work.sources import SourceReader
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
@@ -36,6 +37,7 @@ class VolumeManagerDeps:
     certificates: PodCertificates
     disk: VolumeDisk
     csi: CsiMounter
+    local: LocalMounter
     node: Callable[[], NodeContext]
 
 
@@ -45,7 +47,7 @@ class VolumeManager:
     def __init__(self, root_dir: str, deps: VolumeManagerDeps) -> None:
         self._root_dir = root_dir
         self._sources = SourceReader(deps.objects, deps.certificates)
-        self._disk, self._csi, self._node = deps.disk, deps.csi, deps.node
+        self._disk, self._csi, self._local, self._node = deps.disk, deps.csi, deps.local, deps.node
         self._locks: dict[str, asyncio.Lock] = {}
         self._live: set[str] = set()
 
@@ -57,10 +59,12 @@ class VolumeManager:
             names.check_names(pod)
             sources = await self._sources.read(pod)
             plans = volumes.plan_volumes(pod, sources, self._node())
+            local = [plan for plan in plans if isinstance(plan, LocalVolume) and volumes.is_used(pod, plan.name)]
             csi = [plan for plan in plans if isinstance(plan, CsiVolume)]
             async with self._lock(pod.uid):
                 await self._reserve(pod, paths, volumes.sole_volumes(pod, sources))
-                mounted = await run_blocking(pod, "volumes", lambda: self._disk.set_up(paths, _on_disk(plans)))
+                on_disk = [*_on_disk(plans), *(await self._local.mount(pod, paths, local) if local else ())]
+                mounted = await run_blocking(pod, "volumes", lambda: self._disk.set_up(paths, on_disk))
                 if csi:
                     mounted |= await self._csi.mount(pod, paths, csi)
         return mounted
@@ -103,6 +107,7 @@ class VolumeManager:
         async with self._lock(uid):
             try:
                 await self._csi.release(self._paths(uid))
+                await self._local.release(self._paths(uid))
                 await alone(self._disk.tear_down, self._paths(uid))
             except OSError as error:
                 raise Temporary(
@@ -128,4 +133,4 @@ class VolumeManager:
 
 
 def _on_disk(plans: Sequence[VolumePlan]) -> list[DiskVolume]:
-    return [plan for plan in plans if not isinstance(plan, CsiVolume)]
+    return [plan for plan in plans if not isinstance(plan, CsiVolume | LocalVolume)]

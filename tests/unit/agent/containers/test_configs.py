@@ -22,7 +22,7 @@ from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 from tests.builders.services import service
-from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
+from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeLocal, FakeObjects
 
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
 KUBERNETES = service("kubernetes", "10.96.0.1", namespace="default", ports=[{"port": 443}])
@@ -43,7 +43,7 @@ class World:
         )
         self.volumes = VolumeManager(
             defaults.root_dir,
-            VolumeManagerDeps(self.objects, FakeCertificates(), self.disk, FakeCsi(), lambda: FACTS),
+            VolumeManagerDeps(self.objects, FakeCertificates(), self.disk, FakeCsi(), FakeLocal(), lambda: FACTS),
         )
 
     async def configs(self, subject: Pod, ips: tuple[str, ...] = ("10.244.1.5",), target_id: str = "") -> list[Any]:

@@ -52,6 +52,7 @@ def _provider(tmp_path: Path, **settings: str) -> tuple[StatsProvider, FakeView,
     cache = tmp_path / "kubelet" / "pods" / POD_UID / "volumes" / "kubernetes.io~empty-dir" / "cache"
     cache.mkdir(parents=True, exist_ok=True)
     (cache / "file").write_bytes(b"x" * 50_000)
+    (cache.parent.parent / "kubernetes.io~local-volume" / "pv-1").mkdir(parents=True, exist_ok=True)
     logs = tmp_path / "logs" / f"ns_web_{POD_UID}" / "main"
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "0.log").write_bytes(b"x" * 10_000)

@@ -15,7 +15,7 @@ from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from tests.builders.claims import bound
 from tests.builders.pods import pod
-from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
+from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeLocal, FakeObjects
 
 CLAIMED: Json = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
 EPHEMERAL: Json = {"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}
@@ -113,7 +113,7 @@ async def test_a_second_pod_waits_for_a_volume_of_one_pod() -> None:
     objects, disk = FakeObjects(), FakeDisk()
     objects.claims = {"c": bound(ALONE)}
     volumes = VolumeManager(
-        "/r", VolumeManagerDeps(objects, FakeCertificates(), disk, FakeCsi(), lambda: NodeContext())
+        "/r", VolumeManagerDeps(objects, FakeCertificates(), disk, FakeCsi(), FakeLocal(), lambda: NodeContext())
     )
     first, second = (pod(meta={"uid": uid, "name": uid}, volumes=[CLAIMED]) for uid in ("u1", "u2"))
     await volumes.mount(first)

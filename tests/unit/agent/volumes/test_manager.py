@@ -9,8 +9,9 @@ from agent.volumes.model.sources import CONFIG_MAP, SECRET, Credential, ObjectRe
 from agent.volumes.model.volumes import AtomicVolume
 from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from nodelib.errors import Temporary
+from tests.builders.claims import bound
 from tests.builders.pods import container, pod
-from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeObjects
+from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeLocal, FakeObjects
 
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
 CERTIFICATE = {"podCertificate": {"signerName": "example.com/s", "keyType": "ED25519", "credentialBundlePath": "b"}}
@@ -23,7 +24,7 @@ class World:
         facts = NodeContext(allocatable={"cpu": "2", "memory": "1Gi"})
         self.volumes = VolumeManager(
             "/var/lib/kubelet",
-            VolumeManagerDeps(self.objects, self.certificates, self.disk, FakeCsi(), lambda: facts),
+            VolumeManagerDeps(self.objects, self.certificates, self.disk, FakeCsi(), FakeLocal(), lambda: facts),
         )
 
 
@@ -102,3 +103,11 @@ async def test_a_refresh_after_the_release_keeps_nothing_watched(world: World) -
     await world.volumes.release(subject.uid)
     await world.volumes.refresh(subject)
     assert world.objects.dropped == [subject.uid] * 2
+
+
+async def test_a_local_volume_that_no_container_mounts_is_left_alone(world: World) -> None:
+    world.objects.claims = {"c": bound({"local": {"path": "/dev/sdz"}})}
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    assert "v" not in await world.volumes.mount(pod(container("main"), volumes=[volume]))
+    user = container("main", volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    assert "v" in await world.volumes.mount(pod(user, volumes=[volume]))

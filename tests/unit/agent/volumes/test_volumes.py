@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.common.model.pod_settings import NodeContext
+from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.sources import (
     CONFIG_MAP,
     SECRET,
@@ -126,19 +127,19 @@ def test_refusals(volume: Json, error: type[NodewrightError], message: str) -> N
     ("spec", "expected"),
     [
         pytest.param(
-            {"local": {"path": "/mnt/d"}}, HostPath("v", "/mnt/d", "Directory", True, 5, "Always"), id="local"
+            {"local": {"path": "/mnt/d"}}, LocalVolume("v", "pv", "/mnt/d", read_only=True, fs_group=5), id="local"
         ),
         pytest.param({"hostPath": {"path": "/mnt/e"}}, HostPath("v", "/mnt/e", "", True), id="hostPath"),
     ],
 )
-def test_claims(spec: Json, expected: HostPath) -> None:
+def test_claims(spec: Json, expected: VolumePlan) -> None:
     volume = {"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}
     assert plan(volume, VolumeSources(claims={"c": bound(spec)}), securityContext={"fsGroup": 5}) == expected
 
 
 def test_generic_ephemeral_claims_have_the_pods_name() -> None:
     found = plan({"ephemeral": {}}, VolumeSources(claims={"web-v": bound(owner=pod().uid)}))
-    assert isinstance(found, HostPath)
+    assert isinstance(found, LocalVolume)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,162 @@
+"""Local PersistentVolumes: a device is mounted once for all pods and bound into each; a directory is used in place.
+
+A pod's directory for the volume is made before anything is mounted and removed last, so that an agent that was killed
+at any point finds on disk who uses what. One task at a time works on a volume, and one on a device. A volume that a pod
+has mounted already is left alone, even if its device is gone meanwhile. Follows pkg/volume/local.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Sequence
+
+from agent.common.model.pod_settings import PodPaths
+from agent.common.model.pods import Pod
+from agent.common.work.pod_warnings import Warn
+from agent.volumes.model.local import Device, LocalVolume
+from agent.volumes.model.volumes import HostPath
+from agent.volumes.plan import local_volumes as plan
+from agent.volumes.plan.local_volumes import Staging
+from agent.volumes.ports import LocalDisk
+from nodelib.command import CommandError
+from nodelib.errors import NodewrightError, Temporary
+from nodelib.threads import alone
+
+log = logging.getLogger(__name__)
+
+_LONG = 3600.0  # seconds: mkfs and fsck of a large, slow disk
+_MOUNT_SECONDS = 300.0  # mount(2) may replay a journal
+
+
+class LocalVolumes:
+    """mount() and release() are idempotent. `warn` emits a Warning event about a pod."""
+
+    def __init__(self, root_dir: str, disk: LocalDisk, warn: Warn) -> None:
+        self._root_dir, self._disk, self._warn = root_dir, disk, warn
+        self._locks: weakref.WeakValueDictionary[str | int, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    async def mount(self, pod: Pod, paths: PodPaths, volumes: Sequence[LocalVolume]) -> list[HostPath]:
+        """The directories that the pod is to be given. Raises Temporary or Permanent, which name the volume."""
+        return [await self._mount_named(pod, paths, one) for one in volumes]
+
+    async def release(self, paths: PodPaths) -> None:
+        """Unmount the devices found in the pod's directory; those that no other pod uses, from the node too.
+
+        Raises MountError when one is in use, OSError for the disk.
+        """
+        names = await asyncio.to_thread(self._disk.volumes_of, paths)
+        if names:
+            await alone(self._disk.unbind_sub_paths, paths)
+        for name in names:
+            async with self._lock(name):
+                await self._release(paths, name)
+
+    async def _release(self, paths: PodPaths, name: str) -> None:
+        target, path = paths.volume(plan.PLUGIN, name), plan.global_path(self._root_dir, name)
+        await alone(self._disk.unmount, target)
+        if not await self._others(paths, name):
+            await alone(self._disk.unmount, path)
+            await alone(self._disk.remove, path)
+        await alone(self._disk.remove, target)
+
+    async def _mount_named(self, pod: Pod, paths: PodPaths, volume: LocalVolume) -> HostPath:
+        try:
+            return await self._mount(pod, paths, volume)
+        except NodewrightError as error:
+            raise plan.failed(volume, error) from error.__cause__
+        except FileNotFoundError as error:
+            gone = Temporary(
+                f'path "{volume.path}" does not exist',
+                obj=f"pod {pod.full_name}",
+                action="See whether the disk is plugged in (lsblk); the agent tries again.",
+            )
+            raise plan.failed(volume, gone) from error
+        except OSError as error:
+            broken = Temporary(str(error), obj=f"pod {pod.full_name}", action="Check the disk; the agent tries again.")
+            raise plan.failed(volume, broken) from error
+
+    async def _mount(self, pod: Pod, paths: PodPaths, volume: LocalVolume) -> HostPath:
+        target = paths.volume(plan.PLUGIN, volume.spec_name)
+        async with self._lock(volume.spec_name):
+            if await alone(self._disk.is_bound, target, read_only=volume.read_only):
+                shared = bool(await self._others(paths, volume.spec_name))
+                return plan.shown(volume, target, gives_to_group=not shared)
+            device = await alone(self._disk.device, volume.path)
+            if device is None:
+                return plan.shown(volume, volume.path)
+            await alone(self._disk.make, target)
+            shared = bool(await self._others(paths, volume.spec_name))
+            path = plan.global_path(self._root_dir, volume.spec_name)
+            # Two PersistentVolumes may name one device: it must not be formatted by both.
+            async with self._lock(device.number):
+                await self._stage(volume, device, path, shared=shared)
+            await alone(self._disk.bind, path, target, read_only=volume.read_only)
+            if shared:
+                self._warn_of_group(pod, volume, await alone(self._disk.gid, path))
+        return plan.shown(volume, target, gives_to_group=not shared)
+
+    async def _stage(self, volume: LocalVolume, device: Device, path: str, *, shared: bool) -> None:
+        match plan.staging(volume, device, await alone(self._disk.global_mount, path), shared=shared):
+            case Staging.KEEP:
+                return
+            case Staging.MAKE_WRITABLE:
+                await self._run(("mount", "-o", "remount,rw", "--", path), _MOUNT_SECONDS)
+                return
+            case Staging.REPLACE:
+                await alone(self._disk.unmount, path)
+        found = plan.content(device, await self._disk.inspect(device))
+        if found:
+            await self._check(volume, device)
+        else:
+            argv = plan.format_command(volume, device)
+            log.info("volume %s: %s has no content, formatting it: %s", volume.spec_name, device.path, " ".join(argv))
+            await self._run(argv, _LONG)
+        await alone(self._disk.make, path)
+        try:
+            await self._run(plan.mount_command(volume, device, path), _MOUNT_SECONDS)
+        except CommandError as error:
+            await alone(self._disk.remove, path)
+            error.message = f"local: failed to mount device {device.path} at {path}: {error.message}"
+            error.action = plan.mismatch(volume, found) or error.action
+            raise
+
+    async def _check(self, volume: LocalVolume, device: Device) -> None:
+        argv = plan.check_command(volume, device)
+        if not argv:
+            return
+        try:
+            done = await self._disk.run(argv, _LONG)
+        except CommandError as error:
+            log.warning("volume %s: mounting %s without a check: %s", volume.spec_name, device.path, error)
+            return
+        output = (done.stdout + done.stderr).decode(errors="replace").strip()[-2000:]
+        if problem := plan.check_problem(device, done.returncode, output):
+            raise Temporary(problem, action=f"Run `fsck {device.path}` on the node by hand.")
+        if plan.was_corrected(done.returncode):
+            log.info("device %s has errors which were corrected by fsck", device.path)
+        elif done.returncode:
+            log.info("fsck of %s ended with status %d: %s", device.path, done.returncode, output)
+
+    async def _run(self, argv: tuple[str, ...], timeout: float) -> None:
+        try:
+            done = await self._disk.run(argv, timeout)
+            if done.returncode:
+                raise CommandError(argv, done.returncode, done.stderr or done.stdout)
+        except CommandError as error:
+            error.action = plan.advice(argv, error.returncode)
+            raise
+
+    async def _others(self, paths: PodPaths, name: str) -> set[str]:
+        return await asyncio.to_thread(self._disk.users, name) - {paths.uid}
+
+    def _warn_of_group(self, pod: Pod, volume: LocalVolume, gid: int) -> None:
+        if message := plan.already_mounted(volume, gid):
+            self._warn(pod, "AlreadyMountedVolume", message)
+
+    def _lock(self, key: str | int) -> asyncio.Lock:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
