@@ -100,12 +100,18 @@ def _only_objects_and_tokens(volume: Json) -> bool:
 def plan_volumes(pod: Pod, sources: VolumeSources, node: NodeContext) -> list[VolumePlan]:
     """One plan per volume. Raises Temporary for what may still appear, Permanent or Invalid for what cannot work."""
     sizes.check(pod, sources)
-    nested = nested_mount_points(pod)
+    nested, memory = nested_mount_points(pod), _memory_size(pod, node)
     plans = [_plan(pod, volume, sources, node) for volume in pod.spec.get("volumes") or []]
-    return [
-        replace(plan, nested=nested[plan.name]) if isinstance(plan, AtomicVolume) and plan.name in nested else plan
-        for plan in plans
-    ]
+    return [_completed(plan, nested, memory) for plan in plans]
+
+
+def _completed(plan: VolumePlan, nested: Mapping[str, tuple[str, ...]], memory: int) -> VolumePlan:
+    """With what is found out once for all volumes of a pod: mounts in them, and the most they may be in memory."""
+    if isinstance(plan, AtomicVolume):
+        return replace(plan, nested=nested.get(plan.name, ()), size=memory if plan.in_memory else 0)
+    if isinstance(plan, EmptyDir) and plan.medium == "Memory":
+        return replace(plan, size=_smaller(memory, plan.size))
+    return plan
 
 
 def sole_volumes(pod: Pod, sources: VolumeSources) -> list[Json]:
@@ -152,7 +158,7 @@ def _empty_dir(pod: Pod, name: str, source: Json, sources: VolumeSources, node: 
     if medium == "":
         return EmptyDir(name, "", limit, group)
     if medium == "Memory":
-        return EmptyDir(name, medium, _memory_size(pod, node, limit), group)
+        return EmptyDir(name, medium, limit, group)
     if medium == "HugePages" or medium.startswith("HugePages-"):
         return EmptyDir(name, "HugePages", limit, group, _page_size(pod, name, medium))
     raise Invalid(
@@ -254,8 +260,7 @@ _PLANNERS: dict[str, _Planner] = {
 def _atomic(
     pod: Pod, name: str, plugin: str, files: payload.Files, node: NodeContext, *, in_memory: bool = True
 ) -> AtomicVolume:
-    size = _memory_size(pod, node, 0) if in_memory else 0
-    return AtomicVolume(name, plugin, files, in_memory, size, payload.fs_group(pod))
+    return AtomicVolume(name, plugin, files, in_memory, fs_group=payload.fs_group(pod))
 
 
 def nested_mount_points(pod: Pod) -> dict[str, tuple[str, ...]]:
@@ -289,12 +294,14 @@ def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in posixpath.normpath(f"/{path.lstrip('/')}").split("/") if part)
 
 
-def _memory_size(pod: Pod, node: NodeContext, limit: int) -> int:
+def _memory_size(pod: Pod, node: NodeContext) -> int:
     size = quantity.value(node.allocatable.get("memory", "0"))
-    for smaller in (cgroups.limits_of_pod(pod, cgroups.Policy()).memory or 0, limit):
-        if 0 < smaller <= size or (smaller > 0 and size == 0):
-            size = smaller
-    return size
+    return _smaller(size, cgroups.limits_of_pod(pod, cgroups.Policy()).memory or 0)
+
+
+def _smaller(size: int, limit: int) -> int:
+    """0 means none."""
+    return min(size, limit) if size > 0 and limit > 0 else max(size, limit, 0)
 
 
 def _page_size(pod: Pod, name: str, medium: str) -> int:

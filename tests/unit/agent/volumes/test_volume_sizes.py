@@ -9,6 +9,7 @@ import pytest
 
 from agent.common.model.pod_settings import NodeContext
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, TrustBundleProjection, VolumeSources
+from agent.volumes.model.volumes import AtomicVolume, EmptyDir
 from agent.volumes.plan.volumes import nested_mount_points, plan_updates, plan_volumes
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
@@ -69,3 +70,14 @@ def test_too_many_mounts_in_volumes_are_refused() -> None:
     others = [{"name": "w", "mountPath": f"/a{i}"} for i in range(200)]
     with pytest.raises(Invalid, match="mounted in one another"):
         nested_mount_points(pod(container(volumeMounts=[*own, *others])))
+
+
+def test_many_volumes_of_many_containers_take_no_time() -> None:
+    """The limit of the pod's memory bounds each volume in memory: it is added up once, not for each of them."""
+    many = [container(f"c{i}", resources={"limits": {"memory": "1Mi"}}) for i in range(1000)]
+    volumes = [{"name": f"v{i}", "emptyDir": {"medium": "Memory"}} for i in range(500)]
+    volumes += [{"name": f"w{i}", "secret": {"secretName": "big"}} for i in range(50)]
+    begin = time.process_time()
+    plans = plan_volumes(pod(*many, volumes=volumes), SOURCES, NODE)
+    assert {plan.size for plan in plans if isinstance(plan, (EmptyDir, AtomicVolume))} == {1000 << 20}
+    assert time.process_time() - begin < 2
