@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 
 
 def replace(path: str, content: str | bytes, mode: int = 0o600, *, durable: bool = False) -> None:
@@ -38,6 +40,20 @@ def replace(path: str, content: str | bytes, mode: int = 0o600, *, durable: bool
 def no_link(path: str, flags: int) -> int:
     """An opener for open(): a link is not followed, and a pipe in the place of the file does not block."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o640)
+
+
+def readable(found: int) -> int:
+    """A descriptor to read the regular file of `found`, a descriptor opened with O_PATH, which is closed.
+
+    A pod may have put a device file in its volume: opening it alone can do something, and reading it shows what no
+    cgroup of the pod would let it see. Raises OSError for anything but a regular file, without opening it.
+    """
+    try:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file")
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    finally:
+        os.close(found)
 
 
 def holds(path: str, content: str | bytes) -> bool:

@@ -19,6 +19,8 @@ from proxy.plan.problems import limited, shown
 _NAME = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?", re.ASCII)
 _LONGEST_NAME = 63  # of each part: a rule's comment holds all of them, and the kernel refuses more than 255 bytes
 _LONGEST_AFFINITY = 86400
+# Ports times external addresses and source ranges of one Service; each pair is a rule. Upstream has no limit.
+_MOST_PAIRS = 100_000
 
 
 def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, ServicePort], list[Problem]]:
@@ -42,7 +44,13 @@ def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, 
         return {}, [Problem(obj, f"clusterIP {address} is a {word} address")]
     common = _common(obj, spec, object_or_empty(service.get("status")), family, problems)
     ports: dict[ServicePortName, ServicePort] = {}
-    for entry in objects_in(spec.get("ports")):
+    entries = list(objects_in(spec.get("ports")))
+    each = sum(len(common[field]) for field in ("external_ips", "load_balancer_ips", "source_ranges"))
+    room = _MOST_PAIRS // max(1, each)
+    if len(entries) > room:
+        text = f"{len(entries) - room} ports are left out: too many for {each} addresses and source ranges"
+        problems.insert(0, Problem(obj, text))
+    for entry in entries[:room]:
         port = _port(obj, name, entry, address, common, problems)
         if port is not None:
             ports[port.name] = port

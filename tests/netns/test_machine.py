@@ -316,6 +316,20 @@ def test_a_link_that_a_pod_left_is_not_followed(machine: Machine) -> None:
     assert list(victim.iterdir()) == []
 
 
+def test_hiding_secrets_removes_nothing_of_this_machine(machine: Machine) -> None:
+    """A pod made folders of its node's /etc links to this machine's: the same names there are not removed."""
+    machine.start()
+    victim = Path(machine.cluster.dir, "victim")
+    Path(victim, "private").mkdir(parents=True)
+    for name in ("private/key.pem", "ssh_host_rsa_key"):
+        Path(victim, name).write_text("of this machine")
+    machine.run("sh", "-c", f"for name in ssl ssh; do rm -rf /etc/$name; ln -s {victim} /etc/$name; done")
+    os.kill(machine.one, signal.SIGKILL)
+    until(lambda: not machine.one, "the lock is free")
+    machine.start()
+    assert {path.name for path in victim.rglob("*")} == {"private", "key.pem", "ssh_host_rsa_key"}
+
+
 def test_a_cluster_folder_on_an_overlay(machine: Machine, tmp_path: Path) -> None:
     """As in most containers: the layers of a node's own overlays are in memory then."""
     below, state = tmp_path / "below", tmp_path / "state"

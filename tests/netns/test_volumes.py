@@ -382,9 +382,11 @@ def test_env_files_are_read_inside_their_volume_only(tmp_path: Path) -> None:
     (volume / "good").write_text("K='v'")
     (volume / "bad").symlink_to("../secret")
     os.mkfifo(volume / "fifo")
+    os.mknod(volume / "device", stat.S_IFCHR | 0o600, os.makedev(240, 255))  # it has no driver: opening it fails
     disk = PodDisk(str(tmp_path))
     assert disk.read_inside(str(volume), "good") == "K='v'"
     assert disk.read_inside(str(volume), "gone") is None
     assert disk.read_inside(str(volume), "fifo") is None
+    assert disk.read_inside(str(volume), "device") is None
     with pytest.raises(OSError):
         disk.read_inside(str(volume), "bad")

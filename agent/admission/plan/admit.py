@@ -134,12 +134,14 @@ def _name(pod: Pod, node: NodeView) -> Refusal | None:
 
 
 def _host_ports(pod: Pod, others: list[Pod]) -> Refusal | None:
-    in_use = [port for other in others for port in _ports(other)]
+    in_use: dict[tuple[str, int], set[str]] = {}
+    for other in others:
+        for ip, protocol, port in _ports(other):
+            in_use.setdefault((protocol, port), set()).add(ip)
     for ip, protocol, port in _ports(pod):
-        for other_ip, other_protocol, other_port in in_use:
-            same = (protocol, port) == (other_protocol, other_port)
-            if same and (ip == other_ip or "0.0.0.0" in (ip, other_ip)):
-                return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+        taken = in_use.get((protocol, port))
+        if taken and (ip == "0.0.0.0" or not taken.isdisjoint((ip, "0.0.0.0"))):
+            return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     return None
 
 

@@ -10,23 +10,48 @@ from collections.abc import Callable, Mapping
 
 from nodelib.errors import Invalid
 
+MOST_TEXT = 16 * 1024 * 1024  # what a message to a runtime may hold; no kernel starts a process with that much
 
-def expand(text: str, lookup: Callable[[str], str]) -> str:
-    """`text` with every reference replaced by lookup(name)."""
+
+class Room:
+    """How much text the references of one container may still make.
+
+    A few variables that name each other twice, or an object that many references name, make more text than a machine
+    has memory. Upstream has no limit.
+    """
+
+    def __init__(self) -> None:
+        self._left = MOST_TEXT
+
+    def take(self, text: str) -> str:
+        """The same text. Raises Invalid when there was not enough room left for it."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise Invalid(
+                f"the references make more than {MOST_TEXT} characters of text",
+                step="environment, command and arguments",
+                action="Refer to less: such a container could not be started.",
+            )
+        return text
+
+
+def expand(text: str, lookup: Callable[[str], str], room: Room | None = None) -> str:
+    """`text` with every reference replaced by lookup(name). Raises Invalid when `room` does not hold what they make."""
+    room = room or Room()
     out: list[str] = []
-    at = 0
+    at, last_close = 0, text.rfind(")")
     while True:
         found = text.find("$", at)
         if found < 0 or found + 1 == len(text):
             return "".join(out) + text[at:]
         out.append(text[at:found])
         following = text[found + 1]
-        close = text.find(")", found + 2) if following == "(" else -1
+        close = text.find(")", found + 2) if following == "(" and found < last_close else -1
         if following == "$":
             out.append("$")
             at = found + 2
         elif following == "(" and close > 0:
-            out.append(lookup(text[found + 2 : close]))
+            out.append(room.take(lookup(text[found + 2 : close])))
             at = close + 1
         else:
             out.append("$" + following)
@@ -46,13 +71,14 @@ def lookup_in(*maps: Mapping[str, str]) -> Callable[[str], str]:
 
 
 def expand_all(texts: list[str] | None, env: Mapping[str, str]) -> list[str]:
-    """A command or argument list, expanded."""
-    lookup = lookup_in(env)
-    return [expand(text, lookup) for text in texts or []]
+    """A command or argument list, expanded. Raises Invalid when that is too much text."""
+    lookup, room = lookup_in(env), Room()
+    return [expand(text, lookup, room) for text in texts or []]
 
 
 def expand_sub_path(expression: str, env: Mapping[str, str]) -> str:
-    """A subPathExpr. Raises Invalid when a name in it is unknown or empty: the path must not become shorter."""
+    """A subPathExpr. Raises Invalid when it becomes too long, or when a name in it is unknown or empty: the path must
+    not become shorter."""
     missing: set[str] = set()
 
     def lookup(name: str) -> str:

@@ -10,6 +10,7 @@ from agent.common.model.pods import Pod
 from agent.common.work.pod_errors import run_blocking
 from agent.containers.model import PreparedPod
 from agent.containers.plan import env as env_plan
+from agent.containers.plan.expand import Room
 from agent.containers.ports import ConfigObjects, ContainerDisk
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
@@ -29,11 +30,15 @@ class EnvironmentReader:
         found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in refs))
         files = await self._read_files(pod, container, prepared)
         sources = env_plan.EnvSources(dict(zip(refs, found, strict=True)), prepared.services, ips, node, files)
-        return env_plan.environment(pod, container, sources)
+        if not files:
+            return env_plan.environment(pod, container, sources)
+        # Parsing what a pod wrote may take seconds.
+        return await run_blocking(pod, "environment", partial(env_plan.environment, pod, container, sources))
 
     async def _read_files(self, pod: Pod, container: Json, prepared: PreparedPod) -> dict[tuple[str, str], str]:
         """Text by (volume, path) for each fileKeyRef; a file that does not exist is left out."""
         files: dict[tuple[str, str], str] = {}
+        room = Room()
         for volume, path in env_plan.file_references(container):
             mounted = prepared.volumes.get(volume)
             if mounted is None:
@@ -42,5 +47,5 @@ class EnvironmentReader:
                 )
             text = await run_blocking(pod, f"file {path}", partial(self._disk.read_inside, mounted.path, path))
             if text is not None:
-                files[volume, path] = text
+                files[volume, path] = room.take(text)
         return files

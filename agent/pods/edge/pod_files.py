@@ -10,7 +10,7 @@ import os
 from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import ContainerState, Pod
-from nodelib import file_trees
+from nodelib import file_trees, files
 from nodelib.json_values import decode as decode_json
 
 log = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ def _content(line: str) -> str:
 
 def _tail(path: str, limit: int) -> bytes:
     # A container may have replaced its file by a link or a device.
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = files.readable(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
     with os.fdopen(handle, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - limit))

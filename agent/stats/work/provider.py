@@ -39,13 +39,6 @@ log = logging.getLogger(__name__)
 _FRESH = 3.0  # seconds that a snapshot is shared
 _OLDEST_BASE = 120.0  # seconds; a rate over a longer time says nothing about the present
 _FIRST_BASE = 0.5  # seconds between two samples when there is no earlier one
-<<<<<<< HEAD:agent/stats/work/provider.py
-=======
-_PLUGIN_PREFIX = "kubernetes.io~"
-# Their directories are named after PersistentVolumes, not after the pod's volumes.
-_NOT_MEASURED_HERE = frozenset({f"{_PLUGIN_PREFIX}csi", f"{_PLUGIN_PREFIX}local-volume"})
-_ON_TMPFS = {"secret", "projected", "downward-api"}
->>>>>>> safe-localpv:agent/stats/work.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,59 +309,6 @@ class StatsProvider:
         pid = self._reader.any_pid(cgroup)
         return self._machine.interfaces(pid) if pid is not None else ()
 
-<<<<<<< HEAD:agent/stats/work/provider.py
-=======
-    def _volumes_of(self, uid: str, pod: Pod | None) -> tuple[VolumeStats, ...]:
-        kept = self._volumes.get(uid)
-        began = self._clock.monotonic()
-        if kept is not None and began < kept.refresh_at:
-            return kept.volumes
-        specs = {entry["name"]: entry for entry in (pod.spec.get("volumes") or [] if pod is not None else [])}
-        found = tuple(
-            volume
-            for plugin, name, path in self._machine.volumes_of(os.path.join(self._settings.root_dir, "pods"), uid)
-            if plugin not in _NOT_MEASURED_HERE
-            and (volume := self._volume(plugin.removeprefix(_PLUGIN_PREFIX), name, path, specs.get(name, {}), pod))
-            is not None
-        )
-        now = self._clock.monotonic()
-        refresh_at = now + min(max((now - began) * _VOLUMES_SHARE, _VOLUMES_SOON), _VOLUMES_FRESH)
-        self._volumes[uid] = _Measured(refresh_at, found)
-        return found
-
-    def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeStats | None:
-        usage = self._machine.filesystem(path)
-        if usage is None:
-            return None
-        claim = (spec.get("persistentVolumeClaim") or {}).get("claimName", "")
-        if "ephemeral" in spec and pod is not None:
-            claim = f"{pod.name}-{name}"
-        if claim:
-            return VolumeStats(name, usage, claim=claim)
-        own = self._measured(path)
-        on_disk = plugin not in _ON_TMPFS and (spec.get("emptyDir") or {}).get("medium") != "Memory"
-        ephemeral = on_disk and plugin in ("empty-dir", "configmap", "git-repo")
-        usage = replace(usage, used=own.used, inodes_used=own.inodes_used, unread=own.unread)
-        return VolumeStats(name, usage, ephemeral=ephemeral)
-
-    def _own_files(self, uid: str) -> FsUsage:
-        """What containers can write into the files that the agent makes for them: /etc/hosts, termination messages."""
-        paths = PodPaths(self._settings.root_dir, uid)
-        hosts, messages = self._measured(paths.etc_hosts), self._measured(paths.containers)
-        return replace(
-            hosts,
-            used=hosts.used + messages.used,
-            inodes_used=hosts.inodes_used + messages.inodes_used,
-            unread=hosts.unread or messages.unread,
-        )
-
-    def _measured(self, path: str) -> FsUsage:
-        found = self._machine.tree(path)
-        if found.unread:
-            log.warning("%s counts as over every limit: a part of it cannot be read: %s", path, found.unread)
-        return FsUsage(self._clock_ns(), used=found.used, inodes_used=found.inodes, unread=found.unread)
-
->>>>>>> safe-localpv:agent/stats/work.py
     def _clock_ns(self) -> int:
         return int(self._clock.now() * 1_000_000_000)
 

@@ -9,6 +9,7 @@ import threading
 from agent.common.model.pod_settings import PodPaths
 from agent.volumes.edge import mounts, setup, subpath, teardown
 from agent.volumes.model.volumes import DiskVolume, MountedVolume
+from nodelib import files
 
 _ENV_FILE_LIMIT = 1024 * 1024
 
@@ -45,14 +46,15 @@ class PodDisk:
         """The text of a file in a volume, through no link that leads out of it; None unless it is a regular file."""
         base = os.open(volume, os.O_PATH | os.O_CLOEXEC)
         try:
-            handle = mounts.open_beneath(base, path, os.O_RDONLY | os.O_NONBLOCK)
+            found = mounts.open_beneath(base, path, os.O_PATH)
         except FileNotFoundError:
             return None
         finally:
             os.close(base)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return None
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            os.close(found)
+            return None
+        with os.fdopen(files.readable(found), "rb") as file:
             return file.read(_ENV_FILE_LIMIT).decode(errors="replace")
 
     def read_text(self, path: str) -> str:

@@ -7,8 +7,9 @@ projected,downwardapi}; nested mount points pkg/volume/util/nested_volumes.go.
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from agent.common.model.pod_settings import NodeContext
@@ -24,12 +25,13 @@ from agent.volumes.model.sources import (
     VolumeSources,
 )
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageVolume, VolumePlan
-from agent.volumes.plan import claims, csi, local_volumes, payload
+from agent.volumes.plan import claims, csi, local_volumes, payload, sizes
 from nodelib import quantity
 from nodelib.errors import Invalid, NodewrightError, Permanent
 from nodelib.json_values import Json
 
 _OBJECT_VOLUMES = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir"})
+_MOST_NESTED = 10_000  # of a pod; more could not be mounted (fs.mount-max)
 _HOST_PATH_TYPES = ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")
 
 
@@ -97,7 +99,19 @@ def _only_objects_and_tokens(volume: Json) -> bool:
 
 def plan_volumes(pod: Pod, sources: VolumeSources, node: NodeContext) -> list[VolumePlan]:
     """One plan per volume. Raises Temporary for what may still appear, Permanent or Invalid for what cannot work."""
-    return [_plan(pod, volume, sources, node) for volume in pod.spec.get("volumes") or []]
+    sizes.check(pod, sources)
+    nested, memory = nested_mount_points(pod), _memory_size(pod, node)
+    plans = [_plan(pod, volume, sources, node) for volume in pod.spec.get("volumes") or []]
+    return [_completed(plan, nested, memory) for plan in plans]
+
+
+def _completed(plan: VolumePlan, nested: Mapping[str, tuple[str, ...]], memory: int) -> VolumePlan:
+    """With what is found out once for all volumes of a pod: mounts in them, and the most they may be in memory."""
+    if isinstance(plan, AtomicVolume):
+        return replace(plan, nested=nested.get(plan.name, ()), size=memory if plan.in_memory else 0)
+    if isinstance(plan, EmptyDir) and plan.medium == "Memory":
+        return replace(plan, size=_smaller(memory, plan.size))
+    return plan
 
 
 def is_used(pod: Pod, volume: str) -> bool:
@@ -116,6 +130,10 @@ def plan_updates(pod: Pod, sources: VolumeSources, node: NodeContext) -> tuple[l
     """Plans of the volumes that can be updated now, and the errors of the others."""
     plans: list[VolumePlan] = []
     problems: list[NodewrightError] = []
+    try:
+        sizes.check(pod, sources)
+    except Invalid as error:
+        return [], [error]
     for volume in pod.spec.get("volumes") or []:
         try:
             plans.append(_plan(pod, volume, sources, node))
@@ -146,7 +164,7 @@ def _empty_dir(pod: Pod, name: str, source: Json, sources: VolumeSources, node: 
     if medium == "":
         return EmptyDir(name, "", limit, group)
     if medium == "Memory":
-        return EmptyDir(name, medium, _memory_size(pod, node, limit), group)
+        return EmptyDir(name, medium, limit, group)
     if medium == "HugePages" or medium.startswith("HugePages-"):
         return EmptyDir(name, "HugePages", limit, group, _page_size(pod, name, medium))
     raise Invalid(
@@ -245,33 +263,48 @@ _PLANNERS: dict[str, _Planner] = {
 def _atomic(
     pod: Pod, name: str, plugin: str, files: payload.Files, node: NodeContext, *, in_memory: bool = True
 ) -> AtomicVolume:
-    size = _memory_size(pod, node, 0) if in_memory else 0
-    return AtomicVolume(name, plugin, files, in_memory, size, payload.fs_group(pod), nested_mount_points(pod, name))
+    return AtomicVolume(name, plugin, files, in_memory, fs_group=payload.fs_group(pod))
 
 
-def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
-    """Directories, relative to the volume, on which containers of the pod mount other volumes."""
-    found: dict[str, None] = {}
+def nested_mount_points(pod: Pod) -> dict[str, tuple[str, ...]]:
+    """By volume: directories, relative to it, on which containers of the pod mount other volumes.
+
+    Raises Invalid when there are too many. The time grows with the number of mounts and of what is found.
+    """
+    found: dict[str, dict[str, None]] = {}
+    count = 0
     for _, container in pod.containers():
-        mounts = container.get("volumeMounts") or []
-        paths = sorted(posixpath.normpath("/" + m.get("mountPath", "").lstrip("/")) for m in mounts)
-        own = [m for m in mounts if m.get("name") == volume and not m.get("subPath") and not m.get("subPathExpr")]
-        for mount in own:
-            base = posixpath.normpath("/" + mount.get("mountPath", "").lstrip("/")).rstrip("/") + "/"
-            covered: list[str] = []
-            for path in paths:
-                if path.startswith(base) and path != base and not any(path.startswith(done) for done in covered):
-                    covered.append(path + "/")
-                    found[path[len(base) :]] = None
-    return tuple(found)
+        mounts = [(_parts(mount.get("mountPath", "")), mount) for mount in container.get("volumeMounts") or []]
+        paths = sorted({path for path, _ in mounts})
+        bases = {(m["name"], path) for path, m in mounts if not m.get("subPath") and not m.get("subPathExpr")}
+        for volume, base in sorted(bases):
+            at = bisect_right(paths, base)
+            while at < len(paths) and paths[at][: len(base)] == base:
+                found.setdefault(volume, {})["/".join(paths[at][len(base) :])] = None
+                at = bisect_left(paths, (*paths[at][:-1], f"{paths[at][-1]}\0"))  # behind all that is below it
+                count += 1
+                if count > _MOST_NESTED:
+                    raise Invalid(
+                        f"more than {_MOST_NESTED} volumes are mounted in one another",
+                        obj=f"pod {pod.full_name}",
+                        step=f"mounts of container {container['name']}",
+                        action="Mount fewer volumes below the mount paths of others.",
+                    )
+    return {volume: tuple(names) for volume, names in found.items()}
 
 
-def _memory_size(pod: Pod, node: NodeContext, limit: int) -> int:
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in posixpath.normpath(f"/{path.lstrip('/')}").split("/") if part)
+
+
+def _memory_size(pod: Pod, node: NodeContext) -> int:
     size = quantity.value(node.allocatable.get("memory", "0"))
-    for smaller in (cgroups.limits_of_pod(pod, cgroups.Policy()).memory or 0, limit):
-        if 0 < smaller <= size or (smaller > 0 and size == 0):
-            size = smaller
-    return size
+    return _smaller(size, cgroups.limits_of_pod(pod, cgroups.Policy()).memory or 0)
+
+
+def _smaller(size: int, limit: int) -> int:
+    """0 means none."""
+    return min(size, limit) if size > 0 and limit > 0 else max(size, limit, 0)
 
 
 def _page_size(pod: Pod, name: str, medium: str) -> int:

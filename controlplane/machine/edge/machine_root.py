@@ -9,7 +9,7 @@ Process 1 of a node calls enter() in new mount, PID, IPC, network and cgroup nam
 from __future__ import annotations
 
 import errno
-import glob
+import fnmatch
 import os
 import shutil
 import stat
@@ -138,8 +138,13 @@ def _overlay(lower: str, target: str, layers: str) -> None:
 
 
 def _hide_secrets(etc: str) -> None:
+    """Remove them from the node's layer. No link is followed: it leads out of the node's tree, to the very files."""
     for pattern in _SECRETS:
-        for path in glob.glob(f"{etc}/{pattern}"):
+        folder, _, name = pattern.rpartition("/")
+        if os.path.islink(f"{etc}/{folder}".rstrip("/")) or not os.path.isdir(f"{etc}/{folder}"):
+            continue  # at most one level, and nothing of the node runs yet that could change it meanwhile
+        for found in fnmatch.filter(os.listdir(f"{etc}/{folder}"), name):
+            path = f"{etc}/{folder}/{found}"
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
             else:

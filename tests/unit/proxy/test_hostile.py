@@ -240,3 +240,22 @@ async def test_many_refused_services_do_not_stop_the_others_for_ever() -> None:
         break
     assert flow(fake, POD, "172.30.0.9", 80) == "10.1.0.9:80"
     assert len(backend.quarantined) == 50
+
+
+@pytest.mark.parametrize("field", ["externalIPs", "load balancer", "ranges"])
+def test_a_service_cannot_multiply_its_ports_by_its_addresses(field: str) -> None:
+    """1.5 MB of both are 400 million rules: each proxy of the cluster would run out of memory."""
+    many = [f"203.{number >> 8}.{number & 255}.1" for number in range(4000)]
+    given_ips: dict[str, Any] = {
+        "externalIPs": {"externalIPs": many},
+        "load balancer": {"lb": many},
+        "ranges": {"lb": many[:1], "loadBalancerSourceRanges": [f"{one}/32" for one in many]},
+    }[field]
+    entries = [{"name": f"p{number}", "port": number} for number in range(1, 4001)]
+    ports, problems = parse_service(
+        service("web", "172.30.0.1", type="LoadBalancer", ports=entries, **given_ips), Family.IPV4
+    )
+    per_port = [len(one.external_ips + one.load_balancer_ips + one.source_ranges) for one in ports.values()]
+    assert 0 < sum(per_port) <= 100_000
+    assert [one.port for one in ports.values()] == list(range(1, len(ports) + 1))
+    assert "are left out" in problems[0].message

@@ -224,3 +224,31 @@ def test_env_file(text: str, expected: str) -> None:
 def test_env_file_refuses(text: str) -> None:
     with pytest.raises(Invalid, match="line 1"):
         parse_env_file(text, "K")
+
+
+def test_variables_that_double_each_other_are_refused() -> None:
+    # Each is twice the one before: with 40 of them the agent would need 64 TB. Upstream's kubelet has no limit.
+    doubling = [{"name": f"V{i}", "value": f"$(V{i - 1})$(V{i - 1})"} for i in range(1, 25)]
+    with pytest.raises(Invalid, match="make more than"):
+        env_of({"name": "V0", "value": "x" * 64}, *doubling)
+
+
+@pytest.mark.parametrize("origin", ["configMapRef", "secretRef"])
+def test_the_same_object_under_many_prefixes_is_refused(origin: str) -> None:
+    objects: dict[ObjectRef, Json | None] = {
+        CM: {"data": {"k": "x" * (1 << 20)}},
+        SEC: {"data": {"k": base64.b64encode(b"x" * (1 << 20)).decode()}},
+    }
+    name = {"configMapRef": "settings", "secretRef": "keys"}[origin]
+    made = container(envFrom=[{"prefix": f"P{i}_", origin: {"name": name}} for i in range(20)])
+    with pytest.raises(Invalid, match="make more than"):
+        environment(pod(made), made, EnvSources(objects))
+
+
+def test_one_long_file_read_for_many_variables_is_refused() -> None:
+    made = container(
+        env=[value_from(f"X{i}", fileKeyRef={"volumeName": "v", "path": "f", "key": "K"}) for i in range(20)]
+    )
+    files = {("v", "f"): f"K='v'\n#{'x' * (1 << 20)}\n"}
+    with pytest.raises(Invalid, match="make more than"):
+        environment(pod(made), made, EnvSources(files=files))

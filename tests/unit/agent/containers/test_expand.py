@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.containers.plan.expand import expand, expand_sub_path, lookup_in
+from agent.containers.plan.expand import MOST_TEXT, expand, expand_all, expand_sub_path, lookup_in
 from nodelib.errors import Invalid
 
 KNOWN = {"VAR_A": "A", "VAR_B": "B", "VAR_C": "C", "VAR_REF": "$(VAR_A)", "VAR_EMPTY": ""}
@@ -70,3 +72,21 @@ def test_sub_path_expression() -> None:
 def test_sub_path_expression_needs_values(env: dict[str, str]) -> None:
     with pytest.raises(Invalid, match="missing value for POD"):
         expand_sub_path("logs/$(POD)", env)
+
+
+def test_openings_without_an_end_take_no_longer_than_text() -> None:
+    # 1.2 MB is what the API server accepts. Looking for the end of each opening took half a minute, on the event loop.
+    begin = time.process_time()
+    assert expand("$(" * 600_000, lookup_in({})) == "$(" * 600_000
+    assert time.process_time() - begin < 5
+
+
+def test_references_that_make_too_much_text_are_refused() -> None:
+    known = {"A": "x" * (MOST_TEXT // 4)}
+    assert len(expand("$(A)$(A)$(A)$(A)", lookup_in(known))) == MOST_TEXT
+    with pytest.raises(Invalid, match="make more than"):
+        expand("$(A)$(A)$(A)$(A)$(A)", lookup_in(known))
+    with pytest.raises(Invalid, match="make more than"):
+        expand_all(["$(A)"] * 5, known)
+    with pytest.raises(Invalid, match="make more than"):
+        expand_sub_path("$(A)" * 5, known)

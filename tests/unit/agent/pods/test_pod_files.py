@@ -57,6 +57,12 @@ async def test_a_link_in_place_of_the_message_file_is_not_followed(tmp_path: Pat
     assert found.startswith("Error on reading termination log") and "root only" not in found
 
 
+async def test_a_device_in_place_of_the_message_file_is_not_opened(tmp_path: Path) -> None:
+    # A pod makes a device file in its volume and names it by a subPath. No cgroup keeps the agent from the device.
+    found = await PodFiles().termination_message(ended(tmp_path / "no.log", message=Path("/dev/zero")))
+    assert found == "Error on reading termination log /dev/zero: [Errno 22] is no regular file"
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
