@@ -39,6 +39,10 @@ class Tree(Protocol):
 
     async def exists(self, path: str) -> bool: ...
 
+    async def end(self, path: str, word: str) -> None:
+        """Kill what is in the child cgroups whose name contains `word`."""
+        ...
+
     async def remove(self, path: str) -> None: ...
 
 
