@@ -190,6 +190,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "pause_reading")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports derive from nothing of asyncio
+        if hasattr(transport, "set_read_buffer_limits"):  # of TLS: by default it reads half a MiB ahead
+            transport.set_read_buffer_limits(_HELD)
         tls = transport.get_extra_info("ssl_object")
         self.has_certificate = tls is not None and bool(tls.getpeercert(binary_form=True))
         self._start_timer()
@@ -216,6 +218,8 @@ class _Connection(asyncio.Protocol):
         self._stop_timer()
         self._gate.closed(self)
         self._inner.connection_lost(exc)
+        self._held.clear()
+        self._transport = None  # its buffers are a quarter of a MiB, and circles of references wait for the collector
 
     def abort(self) -> None:
         """End it at once, in the handshake or later."""
