@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -34,6 +35,11 @@ def _service(name: str) -> Object:
     """A Service of the steady pods."""
     spec = {"selector": {"app": "steady"}, "ports": [{"port": 80, "targetPort": 8080}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def some(faults: Sequence[Fault], seed: int, share: int) -> Sequence[Fault]:
+    """One in `share` of them, others for each seed; with NODEWRIGHT_SOAK all."""
+    return faults if os.environ.get("NODEWRIGHT_SOAK") else faults[seed % share :: share]
 
 
 async def played(site: Site, faults: Sequence[Fault]) -> None:

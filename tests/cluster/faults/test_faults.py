@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster.faults import api_edge, clock_edge, kernel_edge
 from tests.cluster.faults.daemon import behind_api_proxy, proxy_behind_api_proxy, with_own_clock
-from tests.cluster.faults.play import played
+from tests.cluster.faults.play import played, some
 from tests.cluster.faults.promises import Fault, Site
 from tests.cluster.faulty_runtime import behind_proxy
 from tests.cluster.world import World
@@ -27,14 +27,11 @@ NODE = "node1"
 async def test_an_api_server_that_answers_nonsense(world: World) -> None:
     site = Site(world, NODE)
     async with behind_api_proxy(site) as proxy:
-
-        def answering(kind: str) -> contextlib.AbstractAsyncContextManager[object]:
-            return _answering(proxy, kind)
-
-        await played(
-            site,
-            [Fault(kind, "API server", lambda kind=kind: answering(kind)) for kind in api_edge.KINDS],  # type: ignore[misc]
-        )
+        faults = [
+            Fault(kind, "API server", lambda kind=kind: _answering(proxy, kind))  # type: ignore[misc]
+            for kind in api_edge.KINDS
+        ]
+        await played(site, some(faults, site.seed, 4))
 
 
 @contextlib.asynccontextmanager
@@ -53,7 +50,7 @@ async def test_an_api_server_that_answers_the_proxy_with_nonsense(world: World) 
             Fault(kind, "API server, proxy", lambda kind=kind: _answering(proxy, kind), "proxy")  # type: ignore[misc]
             for kind in api_edge.KINDS
         ]
-        await played(site, faults)
+        await played(site, some(faults, site.seed, 6))
 
 
 # Methods of a pod's life; each fails in each way.
@@ -72,12 +69,7 @@ async def test_a_runtime_each_of_whose_calls_fails(world: World) -> None:
             for call in _CALLS
             for way in ways
         ]
-        await played(site, faults if os.environ.get("NODEWRIGHT_SOAK") else _some(faults, site.seed))
-
-
-def _some(faults: list[Fault], seed: int) -> list[Fault]:
-    """A tenth of them, another one for each seed."""
-    return faults[seed % 10 :: 10]
+        await played(site, some(faults, site.seed, 10))
 
 
 @contextlib.asynccontextmanager

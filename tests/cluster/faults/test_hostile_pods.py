@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import container, manifest
-from tests.cluster.faults.play import played
-from tests.cluster.faults.promises import Fault, Site
+from tests.cluster.faults.play import played, some
+from tests.cluster.faults.promises import SEED, Fault, Site
 from tests.cluster.world import Object, World, holds, state_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -95,7 +95,7 @@ async def test_hostile_pods(world: World) -> None:
         Fault(name, "hostile pod", lambda obj=obj: _attacked(world, obj), lasts=8, starts_pods=True)  # type: ignore[misc]
         for name, obj in PODS.items()
     ]
-    await played(Site(world, NODE), [quiet, *attacks])
+    await played(Site(world, NODE), [quiet, *some(attacks, SEED, 4)])
 
 
 @contextlib.asynccontextmanager
