@@ -16,6 +16,7 @@ from nodelib.kube.access import ClusterAccess, load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 from tests.builders.pods import manifest
 from tests.cluster.https_servers import Issuer, https, request_for
+from tests.cluster.node_access import node_access
 from tests.cluster.world import Object, World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -99,8 +100,7 @@ async def test_a_node_may_not_touch_what_is_another_node_s(world: World) -> None
     elsewhere = await world.run(manifest("elsewhere", nodeName="node2"))
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "unmounted"}, "stringData": {"k": "v"}}
     await world.api.post(world.path("secrets"), secret)
-    credentials = Path(world.cluster.node_dir("node1"), "kubernetes", "kubelet.conf")
-    async with _client(load_kubeconfig(str(credentials))) as node:
+    async with _client(node_access(world, "node1")) as node:
         assert (await _who(node))[0] == "system:node:node1"
         with pytest.raises(ApiError, match="can only delete pods with"):
             await node.delete(world.path("pods", elsewhere["metadata"]["name"]))

@@ -251,7 +251,7 @@ async def test_a_malformed_configuration(
 
 
 async def test_a_configuration_that_is_no_yaml(tmp_path: Path) -> None:
-    await _assert_it_ends_naming(tmp_path / "bad.yaml", "kind: [\n", ["line 2"])
+    await _assert_it_ends_naming(tmp_path / "bad.yaml", "kind: [\n", ["line 1"])
     await _assert_it_ends_naming(
         tmp_path / "other.yaml", "apiVersion: v1\nkind: Pod\n", ["kubelet.config.k8s.io/v1beta1", "'v1'"]
     )

@@ -34,17 +34,19 @@ class Balancer:
             (self.folder / "answered").write_text(f"{self.fault}={self.answered}")
             await asyncio.sleep(0.05)
 
-    def nonsense(self, watch: bool, method: str) -> Nonsense | None:
+    def nonsense(self, watch: bool, request: web.Request) -> Nonsense | None:
         where, _, kind = self.fault.partition(" ")
-        if not where or method != "GET":
+        if not where or request.method != "GET":
             return None
+        if kind == "objects that were not asked for" and not any("Selector" in name for name in request.query):
+            return None  # whoever asks for all objects has to take them
         if where == "list":
             return WATCHES["an event that says so"] if watch else LISTS[kind]
         return WATCHES[kind] if watch else None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         watch = "watch" in request.query
-        nonsense = self.nonsense(watch, request.method)
+        nonsense = self.nonsense(watch, request)
         headers = {name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers}
         url = self.server + request.path_qs
         async with self.session.request(

@@ -7,15 +7,15 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from controlplane.supervisor.edge import units
-from nodelib.kube.access import ClusterAccess, load_kubeconfig, render_kubeconfig
+from nodelib.kube.access import ClusterAccess, render_kubeconfig
 from tests.cluster.faults import clock_edge
 from tests.cluster.faults.api_edge import ApiProxy
 from tests.cluster.faults.promises import Site
+from tests.cluster.node_access import node_access
 
 _KUBECONFIG = "--kubeconfig="
 _OTHER = "/etc/kubernetes/faults.conf"  # as the node sees it
@@ -25,7 +25,7 @@ _OTHER = "/etc/kubernetes/faults.conf"  # as the node sees it
 async def behind_api_proxy(site: Site) -> AsyncIterator[ApiProxy]:
     """The node's agent talks to its API server through a proxy for the block."""
     folder = Path(site.world.cluster.node_dir(site.node), "kubernetes")
-    proxy = ApiProxy(_access(folder, "kubelet.conf"), site.seed)
+    proxy = ApiProxy(node_access(site.world, site.node, "kubelet.conf"), site.seed)
     url = await proxy.serve(site.world.cluster.host_address)
     other = folder / "faults.conf"
     other.write_text(render_kubeconfig(ClusterAccess(url)))
@@ -45,7 +45,7 @@ async def behind_api_proxy(site: Site) -> AsyncIterator[ApiProxy]:
 async def proxy_behind_api_proxy(site: Site) -> AsyncIterator[ApiProxy]:
     """The node's service proxy talks to its API server through a proxy for the block."""
     folder = Path(site.world.cluster.node_dir(site.node), "kubernetes")
-    between = ApiProxy(_access(folder, "proxy.conf"), site.seed)
+    between = ApiProxy(node_access(site.world, site.node, "proxy.conf"), site.seed)
     other, config = folder / "faults.conf", folder / "proxy.yaml"
     other.write_text(render_kubeconfig(ClusterAccess(await between.serve(site.world.cluster.host_address))))
     before = config.read_text()
@@ -70,16 +70,6 @@ async def with_own_clock(site: Site) -> AsyncIterator[Callable[[int], None]]:
     clock_edge.step(await site.world.pid_once_running(site.node, "agent"), 0)
     async with _changed(site, change):
         yield lambda seconds: clock_edge.step(site.world.pid(site.node, "agent"), seconds)
-
-
-def _access(folder: Path, name: str) -> ClusterAccess:
-    """The kubeconfig of a node's daemon; the files that it names are the node's."""
-    access = load_kubeconfig(str(folder / name))
-
-    def here(path: str | None) -> str | None:
-        return path and str(folder / Path(path).relative_to("/etc/kubernetes"))
-
-    return replace(access, cert_file=here(access.cert_file), key_file=here(access.key_file))
 
 
 @contextlib.asynccontextmanager
