@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster.world import World
 from tests.waiting import until
 
 
-async def assert_no_stray_shim(world: World, node: str, seconds: float = 60) -> None:
-    """Until each shim of the node has its sandbox, and no sandbox has two."""
+async def strays(world: World, node: str) -> list[str]:
+    """Sandboxes of shims that the runtime does not know, and of those beyond the first for one sandbox."""
+    found = shims(world, node)  # before the sandboxes: one that is being made has a shim first
+    listed = {one.id for one in await world.sandboxes(node)}
+    return [one for one in found if one not in listed or found.count(one) > 1]
+
+
+async def assert_no_stray_shim(world: World, node: str, before: Sequence[str], seconds: float = 60) -> None:
+    """Until each shim of the node has its sandbox, and no sandbox has two, but for those that were there `before`.
+
+    A containerd that other tests killed while it made a sandbox may have left one (docs/robustness.md).
+    """
     stray = list[str]()
 
     async def none() -> bool:
-        found = shims(world, node)  # before the sandboxes: one that is being made has a shim first
-        listed = {one.id for one in await world.sandboxes(node)}
-        stray[:] = [one for one in found if one not in listed or found.count(one) > 1]
+        stray[:] = [one for one in await strays(world, node) if one not in before]
         return not stray
 
     try:

@@ -30,7 +30,8 @@ class Fault:
     Always: running containers go on, answer every request and are not restarted; the daemon neither ends nor reports an
     error that it did not expect; afterwards new pods start, deleted ones are gone, and a Service created meanwhile
     answers. `starts_pods`: a pod created meanwhile becomes Ready before the fault ends. `keeps_ready`: no running pod
-    loses its readiness. `said`: a pattern (re) that the log of `program` must match.
+    loses its readiness. `may_log_errors`: tracebacks may be in the log, as when nothing can be opened. `said`: a
+    pattern (re) that the log of `program` must match.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Fault:
     starts_pods: bool = False
     keeps_ready: bool = True
     restarts_program: bool = False
+    may_log_errors: bool = False
     said: str = ""
     well_within: float = 60.0  # seconds after its end
 

@@ -102,8 +102,12 @@ async def test_a_kernel_that_refuses(world: World) -> None:
             Fault("EIO at every third change", "kernel", lambda: files("EIO", 3)),
             Fault("ENOMEM at every change of a rule", "kernel", lambda: netlink("ENOMEM"), "proxy"),
             Fault("ENOBUFS at every change of a rule", "kernel", lambda: netlink("ENOBUFS"), "proxy"),
-            Fault("EMFILE: no file can be opened", "kernel", lambda: limited(0), keeps_ready=False),
-            Fault("EMFILE: two files can be opened", "kernel", lambda: limited(2), keeps_ready=False),
+            Fault(
+                "EMFILE: no file can be opened", "kernel", lambda: limited(0), keeps_ready=False, may_log_errors=True
+            ),
+            Fault(
+                "EMFILE: two files can be opened", "kernel", lambda: limited(2), keeps_ready=False, may_log_errors=True
+            ),
         ],
     )
 
