@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -17,6 +16,7 @@ from typing import Protocol
 from agent.common.model.errors import PluginError
 from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore
+from agent.common.work.key_locks import KeyLocks
 from agent.devices.model.devices import (
     AllocationKey,
     DeviceAllocation,
@@ -80,8 +80,7 @@ class DeviceManager:
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._removed: set[str] = set()
         self._admitted: set[str] = set()
-        self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._admitting: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._of_resources, self._of_pods = KeyLocks[str](), KeyLocks[str]()
         self._saving = asyncio.Lock()
         self._registering = asyncio.Lock()
         self._stopped = asyncio.Event()
@@ -237,7 +236,7 @@ class DeviceManager:
         """
         if pod.uid in self._admitted or not plan.device_requests(pod, self._known()):
             return
-        async with self._admitting.setdefault(pod.uid, asyncio.Lock()):
+        async with self._of_pods.of(pod.uid):
             self._free_inactive()
             if not running and pod.uid not in self._admitted:
                 await self._allocate(pod)
@@ -274,7 +273,7 @@ class DeviceManager:
         fresh: set[AllocationKey] = set()
         try:
             for request in plan.device_requests(pod, self._known()):
-                async with self._turns.setdefault(request.key.resource, asyncio.Lock()):
+                async with self._of_resources.of(request.key.resource):
                     found = await self._allocate_one(pod, request)
                     if found is not None:
                         self._allocations[request.key] = found

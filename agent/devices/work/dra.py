@@ -8,10 +8,8 @@ holds none either, but calls a driver once for all claims of a pod).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import weakref
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -19,6 +17,7 @@ from typing import Protocol
 from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore
 from agent.common.work.jobs import Jobs
+from agent.common.work.key_locks import KeyLocks
 from agent.devices.model.devices import DeviceGrant
 from agent.devices.model.dra import ClaimRef, ClaimState
 from agent.devices.plan import dra as plan
@@ -82,7 +81,7 @@ class DraManager:
         self._states: dict[ClaimKey, ClaimState] = {}
         self._drivers: dict[str, Driver] = {}
         self._wipes: dict[str, asyncio.Task[None]] = {}
-        self._turns: weakref.WeakValueDictionary[ClaimKey, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._locks = KeyLocks[ClaimKey]()
         self._saving = asyncio.Lock()
         self._releases = Jobs()
 
@@ -147,7 +146,7 @@ class DraManager:
             return
         for entry, name in plan.claim_names(pod).items():
             usable = await self._usable(pod, entry, name)
-            async with self._turn(_key(usable.ref)):
+            async with self._locks.of(_key(usable.ref)):
                 await self._prepare_for(usable)
 
     def grant(self, pod: Pod, container: Json) -> DeviceGrant:
@@ -162,7 +161,7 @@ class DraManager:
             raise failed
 
     async def _release_claim(self, key: ClaimKey, uid: str) -> None:
-        async with self._turn(key):
+        async with self._locks.of(key):
             state = self._states.get(key)
             if state is None or uid not in state.pods:
                 return
@@ -189,12 +188,6 @@ class DraManager:
         if not fresh.prepared:
             self._states[key] = await self._prepare(fresh)
             await self._save()
-
-    @contextlib.asynccontextmanager
-    async def _turn(self, key: ClaimKey) -> AsyncIterator[None]:
-        lock = self._turns.setdefault(key, asyncio.Lock())  # removed with the last task that waits for it
-        async with lock:
-            yield
 
     async def _prepare(self, state: ClaimState) -> ClaimState:
         devices = []

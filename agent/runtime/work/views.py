@@ -12,11 +12,11 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
-from weakref import WeakValueDictionary
 
 from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
 from agent.common.model.pods import ContainerState, ObservedPod, RunState, SandboxState
 from agent.common.ports import PodFiles
+from agent.common.work.key_locks import KeyLocks
 from agent.runtime.ports import RuntimeService
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Views:
         self._refreshed: dict[str, int] = {}  # when the newest refresh of a whole pod began
         self._changed: dict[str, int] = {}  # when the newest refresh of a pod or a part of it began
         self._unclear: set[str] = set()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks = KeyLocks[str]()
 
     def follow(self, on_seen: OnSeen) -> None:
         """Call `on_seen` with a pod's view whenever it differs from the one before."""
@@ -57,20 +57,20 @@ class Views:
     async def refresh(self, uid: str) -> ObservedPod:
         """Refresh one pod now; another refresh that begins after this call serves as well. Raises CriError."""
         arrived = self._sequence
-        async with self._turn(uid):
+        async with self._locks.of(uid):
             if self._refreshed.get(uid, 0) > arrived:
                 return self.seen(uid)
             return await self._refresh(uid)
 
     async def reinspect(self, uid: str) -> ObservedPod:
         """Refresh one pod now, with the resources of its containers, which no event reports. Raises CriError."""
-        async with self._turn(uid):
+        async with self._locks.of(uid):
             return await self._refresh(uid, afresh=True)
 
     async def refresh_one(self, uid: str, *, sandbox: str = "", container: str = "") -> None:
         """Refresh one sandbox, or one container (in `sandbox`, where it is new), because a step has created or stopped
         it and has done nothing else. Raises CriError."""
-        async with self._turn(uid):
+        async with self._locks.of(uid):
             began = self.begin()
             if container:
                 known = self.seen(uid).container(container)
@@ -81,12 +81,12 @@ class Views:
 
     async def removed(self, uid: str, target: str) -> None:
         """The runtime has removed this sandbox or container."""
-        async with self._turn(uid):
+        async with self._locks.of(uid):
             self._put(uid, self.begin(), target, None)
 
     async def take(self, uid: str, reported: list[ContainerState | None]) -> bool:
         """Store exits as events reported them; False if they reported anything else (None) or an unknown container."""
-        async with self._turn(uid):
+        async with self._locks.of(uid):
             known = {one.id: one for one in self.seen(uid).containers}
             ran = {one.id for one in known.values() if one.state in (RunState.RUNNING, RunState.EXITED)}
             ended = {one.id: one for one in reported if one is not None}
@@ -102,12 +102,6 @@ class Views:
         """The number of a refresh that begins now."""
         self._sequence += 1
         return self._sequence
-
-    @contextlib.asynccontextmanager
-    async def _turn(self, uid: str) -> AsyncIterator[None]:
-        lock = self._locks.setdefault(uid, asyncio.Lock())  # removed with the last task that waits for it
-        async with lock:
-            yield
 
     async def _refresh(self, uid: str, *, afresh: bool = False) -> ObservedPod:
         began = self.begin()
@@ -135,7 +129,7 @@ class Views:
         if found is not None and self._same(uid, sandboxes, containers):
             return
         try:
-            async with limit, in_time(f"pod {uid}"), self._turn(uid):
+            async with limit, in_time(f"pod {uid}"), self._locks.of(uid):
                 if self._changed.get(uid, 0) > began:
                     return
                 self._store(await self._detailed(uid, sandboxes, containers), began, whole=True)

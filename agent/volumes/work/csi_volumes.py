@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.common.work.jobs import Jobs
+from agent.common.work.key_locks import KeyLocks
 from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Published, SecretRef, VolumeKey
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.plan import csi as plan
@@ -65,7 +65,7 @@ class CsiVolumes:
 
     def __init__(self, root_dir: str, node: str, deps: CsiVolumesDeps) -> None:
         self._root_dir, self._node, self._deps = root_dir, node, deps
-        self._locks: weakref.WeakValueDictionary[VolumeKey, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._locks = KeyLocks[VolumeKey]()
         self._users: dict[VolumeKey, set[str]] = {}
         self._staged: set[VolumeKey] = set()
         self._left_staged: set[VolumeKey] = set()
@@ -157,7 +157,7 @@ class CsiVolumes:
         driver, facts = self._deps.drivers.get(volume.driver)
         context = await self._wait_attached(volume, described)
         secrets = await self._read_secrets(volume, facts)
-        async with self._lock(volume.key):
+        async with self._locks.of(volume.key):
             staging = await self._stage(driver, volume, facts, context, secrets)
             request = await self._publish_request(pod, volume, facts, described, target, staging, context, secrets)
             await self._publish(driver, volume, target, request)
@@ -274,7 +274,7 @@ class CsiVolumes:
             described = await self._deps.api.driver(volume.driver)
             context = await self._wait_attached(volume, described)
             secrets = await self._read_secrets(volume, facts)
-            async with self._lock(volume.key):
+            async with self._locks.of(volume.key):
                 if volume.name not in self._mounted.get(pod.uid, {}):
                     return  # released meanwhile
                 staging = await self._stage(driver, volume, facts, context, secrets)
@@ -288,12 +288,12 @@ class CsiVolumes:
         if not one.ephemeral:
             self._users.setdefault(one.key, set()).add(paths.uid)
         driver, _ = self._deps.drivers.get(one.key.driver)
-        async with self._lock(one.key):
+        async with self._locks.of(one.key):
             await driver.unpublish(one.key.handle, one.target)
             await self._remove(one.target.rpartition("/")[0], one.target)
 
     async def _unstage_unused(self, key: VolumeKey) -> None:
-        async with self._lock(key):
+        async with self._locks.of(key):
             published = await asyncio.to_thread(self._deps.disk.all_published)
             if self._users.get(key) or any(one.key == key for ones in published.values() for one in ones):
                 return
@@ -332,12 +332,6 @@ class CsiVolumes:
                 action="The driver has left files in the mount directory of its volume: move them away.",
                 retry_after=2,
             ) from error
-
-    def _lock(self, key: VolumeKey) -> asyncio.Lock:
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
 
 
 def _target(paths: PodPaths, volume: CsiVolume) -> str:

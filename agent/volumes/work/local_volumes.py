@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
 from collections.abc import Sequence
 
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
+from agent.common.work.key_locks import KeyLocks
 from agent.common.work.pod_warnings import Warn
 from agent.volumes.model.local import Device, LocalVolume
 from agent.volumes.model.volumes import HostPath
@@ -35,7 +35,7 @@ class LocalVolumes:
 
     def __init__(self, root_dir: str, disk: LocalDisk, warn: Warn) -> None:
         self._root_dir, self._disk, self._warn = root_dir, disk, warn
-        self._locks: weakref.WeakValueDictionary[str | int, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._locks = KeyLocks[str | int]()
 
     async def mount(self, pod: Pod, paths: PodPaths, volumes: Sequence[LocalVolume]) -> list[HostPath]:
         """The directories that the pod is to be given. Raises Temporary or Permanent, which name the volume."""
@@ -50,7 +50,7 @@ class LocalVolumes:
         if names:
             await alone(self._disk.unbind_sub_paths, paths)
         for name in names:
-            async with self._lock(name):
+            async with self._locks.of(name):
                 await self._release(paths, name)
 
     async def _release(self, paths: PodPaths, name: str) -> None:
@@ -79,7 +79,7 @@ class LocalVolumes:
 
     async def _mount(self, pod: Pod, paths: PodPaths, volume: LocalVolume) -> HostPath:
         target = paths.volume(plan.PLUGIN, volume.spec_name)
-        async with self._lock(volume.spec_name):
+        async with self._locks.of(volume.spec_name):
             if await alone(self._disk.is_bound, target, read_only=volume.read_only):
                 shared = bool(await self._others(paths, volume.spec_name))
                 return plan.shown(volume, target, gives_to_group=not shared)
@@ -90,7 +90,7 @@ class LocalVolumes:
             shared = bool(await self._others(paths, volume.spec_name))
             path = plan.global_path(self._root_dir, volume.spec_name)
             # Two PersistentVolumes may name one device: it must not be formatted by both.
-            async with self._lock(device.number):
+            async with self._locks.of(device.number):
                 await self._stage(volume, device, path, shared=shared)
             await alone(self._disk.bind, path, target, read_only=volume.read_only)
             if shared:
@@ -154,9 +154,3 @@ class LocalVolumes:
     def _warn_of_group(self, pod: Pod, volume: LocalVolume, gid: int) -> None:
         if message := plan.already_mounted(volume, gid):
             self._warn(pod, "AlreadyMountedVolume", message)
-
-    def _lock(self, key: str | int) -> asyncio.Lock:
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
