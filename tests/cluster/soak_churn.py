@@ -30,12 +30,13 @@ class Seen:
 
 @dataclass
 class Churn:
-    """The pods of one node. All that is random comes from `dice`."""
+    """The pods of one node. All that is random comes from `dice`; `rest` is the longest pause of a pod, in seconds."""
 
     world: World
     node: str
     seen: Seen
     dice: random.Random
+    rest: float = 0.5
 
     @property
     def steady(self) -> list[str]:
@@ -89,7 +90,7 @@ class Churn:
             if status_of(ready)["restartCount"]:
                 report = await restart_report(self.world, self.node, ready)
                 self.seen.wrong.append(f"{name} was restarted\n{report}")
-            await asyncio.sleep(self.dice.uniform(0, 0.5))
+            await asyncio.sleep(self.dice.uniform(0, self.rest))
             await self.world.delete(name)
             await self.world.gone(name, seconds=_PATIENCE)
             self.seen.churned += 1
@@ -109,6 +110,7 @@ class Churn:
             await self.world.delete(name)
             await self.world.gone(name, seconds=_PATIENCE)
             self.seen.deaths += 1
+            await asyncio.sleep(self.dice.uniform(0, self.rest))
 
     async def _resizing(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
