@@ -1,44 +1,43 @@
-"""Agents whose wall clock a test steps; the machine's own clock, which others use too, stays as it is.
+"""An agent whose wall clock a test steps: libfaketime reads the offset from a file that the test writes.
 
-    python -m tests.cluster.stepped_clock FILE MODULE ARGUMENT...
-
-runs a module as that program would, with the seconds that FILE holds (a double) added to time.time() and time_ns().
+Only the agent's own view changes; the machine's clock belongs to everyone. Monotonic clocks stay as they are, as with
+a real step (https://github.com/wolfcw/libfaketime).
 """
 
 from __future__ import annotations
 
 import contextlib
-import mmap
-import os
-import runpy
-import struct
-import sys
-import time
+import glob
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from controlplane.supervisor.edge import units
 from tests.cluster.faulty_runtime import agent_changed
 from tests.cluster.world import World
 
-_OFFSET = struct.Struct("d")
-_MODULE = "tests.cluster.stepped_clock"
+_OFFSET_FILE = "/run/nodewright-test-clock"  # as the node sees it
+
+
+def library() -> str:
+    """Where libfaketime is, "" if it is not installed."""
+    return next(iter(sorted(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1"))), "")
 
 
 @contextlib.asynccontextmanager
 async def stepped_clock(world: World, node: str) -> AsyncIterator[Callable[[float], None]]:
-    """During the block the node's agent has a clock of its own; call the function to set how many seconds it is off."""
-    file = Path(world.cluster.node_dir(node), "clock")
-    file.write_bytes(_OFFSET.pack(0))
-
-    def step(seconds: float) -> None:
-        with open(file, "r+b") as there:
-            there.write(_OFFSET.pack(seconds))
+    """During the block the node's agent has a clock of its own; the yielded function sets how many seconds it is off
+    from the machine's."""
+    supervisor = units.supervisor_pid(world.cluster.unit_dir(node))  # in the node's mounts, and it outlives the agent
+    file = Path(f"/proc/{supervisor}/root{_OFFSET_FILE}")
 
     def with_clock(agent: dict[str, Any]) -> None:
-        at = agent["argv"].index("-m") + 1
-        agent["argv"][at:at] = [_MODULE, str(file)]
+        agent["env"] = {**agent["env"], **_environment()}
 
+    def step(seconds: float) -> None:
+        file.write_text(f"{seconds:+.0f}")
+
+    step(0)
     try:
         async with agent_changed(world, node, with_clock):
             yield step
@@ -47,16 +46,12 @@ async def stepped_clock(world: World, node: str) -> AsyncIterator[Callable[[floa
         file.unlink()
 
 
-def _step_this_process(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    there = mmap.mmap(handle, _OFFSET.size, prot=mmap.PROT_READ)
-    os.close(handle)
-    real, real_ns = time.time, time.time_ns
-    time.time = lambda: real() + _OFFSET.unpack_from(there)[0]
-    time.time_ns = lambda: real_ns() + int(_OFFSET.unpack_from(there)[0]) * 1_000_000_000
-
-
-if __name__ == "__main__":
-    _step_this_process(sys.argv[1])
-    sys.argv = sys.argv[2:]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+def _environment() -> dict[str, str]:
+    return {
+        "LD_PRELOAD": library(),
+        "FAKETIME_TIMESTAMP_FILE": _OFFSET_FILE,
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+        "NO_FAKE_STAT": "1",
+    }

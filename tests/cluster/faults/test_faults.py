@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.cluster.faults import api_edge, clock_edge, kernel_edge
-from tests.cluster.faults.daemon import behind_api_proxy, proxy_behind_api_proxy, with_own_clock
+from tests.cluster.faults import api_edge, kernel_edge
+from tests.cluster.faults.faulty_api import behind_api_proxy, proxy_behind_api_proxy
 from tests.cluster.faults.play import played, some
 from tests.cluster.faults.promises import Fault, Site
 from tests.cluster.faulty_runtime import behind_proxy
+from tests.cluster.stepped_clock import library, stepped_clock
 from tests.cluster.world import World
 from tests.cri_proxy import CriProxy
 
@@ -112,10 +113,10 @@ async def test_a_kernel_that_refuses(world: World) -> None:
     )
 
 
-@pytest.mark.skipif(not clock_edge.library(), reason="libfaketime is not installed: apt-get install libfaketime")
+@pytest.mark.skipif(not library(), reason="libfaketime is not installed: apt-get install libfaketime")
 async def test_a_wall_clock_that_steps(world: World) -> None:
     site = Site(world, NODE)
-    async with with_own_clock(site) as set_clock:
+    async with stepped_clock(world, NODE) as set_clock:
 
         @contextlib.asynccontextmanager
         async def stepped(seconds: int) -> AsyncIterator[None]:

@@ -1,20 +1,17 @@
-"""Changes to a node's agent for the time of a test: other arguments, a broken API server, a clock of its own."""
+"""A node's agent, or its service proxy, with a broken API server for the time of a test."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from controlplane.supervisor.edge import units
 from nodelib.kube.access import ClusterAccess, render_kubeconfig
-from tests.cluster.faults import clock_edge
 from tests.cluster.faults.api_edge import ApiProxy
 from tests.cluster.faults.promises import Site
+from tests.cluster.faulty_runtime import agent_changed
 from tests.cluster.node_access import node_access
 
 _KUBECONFIG = "--kubeconfig="
@@ -34,7 +31,7 @@ async def behind_api_proxy(site: Site) -> AsyncIterator[ApiProxy]:
         agent["argv"] = [_KUBECONFIG + _OTHER if one.startswith(_KUBECONFIG) else one for one in agent["argv"]]
 
     try:
-        async with _changed(site, change):
+        async with agent_changed(site.world, site.node, change):
             yield proxy
     finally:
         other.unlink()
@@ -58,36 +55,3 @@ async def proxy_behind_api_proxy(site: Site) -> AsyncIterator[ApiProxy]:
         await site.world.kill(site.node, "proxy")
         other.unlink()
         await between.close()
-
-
-@contextlib.asynccontextmanager
-async def with_own_clock(site: Site) -> AsyncIterator[Callable[[int], None]]:
-    """The node's agent has a wall clock that the yielded function sets (seconds from the machine's)."""
-
-    def change(agent: dict[str, Any]) -> None:
-        agent["env"] = {**agent["env"], **clock_edge.environment()}
-
-    clock_edge.step(await site.world.pid_once_running(site.node, "agent"), 0)
-    async with _changed(site, change):
-        yield lambda seconds: clock_edge.step(site.world.pid(site.node, "agent"), seconds)
-
-
-@contextlib.asynccontextmanager
-async def _changed(site: Site, change: Callable[[dict[str, Any]], None]) -> AsyncIterator[None]:
-    path = Path(site.world.cluster.unit_dir(site.node), "spec.json")
-    before = path.read_text()
-    spec = json.loads(before)
-    change(next(one for one in spec["programs"] if one["name"] == "agent"))
-    try:
-        await _restarted(site, path, json.dumps(spec))
-        yield
-    finally:
-        await _restarted(site, path, before)
-
-
-async def _restarted(site: Site, path: Path, spec: str) -> None:
-    old = await site.world.pid_once_running(site.node, "agent")
-    path.write_text(spec)
-    os.kill(units.supervisor_pid(str(path.parent)), signal.SIGHUP)
-    await site.world.pid_once_running(site.node, "agent", other_than=old)
-    await site.world.agent_well(site.node)
