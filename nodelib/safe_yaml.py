@@ -7,6 +7,7 @@ PyYAML's constructor, so that aliases and merge keys cost what they expand to.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,7 @@ def read(path: str, limits: Limits | None = None) -> str:
 def compose_all(text: str | bytes, limits: Limits, loader: Loader = yaml.CSafeLoader) -> Iterator[yaml.Node]:
     """The nodes of a text that is within its limits; aliases are not followed. Raises yaml.YAMLError."""
     _check_size(text, limits.size)
-    with _Errors():
+    with _as_refusals():
         _check_shape(text, limits, loader)
         yield from yaml.compose_all(text, Loader=loader)
 
@@ -110,15 +111,13 @@ def _too_much(mark: Any) -> RefusedYaml:
     )
 
 
-class _Errors:
+@contextlib.contextmanager
+def _as_refusals() -> Iterator[None]:
     """Turns what PyYAML lets through into its own errors."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ValueError | TypeError | ArithmeticError | AttributeError | RecursionError):
-            raise RefusedYaml(problem=str(error)) from error
+    try:
+        yield
+    except (ValueError, TypeError, ArithmeticError, AttributeError, RecursionError) as error:
+        raise RefusedYaml(problem=str(error)) from error
 
 
 class _Builder:

@@ -14,18 +14,21 @@ _ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 
 def is_shortage(error: BaseException) -> bool:
     """Whether the error, or the one that it came from, is a lack of descriptors or memory (EMFILE, ENOMEM, ...)."""
-    seen: BaseException | None = error
-    for _ in range(5):
-        if seen is None:
-            return False
-        if isinstance(seen, OSError) and seen.errno in _ERRNOS:
-            return True
-        seen = getattr(seen, "os_error", None) or seen.__cause__
-    return False
+    return _errno(error) != 0
 
 
 def describe(error: BaseException) -> str:
     """One sentence for the log: the shortage, and what to do."""
-    number = next((one.errno for one in (error, error.__cause__) if isinstance(one, OSError) and one.errno), 0)
+    number = _errno(error)
     name = os.strerror(number) if number else str(error)
     return f"this process lacks something: {name}. Raise its limit of open files, or free memory on the node."
+
+
+def _errno(error: BaseException) -> int:
+    """The number of the shortage that the error, or one of those that it came from, is; 0 if none is."""
+    seen: BaseException | None = error
+    for _ in range(5):
+        if isinstance(seen, OSError) and seen.errno in _ERRNOS:
+            return seen.errno
+        seen = getattr(seen, "os_error", None) or getattr(seen, "__cause__", None)
+    return 0

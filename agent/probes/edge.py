@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import aiohttp
 import grpc
 
-from agent.common.edge.host_resolver import HostResolver, is_address
+from agent.common.edge.host_resolver import HostResolver
 from agent.common.edge.http_get import any_certificate, get, open_session
+from agent.common.model.addresses import is_address
 from agent.common.model.errors import CriError
 from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService

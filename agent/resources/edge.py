@@ -153,6 +153,16 @@ class CgroupTree:
         """
         await asyncio.to_thread(self._remove, _checked(path))
 
+    async def end(self, path: str, word: str) -> None:
+        """Kill what is in the child cgroups whose name contains `word`. Their quota, and meanwhile that of `path`, is
+        lifted, so that it takes seconds however many there are. Raises CgroupError."""
+        await asyncio.to_thread(self._end, _checked(path), word)
+
+    @property
+    def _quota(self) -> tuple[str, str]:
+        """The file of the CPU quota, and what it says when there is none."""
+        return ("cpu.max", "max") if self.version == 2 else ("cpu.cfs_quota_us", "-1")
+
     def _available(self) -> frozenset[str]:
         if self.version == 1:
             return frozenset(self._points)
@@ -252,17 +262,13 @@ class CgroupTree:
             for group in self._below(top + path):
                 self._rmdir(top + path, group)
 
-    async def end(self, path: str, word: str) -> None:
-        """Kill what is in the child cgroups whose name contains `word`. Their quota, and meanwhile that of `path`, is
-        lifted, so that it takes seconds however many there are. Raises CgroupError."""
-        await asyncio.to_thread(self._end, _checked(path), word)
-
     def _end(self, path: str, word: str) -> None:
-        file = "cpu.max" if self.version == 2 else "cpu.cfs_quota_us"
-        quota = self._read(f"{self.folder(path, 'cpu')}/{file}") if "cpu" in self.controllers else ""
+        name, none = self._quota
+        file = f"{self.folder(path, 'cpu')}/{name}" if "cpu" in self.controllers else ""
+        quota = self._read(file).strip() if file else ""
         try:
             if quota:
-                self._files.write(f"{self.folder(path, 'cpu')}/{file}", "max" if self.version == 2 else "-1")
+                self._files.write(file, none)
             for leaf in (name for name in self._children(path) if word in name):
                 self._kill(f"{path}/{leaf}")
         except OSError as error:
@@ -270,7 +276,7 @@ class CgroupTree:
         finally:
             if quota:
                 with contextlib.suppress(OSError):
-                    self._files.write(f"{self.folder(path, 'cpu')}/{file}", quota.strip())
+                    self._files.write(file, quota)
 
     def _kill(self, path: str) -> None:
         def alive() -> set[int]:
@@ -308,11 +314,11 @@ class CgroupTree:
 
     def _lift_quota(self, path: str) -> None:
         """No quota of CPU any more: thousands of processes that share a small one take minutes to die."""
-        file, none = ("cpu.max", "max") if self.version == 2 else ("cpu.cfs_quota_us", "-1")
+        name, none = self._quota
         if "cpu" in self.controllers:
             for group in self._below(self.folder(path, "cpu")):
                 with contextlib.suppress(OSError):
-                    group.write(file, none)
+                    group.write(name, none)
 
     def _rmdir(self, folder: str, group: FoundGroup) -> None:
         pause = Backoff(0.005, 1)

@@ -9,7 +9,6 @@ Upstream resolves in as many goroutines as there are probes.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from agent.common.model.addresses import is_address
 from nodelib.threads import alone
 
 _MOST, _MOST_OF_A_POD = 64, 4  # lookups at once
@@ -24,15 +24,6 @@ _LIMIT = 10.0  # seconds
 _LONGEST_NAME = 253  # characters, RFC 1035
 
 Lookup = Callable[[str], list[str]]
-
-
-def is_address(host: str) -> bool:
-    """Whether `host` is an IP address, so that there is nothing to resolve."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 class HostResolver:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from agent.common.model.binding import config, flag
+from agent.common.model.file_names import is_file_name
 from nodelib.errors import Invalid
 
 
@@ -54,7 +55,7 @@ class PodPaths:
     uid: str
 
     def __post_init__(self) -> None:
-        if self.uid in ("", ".", "..") or "/" in self.uid or "\0" in self.uid:
+        if not is_file_name(self.uid):
             raise Invalid(
                 f"{self.uid!r} is no UID of a pod",
                 step="find its folder",

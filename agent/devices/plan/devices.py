@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent.common.model import label_syntax
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.demand import container_amounts
 from agent.common.plan.restart import is_sidecar
@@ -30,8 +31,7 @@ from nodelib.text import one_line
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 STOP_GRACE = 300.0  # seconds after which a stopped plugin is removed; upstream's endpointStopGracePeriod
-_LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_RESOURCE = re.compile(rf"[a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/{_LABEL}")
+_RESOURCE = re.compile(f"{label_syntax.PREFIX}{label_syntax.NAME}")
 
 
 @dataclass(frozen=True, slots=True)

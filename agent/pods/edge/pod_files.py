@@ -7,6 +7,7 @@ import json
 import logging
 import os
 
+from agent.common.model.file_names import is_file_name
 from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import ContainerState, Pod
@@ -70,7 +71,7 @@ class PodFiles:
         self._remove_message(container)
         labels = container.labels
         link = _link_name(labels.get(POD_NAME, ""), labels.get(POD_NAMESPACE, ""), container.name, container.id)
-        if _is_name(link):
+        if is_file_name(link):
             _unlink(f"{self._links}/{link}")
         if os.path.normpath(container.log_path).startswith(self._pod_logs + "/"):
             folder, base = os.path.split(container.log_path)
@@ -89,7 +90,7 @@ class PodFiles:
         self._remove_folder(f"{pod.namespace}_{pod.name}_{pod.uid}", f"{pod.name}_{pod.namespace}_")
 
     def _remove_folder(self, folder: str, prefix: str) -> None:
-        if not _is_name(folder):  # a runtime's label that is no name
+        if not is_file_name(folder):  # a runtime's label that is no name
             log.warning("the logs in %r are left alone: that is no folder of a pod", folder)
             return
         try:
@@ -159,10 +160,6 @@ def _tail(path: str, limit: int) -> bytes:
 def _link_name(pod: str, namespace: str, container: str, container_id: str) -> str:
     prefix = f"{pod}_{namespace}_{container}"[: 255 - len(container_id) - 5]
     return f"{prefix}-{container_id}.log"
-
-
-def _is_name(text: str) -> bool:
-    return "/" not in text and text not in ("", ".", "..")
 
 
 def _unlink(path: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 
 from agent.pods.work.deps import PodDeps
 from nodelib.errors import NodewrightError
@@ -11,18 +11,18 @@ from nodelib.errors import NodewrightError
 log = logging.getLogger(__name__)
 
 
-async def remove(deps: PodDeps, known: Callable[[], Container[str]]) -> None:
-    """Clean up after all pods but those `known` by UID, which is asked anew for each: pods come while this runs.
+async def remove(deps: PodDeps, is_known: Callable[[str], bool]) -> None:
+    """Clean up after all pods but those whose UID `is_known`, which is asked anew for each: pods come while this runs.
 
     Raises NodewrightError if the node cannot be searched.
     """
     for uid in {*await deps.resources.volumes.pods_on_disk(), *await deps.resources.cgroups.pod_uids()}:
-        if uid not in known() and not deps.observer.is_unclear(uid):
+        if not is_known(uid) and not deps.observer.is_unclear(uid):
             log.info("pod %s: removing the directory or cgroup it left behind", uid)
             await _clear(uid, deps.resources.volumes.release, deps.resources.cgroups.remove_pod)
     # Logs are removed last: an agent that was killed just before that has left them.
     for uid in await deps.containers.files.logged_pods():
-        if uid not in known() and uid not in deps.observer.uids():
+        if not is_known(uid) and uid not in deps.observer.uids():
             log.info("pod %s: removing the logs it left behind", uid)
             await _clear(uid, deps.containers.files.remove_left_logs)
 

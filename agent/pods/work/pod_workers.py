@@ -318,7 +318,7 @@ class PodWorkers:
     def _terminate_orphan(self, seen: ObservedPod) -> None:
         """Terminate a pod that only the runtime knows, unless its source may yet list it."""
         orphan = orphan_pod(seen)
-        if orphan is None or seen.uid in self._known():
+        if orphan is None or self._is_known(seen.uid):
             return
         if not self._is_synced(labels.source_of(seen)):
             return
@@ -335,11 +335,14 @@ class PodWorkers:
         for uid in self.deps.observer.uids():
             if uid not in self._workers:
                 self._terminate_orphan(self.deps.observer.seen(uid))
-        await orphan_cleanup.remove(self.deps, self._known)
+        await orphan_cleanup.remove(self.deps, self._is_known)
 
     def _known(self) -> frozenset[str]:
         """UIDs of all pods that a source has listed or that are being ended: nothing of these is swept."""
         return frozenset((*self._workers, *self._registry.unmanaged, *self._listed))
+
+    def _is_known(self, uid: str) -> bool:
+        return uid in self._workers or uid in self._registry.unmanaged or uid in self._listed
 
 
 def _downward_fields(pod: Pod) -> tuple[object, object]:

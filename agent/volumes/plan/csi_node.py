@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 
+from agent.common.model.label_syntax import LABEL_KEY, LABEL_VALUE
 from agent.volumes.model.csi import DriverFacts
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json, decode
 from nodelib.text import one_line
 
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_NAME = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_VALUE.pattern}")
 NODE_ID = "csi.volume.kubernetes.io/nodeid"
 
 
@@ -46,7 +44,7 @@ def check_facts(facts: DriverFacts) -> None:
 
 def _is_label(entry: tuple[str, str]) -> bool:
     name, value = entry
-    return bool(_LABEL_NAME.fullmatch(name)) and (not value or bool(_LABEL_VALUE.fullmatch(value)))
+    return bool(LABEL_KEY.fullmatch(name) and LABEL_VALUE.fullmatch(value))
 
 
 def node_patch(node: Json, name: str, facts: DriverFacts | None) -> Json:

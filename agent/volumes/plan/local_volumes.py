@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from enum import Enum, auto
 
+from agent.common.model.file_names import is_file_name
 from agent.common.model.pods import Pod
 from agent.volumes.model.local import Device, GlobalMount, Inspection, LocalVolume
 from agent.volumes.model.volumes import HostPath
@@ -77,7 +78,7 @@ def _mount_options(meta: Json, spec: Json) -> tuple[str, ...]:
 def _problem(volume: LocalVolume) -> str:
     if not volume.path.startswith("/") or ".." in volume.path.split("/") or "\0" in volume.path:
         return f"the local path {volume.path!r} must be an absolute path without '..'"
-    if volume.spec_name in ("", ".", "..") or "/" in volume.spec_name or "\0" in volume.spec_name:
+    if not is_file_name(volume.spec_name):
         return f"{volume.spec_name!r} is no name of a PersistentVolume"
     if not _FS_TYPE.fullmatch(volume.fs_type):
         return f"{volume.fs_type!r} is no type of a file system"

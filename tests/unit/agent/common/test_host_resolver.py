@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.common.edge.host_resolver import HostResolver, is_address
+from agent.common.edge.host_resolver import HostResolver
+from agent.common.model.addresses import is_address
 from tests.waiting import until
 
 

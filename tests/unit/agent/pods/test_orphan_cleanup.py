@@ -27,7 +27,7 @@ async def test_one_pod_that_cannot_be_removed_holds_up_no_other(caplog: pytest.L
     volumes = _BrokenVolumes()
     volumes.mounted |= {"u0", "u1", "u2", "known"}
     deps = replace(world.deps, resources=replace(world.deps.resources, volumes=volumes))
-    await orphan_cleanup.remove(deps, lambda: {"known"})
+    await orphan_cleanup.remove(deps, lambda uid: uid == "known")
     await world.kill_agent()
     assert volumes.mounted == {"u1", "known"}
     assert "pod u1: removing what it left behind failed" in caplog.text
