@@ -100,8 +100,9 @@ def _cgroups(world: World, node: str) -> Iterator[Path]:
     """One hierarchy has them all: cgroup v2, or any of v1."""
     for root in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/pids")):
         tree = root / f"{world.cluster.cgroup}/{node}".lstrip("/")
-        if tree.is_dir():
-            yield from tree.rglob("cgroup.procs")
+        for folder, _, files in os.walk(tree):  # folders that are removed meanwhile are left out
+            if "cgroup.procs" in files:
+                yield Path(folder, "cgroup.procs")
 
 
 def _words(path: Path) -> list[str]:
