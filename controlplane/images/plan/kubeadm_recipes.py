@@ -5,7 +5,7 @@ from __future__ import annotations
 from controlplane.binaries.model import KUBERNETES_VERSION
 from controlplane.images.model.oci import RunConfig, symlink
 from controlplane.images.model.recipe import Built, Files, LayerRecipe, Packages, Recipe
-from controlplane.images.plan.recipes import DEBIAN_LAYER, SKELETON, USERLAND
+from controlplane.images.plan.recipes import DEBIAN_LAYER, IPTABLES_LAYER, SKELETON, USERLAND
 
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _BIN = "usr/local/bin"
@@ -20,20 +20,7 @@ _CONTROL_PLANE_LAYER = LayerRecipe(
     ),
 )
 
-# The packages are unpacked, not configured: these are the links that update-alternatives would make.
-_IPTABLES = tuple(
-    symlink(f"usr/sbin/{family}{suffix}", "xtables-nft-multi")
-    for family in ("iptables", "ip6tables")
-    for suffix in ("", "-save", "-restore")
-)
-_KUBE_PROXY_LAYER = LayerRecipe(
-    "kube-proxy",
-    (
-        Packages(("iptables", "nftables", "conntrack", "kmod"), above=USERLAND, links=_IPTABLES),
-        Built("kube-proxy", f"{_BIN}/kube-proxy"),
-    ),
-)
-
+_KUBE_PROXY_LAYER = LayerRecipe("kube-proxy", (Built("kube-proxy", f"{_BIN}/kube-proxy"),))
 
 KINDNET_NAME = "localhost/kindnet-like:v1"
 _KINDNET_LAYER = LayerRecipe(
@@ -63,7 +50,7 @@ KUBEADM_RECIPES: tuple[Recipe, ...] = (
     *(_component(name) for name in _COMPONENTS),
     Recipe(
         f"registry.k8s.io/kube-proxy:{KUBERNETES_VERSION}",
-        (DEBIAN_LAYER, _KUBE_PROXY_LAYER),
+        (DEBIAN_LAYER, IPTABLES_LAYER, _KUBE_PROXY_LAYER),
         RunConfig(entrypoint=(f"/{_BIN}/kube-proxy",)),
         differs="iptables of the distribution in its nft form, without upstream's iptables-wrapper",
     ),

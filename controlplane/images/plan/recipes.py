@@ -108,6 +108,16 @@ DEBIAN_LAYER = LayerRecipe(
     ),
 )
 
+# The packages are unpacked, not configured: these are the links that update-alternatives would make.
+_IPTABLES = tuple(
+    symlink(f"usr/sbin/{family}{suffix}", "xtables-nft-multi")
+    for family in ("iptables", "ip6tables")
+    for suffix in ("", "-save", "-restore")
+)
+IPTABLES_LAYER = LayerRecipe(
+    "iptables", (Packages(("iptables", "nftables", "conntrack", "kmod"), above=USERLAND, links=_IPTABLES),)
+)
+
 _AGNHOST_FILES = (
     Built("agnhost", "agnhost"),
     Built("coredns", "coredns"),
@@ -292,6 +302,12 @@ RECIPES: tuple[Recipe, ...] = (
         (LayerRecipe("regression-issue-74839", (Built("regression-issue-74839", "regression-issue-74839"), SKELETON)),),
         RunConfig(entrypoint=("/regression-issue-74839",)),
         differs="no shell",
+    ),
+    Recipe(
+        "registry.k8s.io/build-image/distroless-iptables:v0.9.7",
+        (DEBIAN_LAYER, IPTABLES_LAYER),
+        RunConfig(cmd=("/bin/sh",)),
+        differs="a whole userland, iptables of the distribution in its nft form",
     ),
     Recipe(
         ETCD_NAME,
