@@ -257,8 +257,8 @@ def proxy_config(cluster: Cluster, node: Node) -> str:
         "bindAddress": anywhere.strip("[]"),
         "healthzBindAddress": f"{anywhere}:10256",
         "metricsBindAddress": "127.0.0.1:10249",
-        # These sysctls are read-only in a network namespace that is not the first.
-        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        # nf_conntrack_max is read-only in a network namespace that is not the first.
+        "conntrack": {"maxPerCore": 0, "min": 0},
         "iptables": {"minSyncPeriod": "1s", "syncPeriod": "30s"} if cluster.options.proxy == "upstream" else {},
     }
     return json.dumps(config, indent=2) + "\n"

@@ -117,8 +117,8 @@ def proxy_config(cluster: Cluster) -> Json:
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": cluster.options.proxy_mode,
-        # These sysctls are read-only in a network namespace that is not the first.
-        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        # nf_conntrack_max is read-only in a network namespace that is not the first.
+        "conntrack": {"maxPerCore": 0, "min": 0},
     }
 
 
