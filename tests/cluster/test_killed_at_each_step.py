@@ -27,7 +27,6 @@ from tests.waiting import until
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.soak,  # it fails on a cluster on which the faults were played before, for a reason not found yet
     pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root"),
 ]
 

@@ -7,7 +7,8 @@ that nothing ends any more. A descriptor that another process has too stays open
 that waits for the agent's end, holds this connection until the calls on it are finished.
 
 A start waits until there is such a connection. gRPC shows no descriptors: the connection is recognised among the others
-that the agent makes at the same moment by the size of its receive buffer, which no other socket has.
+that the agent makes at the same moment by the size of its receive buffer, which no other socket has. The path of its
+peer says nothing: the runtime may have made its socket in another file tree, or under another name.
 
 An agent that stops while a start is under way leaves the connection as a killed one would: gRPC cancels its calls and
 shuts the socket down when a channel is closed, so the channel gets another socket before that.
@@ -54,7 +55,6 @@ class KeptStarts:
 
     def __init__(self, endpoint: str, options: list[tuple[str, int]]) -> None:
         self._endpoint, self._options = endpoint, [*options, _OWN_CONNECTION]
-        self._path = endpoint.removeprefix("unix:").removeprefix("//")
         self._channel: grpc.aio.Channel | None = None
         self._keeper: Keeper | None = None
         self._ours = (-1, -1)  # descriptor and inode of the connection
@@ -110,7 +110,7 @@ class KeptStarts:
     async def _keep(self) -> bool:
         """Keep one connection until it is lost; False: there was none."""
         try:
-            await self._once(self._path)
+            await self._once()
             self._problem = ""
             return True
         except (OSError, TimeoutError, grpc.aio.UsageError) as error:  # no runtime there, or closed
@@ -121,7 +121,7 @@ class KeptStarts:
             self._problem = str(error)
         return False
 
-    async def _once(self, path: str) -> None:
+    async def _once(self) -> None:
         """Until the connection is lost. Raises TimeoutError, OSError or CommandError when it cannot be kept."""
         size = _BUFFER + 2 * (next(self._tries) % _BUFFER_SIZES)
         options = [*self._options, ("grpc.tcp_receive_buffer_size", size)]
@@ -129,9 +129,9 @@ class KeptStarts:
         async with asyncio.timeout(_DIAL_LIMIT):
             while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
                 await channel.wait_for_state_change(state)
-        ours = await asyncio.to_thread(connections_to, path, size)
+        ours = await asyncio.to_thread(sockets_with, size)
         if len(ours) != 1:
-            raise Temporary(f"{len(ours)} such connections", obj=path, step="find the connection for starts")
+            raise Temporary(f"{len(ours)} such connections", obj=self._endpoint, step="find the connection for starts")
         self._ours = next(iter(ours))
         self._keeper = Keeper([self._ours[0]], _KEPT)
         self.stub = api_pb2_grpc.RuntimeServiceStub(channel)
@@ -139,15 +139,16 @@ class KeptStarts:
         await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
     def _leave(self) -> None:
+        number, inode = self._ours
         try:
-            still_ours = self._keeper is not None and self._ours in connections_to(self._path)
+            still_ours = os.fstat(number).st_ino == inode
         except OSError:
-            still_ours = False  # no socket there any more: the runtime has gone, and the calls with it
+            still_ours = False  # the runtime has gone, and the calls with it
         if self._keeper is None or not still_ours:
             return
         one, other = socket.socketpair()
         with one, other:
-            os.dup2(one.fileno(), self._ours[0], inheritable=False)
+            os.dup2(one.fileno(), number, inheritable=False)
         keeper, self._keeper = self._keeper, None
         keeper.leave()
 
@@ -165,12 +166,9 @@ async def _answer(call: Awaitable[Any]) -> Any:
     return await call
 
 
-def connections_to(path: str, buffer: int = 0) -> set[tuple[int, int]]:
-    """(descriptor, inode) of each connection of this process to the unix socket at `path`.
-
-    `buffer`: only those whose receive buffer was made that large (bytes). Raises OSError when there is no such socket.
-    """
-    there, found = os.stat(path), set[tuple[int, int]]()
+def sockets_with(buffer: int) -> set[tuple[int, int]]:
+    """(descriptor, inode) of each unix socket of this process whose receive buffer was made that large (bytes)."""
+    found = set[tuple[int, int]]()
     for name in os.listdir("/proc/self/fd"):
         try:
             status = os.stat(int(name))
@@ -178,10 +176,8 @@ def connections_to(path: str, buffer: int = 0) -> set[tuple[int, int]]:
                 continue
             with socket.socket(fileno=os.dup(int(name))) as one:
                 # The kernel doubles what it is asked for (socket(7)).
-                if buffer and one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) != 2 * buffer:
-                    continue
-                if one.family == socket.AF_UNIX and os.path.samestat(os.stat(one.getpeername() or b"/"), there):
+                if one.family == socket.AF_UNIX and one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * buffer:
                     found.add((int(name), status.st_ino))
         except (OSError, ValueError):
-            continue  # closed meanwhile, or a peer without a path (an abstract name has NULs)
+            continue  # closed meanwhile
     return found

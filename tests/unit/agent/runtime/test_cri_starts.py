@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 import sys
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.runtime.edge.cri import Cri
-from agent.runtime.edge.starts import KeptStarts, connections_to
+from agent.runtime.edge.starts import KeptStarts, sockets_with
 from tests.waiting import until
 
 pb: Any = api_pb2
@@ -78,11 +78,14 @@ class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
 
 @pytest.fixture
 async def runtime(tmp_path: Path) -> AsyncIterator[tuple[_Runtime, str]]:
-    server, served, path = grpc.aio.server(), _Runtime(), f"{tmp_path}/r.sock"
+    """Its socket has another path than the one it was made with, as where the agent has a file tree of its own."""
+    server, served, made = grpc.aio.server(), _Runtime(), tmp_path / "made"
+    made.mkdir()
     api_pb2_grpc.add_RuntimeServiceServicer_to_server(served, server)
-    server.add_insecure_port(f"unix:{path}")
+    server.add_insecure_port(f"unix:{made}/r.sock")
     await server.start()
-    yield served, path
+    made.rename(tmp_path / "seen")
+    yield served, f"{tmp_path}/seen/r.sock"
     await server.stop(None)
 
 
@@ -208,18 +211,12 @@ async def test_the_end_may_come_while_the_runtime_is_being_dialled(tmp_path: Pat
     await asyncio.gather(keeping, return_exceptions=True)
 
 
-def test_connections_are_distinguished_by_the_socket_they_lead_to(tmp_path: Path) -> None:
-    """Through a symlink too; a peer without a path (an abstract name, a pair) is none of them."""
-    (tmp_path / "alias").symlink_to("r.sock")
-    abstract = f"\0nodewright-{uuid.uuid4().hex}"
+def test_connections_are_distinguished_by_their_buffers() -> None:
     with contextlib.ExitStack() as stack:
-        ends = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(4)]
-        for end in socket.socketpair():
+        pairs = [socket.socketpair() for _ in range(3)]
+        for end in itertools.chain(*pairs):
             stack.enter_context(end)
-        for server, name in ((ends[0], f"{tmp_path}/r.sock"), (ends[1], abstract)):
-            server.bind(name)
-            server.listen()
-        ends[2].connect(f"{tmp_path}/r.sock")
-        ends[3].connect(abstract)
-        found = connections_to(f"{tmp_path}/alias")
-        assert [number for number, _ in found] == [ends[2].fileno()]
+        pairs[0][1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 70_001)
+        pairs[1][1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 70_003)
+        found = sockets_with(70_001)
+        assert [number for number, _ in found] == [pairs[0][1].fileno()]
