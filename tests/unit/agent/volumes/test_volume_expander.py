@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.volumes.model.local import LocalVolume
+from agent.volumes.work.growing import GrowingVolume
 from agent.volumes.work.local_volumes import LocalVolumes
 from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib.command import Completed
@@ -210,8 +212,9 @@ async def test_a_pod_that_ends_meanwhile(world: World) -> None:
     world.local.new_mount.set()
     await world.disk.asked.wait()
     released = asyncio.create_task(world.release())
-    await until(lambda: not world.local.growing())
-    assert GLOBAL in world.disk.mounted
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(released), 0.5)
+    assert GLOBAL in world.disk.mounted and not world.local.growing()
     world.disk.released.set()
     await released
     assert GLOBAL not in world.disk.mounted and world.disk.disks["/dev/sdz"].used == 20
@@ -284,3 +287,33 @@ async def test_a_device_that_cannot_grow(world: World, change: dict[str, Any] | 
     ((_, reason, message),) = world.events
     assert reason == "VolumeResizeFailed" and problem in message and world.api.size == "10Mi"
     assert RESIZE not in world.disk.commands
+
+
+@pytest.mark.parametrize(
+    ("code", "states"),
+    [
+        pytest.param("OUT_OF_RANGE", ["NodeResizeInProgress", "NodeResizeInfeasible"], id="refused for good"),
+        pytest.param("UNAVAILABLE", ["NodeResizeInProgress"], id="not now"),
+    ],
+)
+async def test_a_driver_that_refuses(world: World, code: str, states: list[str]) -> None:
+    async def refuse(_size: int) -> bool:
+        raise PluginError("no", code=code, obj="drv", step="expand")
+
+    class Source:
+        def __init__(self) -> None:
+            self.new_mount = asyncio.Event()
+            self.new_mount.set()
+
+        def growing(self) -> list[GrowingVolume]:
+            return [GrowingVolume(world.pod("a"), "pv-1", "c", False, "drv", refuse)]
+
+    world.api.ask("20Mi")
+    task = asyncio.create_task(VolumeExpander((Source(),), world.api, world, world.clock).run())
+    try:
+        await until(lambda: world.events, 30)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert (world.reasons, world.api.states) == (["VolumeResizeFailed"], states)
+    assert ("NodeResizeError" in world.api.conditions) == (len(states) == 2)
