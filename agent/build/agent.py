@@ -15,7 +15,7 @@ from agent.build.core import Core
 from agent.build.eviction import build_eviction
 from agent.build.node import build_cgroups, firewall_tasks, lease, node_keeper
 from agent.build.plugins import BuiltPlugins, build_devices, build_plugins
-from agent.build.pods import pod_deps, pod_volumes
+from agent.build.pods import pod_deps, pod_volumes, volume_expander
 from agent.build.shutdown import shutdown_tasks
 from agent.build.static import build_static
 from agent.build.volumes import BuiltVolumes
@@ -78,6 +78,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
         pod_workers=pod_workers,
         checkpoints=checkpoints,
         volumes=volumes,
+        expander=volume_expander(base, volumes, plugins),
         plugins=plugins,
         probes=probes,
         probe_io=probe_io,

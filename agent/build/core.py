@@ -27,6 +27,7 @@ from agent.probes.work import ProbeManager
 from agent.resources.work.node_allocatable import NodeAllocatable
 from agent.server.work import KubeletServer, ServerDeps, start
 from agent.stats.work.provider import StatsProvider
+from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work
 
@@ -49,6 +50,7 @@ class Core:
     pod_workers: PodWorkers
     checkpoints: Checkpoints
     volumes: BuiltVolumes
+    expander: VolumeExpander
     plugins: BuiltPlugins
     probes: ProbeManager
     probe_io: ProbeIo
@@ -98,6 +100,7 @@ class Core:
             "mirror-pods": self.static.keep_mirrors,
             "lease": self.lease.run,
             **dict(self.volumes.tasks()),
+            "volume-expansion": self.expander.run,
             **self.base.certificates.tasks(),
         }
 

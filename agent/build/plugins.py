@@ -27,7 +27,7 @@ from agent.stats.edge.machine import filesystem
 from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.csi_driver import CsiDriver
 from agent.volumes.work.csi_drivers import CsiDrivers
-from agent.volumes.work.csi_expand import CsiExpander
+from agent.volumes.work.csi_growth import CsiGrowth
 from agent.volumes.work.csi_objects import CsiObjects
 from agent.volumes.work.csi_stats import CsiStats
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
@@ -49,7 +49,7 @@ class BuiltPlugins:
     drivers: CsiDrivers
     csi: CsiVolumes
     csi_stats: CsiStats
-    expander: CsiExpander
+    csi_growth: CsiGrowth
     device_server: DevicePluginServer
     devices: DeviceManager
     claims: DraManager
@@ -61,7 +61,6 @@ class BuiltPlugins:
             ("plugins", self.manager.run),
             ("csi volumes", self.csi.run),
             ("csi stats", self.csi_stats.run),
-            ("csi expansion", self.expander.run),
             ("devices", self.devices.run),
             ("resource claims", self.claims.run),
             ("device plugins", self._serve_device_plugins),
@@ -121,7 +120,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
         drivers=drivers,
         csi=csi,
         csi_stats=CsiStats(csi, drivers, filesystem, clock),
-        expander=CsiExpander(csi, drivers, objects, base.events, clock),
+        csi_growth=CsiGrowth(csi, drivers, objects),
         device_server=DevicePluginServer(f"{root_dir}/device-plugins"),
         devices=devices,
         claims=claims,

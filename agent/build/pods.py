@@ -28,6 +28,7 @@ from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.work import ProbeManager
 from agent.volumes.work.csi_volumes import CsiVolumes
+from agent.volumes.work.volume_expander import VolumeExpander
 
 
 def pod_volumes(base: Base, keeper: NodeManager, cgroups: CgroupFacts, csi: CsiVolumes) -> BuiltVolumes:
@@ -42,6 +43,11 @@ def pod_volumes(base: Base, keeper: NodeManager, cgroups: CgroupFacts, csi: CsiV
         warn=lambda pod, reason, message: base.events.emit(pod.raw, "Warning", reason, message),
         csi=csi,
     )
+
+
+def volume_expander(base: Base, volumes: BuiltVolumes, plugins: BuiltPlugins) -> VolumeExpander:
+    """Grows the volumes of every kind that can."""
+    return VolumeExpander((plugins.csi_growth, volumes.local), plugins.objects, base.events, base.clock)
 
 
 def pod_deps(

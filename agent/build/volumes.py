@@ -31,6 +31,7 @@ class BuiltVolumes:
     objects: PodObjects
     requests: PodCertificateRequests
     certificates: PodCertificateManager
+    local: LocalVolumes
 
     def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
@@ -68,4 +69,5 @@ def build_volumes(
         objects=objects,
         requests=requests,
         certificates=certificates,
+        local=local,
     )

@@ -141,7 +141,7 @@ class CsiVolumeApi(Protocol):
     def drop_pod(self, uid: str) -> None: ...
 
 
-class CsiClaimApi(Protocol):
+class ClaimApi(Protocol):
     """The claims' part of volumes/work/csi_objects.py. Every call raises ApiError or Temporary."""
 
     async def claim(self, namespace: str, name: str) -> Json | None: ...
@@ -149,8 +149,6 @@ class CsiClaimApi(Protocol):
     async def volume(self, name: str) -> Json | None: ...
 
     async def patch_claim(self, namespace: str, name: str, patch: Json) -> None: ...
-
-    async def secret(self, ref: SecretRef) -> dict[str, str]: ...
 
 
 class CsiNodeApi(Protocol):

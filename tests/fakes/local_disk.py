@@ -12,16 +12,22 @@ from agent.volumes.model.local import Device, GlobalMount, Inspection
 from nodelib.command import CommandError, Completed
 
 _PLUGIN = "kubernetes.io~local-volume"
+_RESIZES = {"resize2fs": ("ext3", "ext4"), "xfs_growfs": ("xfs",), "btrfs": ("btrfs",)}
 
 
 @dataclass
 class Disk:
-    """`content` "": nothing that blkid knows. `problem`: why it cannot be read."""
+    """`content` "": nothing that blkid knows. `problem`: why it cannot be read.
+
+    `size` is the device's, `used` as much of it as its file system has.
+    """
 
     number: int
     content: str = ""
     problem: str = ""
     fsck: int = 0
+    size: int = 10
+    used: int = 0
 
 
 class FakeLocalDisk:
@@ -66,7 +72,10 @@ class FakeLocalDisk:
         if argv[0] in self.missing:
             raise CommandError(argv, 127, b"", reason="cannot start: No such file or directory")
         if argv[0].startswith("mkfs."):
-            self.disks[argv[-1]].content = argv[0].removeprefix("mkfs.")
+            disk = self.disks[argv[-1]]
+            disk.content, disk.used = argv[0].removeprefix("mkfs."), disk.size
+        elif argv[0] in _RESIZES:
+            return self._resize(argv)
         elif argv[0] == "fsck":
             return self.disks[argv[-1]].fsck, "fsck"
         elif "remount,rw" in argv:
@@ -78,6 +87,18 @@ class FakeLocalDisk:
                 return 32, "wrong fs type"
             options = argv[argv.index("-o") + 1].split(",") if "-o" in argv else []
             self.mounted[argv[-1]] = (disk.number, kind, "ro" in options)
+        return 0, ""
+
+    def _resize(self, argv: Sequence[str]) -> tuple[int, str]:
+        if argv[0] == "resize2fs":
+            disk = self.disks[argv[-1]]
+        elif argv[-1] not in self.mounted:
+            return 1, "is not a mounted file system"
+        else:
+            disk = next(one for one in self.disks.values() if one.number == self.mounted[argv[-1]][0])
+        if disk.content not in _RESIZES[argv[0]]:
+            return 1, "bad magic number"
+        disk.used = disk.size
         return 0, ""
 
     def make(self, path: str) -> None:

@@ -161,13 +161,14 @@ class FakeCsi:
 
 
 class FakeLocal:
-    """All local volumes are directories. Records the UIDs whose volumes were released."""
+    """All local volumes but raw devices are directories. Records the UIDs whose volumes were released."""
 
     def __init__(self) -> None:
         self.released: list[str] = []
 
     async def mount(self, pod: Pod, paths: PodPaths, volumes: Sequence[LocalVolume]) -> list[HostPath]:
-        return [HostPath(one.name, one.path, "Directory", one.read_only) for one in volumes]
+        kinds = {True: "BlockDevice", False: "Directory"}
+        return [HostPath(one.name, one.path, kinds[one.block], one.read_only, block=one.block) for one in volumes]
 
     async def release(self, paths: PodPaths) -> None:
         self.released.append(paths.uid)

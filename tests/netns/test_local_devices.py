@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -21,9 +22,13 @@ from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.work.local_volumes import LocalVolumes
+from agent.volumes.work.volume_expander import VolumeExpander
+from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Temporary
 from tests.builders.pods import pod
+from tests.fakes.claims import FakeClaimApi
 from tests.netns.mount_namespace import isolated
+from tests.waiting import until
 
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loop devices")]
 
@@ -35,11 +40,11 @@ def command(*argv: str) -> str:
 
 
 @contextmanager
-def loop_device(file: Path) -> Iterator[str]:
-    """A loop device on `file`, which is made with 32 MiB of zeros unless it exists."""
+def loop_device(file: Path, size: int = 32 * MIB) -> Iterator[str]:
+    """A loop device on `file`, which is made with `size` bytes of zeros unless it exists."""
     if not file.exists():
         file.write_bytes(b"")
-        os.truncate(file, 32 * MIB)
+        os.truncate(file, size)
     device = command("losetup", "--find", "--show", str(file))
     try:
         yield device
@@ -69,6 +74,27 @@ class Node:
         paths = PodPaths(self.root, uid)
         asyncio.run(LocalVolumes(self.root, LocalDisk(self.root), lambda *_: None).release(paths))
         PodDisk(self.root).tear_down(paths)
+
+    def grow(self, uid: str, volume: LocalVolume, api: FakeClaimApi) -> list[str]:
+        """An agent that has just started grows the pod's volume; the reasons of its events."""
+        reasons: list[str] = []
+
+        class Events:
+            def emit(self, about: Any, kind: str, reason: str, message: str, **more: Any) -> None:
+                reasons.append(reason)
+
+        async def work() -> None:
+            local = LocalVolumes(self.root, LocalDisk(self.root), lambda *_: None)
+            await local.mount(pod(meta={"uid": uid}), PodPaths(self.root, uid), [volume])
+            task = asyncio.create_task(VolumeExpander((local,), api, Events(), SystemClock()).run())
+            try:
+                await until(lambda: reasons, 60)
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+        asyncio.run(work())
+        return reasons
 
     def mounts(self) -> list[mounts.Mounted]:
         return mounts.mounts_below(self.root)
@@ -232,6 +258,89 @@ def test_a_device_that_disappears(tmp_path: Path) -> None:
             assert number == os.stat(another).st_rdev
             node.release("b")
         assert node.mounts() == []
+
+
+def enlarge(file: Path, device: str) -> None:
+    """The disk behind the device becomes twice as large."""
+    os.truncate(file, 2 * file.stat().st_size)
+    command("losetup", "--set-capacity", device)
+
+
+def capacity(path: str) -> int:
+    found = os.statvfs(path)
+    return found.f_blocks * found.f_frsize
+
+
+def has_sys_resource() -> bool:
+    """Whether this process may give a mounted ext4 more room: some containers' root may not."""
+    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("CapEff:")]
+    return bool(int(line.split()[1], 16) >> 24 & 1)
+
+
+def tools_for(kind: str, *programs: str) -> pytest.MarkDecorator:
+    missing = [one for one in programs if shutil.which(one) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"{kind} needs {', '.join(missing)}")
+
+
+WITH_SYS_RESOURCE = pytest.mark.skipif(not has_sys_resource(), reason="needs CAP_SYS_RESOURCE: ext4 grows online")
+GROWING = [
+    pytest.param("ext4", 32 * MIB, id="ext4", marks=WITH_SYS_RESOURCE),
+    pytest.param("xfs", 320 * MIB, id="xfs", marks=tools_for("xfs", "mkfs.xfs", "xfs_growfs")),
+    pytest.param("btrfs", 160 * MIB, id="btrfs", marks=tools_for("btrfs", "mkfs.btrfs", "btrfs")),
+]
+
+
+@pytest.mark.parametrize(("kind", "size"), GROWING)
+@isolated
+def test_a_file_system_grows_while_a_pod_writes_to_it(tmp_path: Path, kind: str, size: int) -> None:
+    node, api = Node(tmp_path / "kubelet"), FakeClaimApi(str(size))
+    with loop_device(tmp_path / "disk", size) as device:
+        wanted = volume(device, claim="c", fs_type=kind)
+        made = node.mount("a", wanted)
+        before = capacity(made.path)
+        with Path(made.path, "said").open("w") as open_file:
+            open_file.write("kept")
+            enlarge(tmp_path / "disk", device)
+            api.ask(str(2 * size))
+            assert node.grow("a", wanted, api) == ["FileSystemResizeSuccessful"]
+            open_file.write(" and more")
+        assert before <= size < 1.5 * size < capacity(made.path)
+        assert Path(made.path, "said").read_text() == "kept and more"
+        assert (api.size, api.conditions, len(node.mounts())) == (str(2 * size), [], 2)
+        node.release("a")
+        assert node.mounts() == []
+
+
+@pytest.mark.parametrize(("kind", "size"), GROWING)
+@isolated
+def test_a_file_system_that_was_too_small_when_its_pod_began(tmp_path: Path, kind: str, size: int) -> None:
+    """The disk and the PersistentVolume had grown while no pod used them."""
+    node, api = Node(tmp_path / "kubelet"), FakeClaimApi(str(size))
+    with loop_device(tmp_path / "disk", size) as device:
+        wanted = volume(device, claim="c", fs_type=kind)
+        node.mount("a", wanted)
+        node.release("a")
+        enlarge(tmp_path / "disk", device)
+        api.the_volume["spec"]["capacity"]["storage"] = str(2 * size)
+        made = node.mount("b", wanted)
+        assert node.grow("b", wanted, api) == ["FileSystemResizeSuccessful"]
+        assert (api.size, capacity(made.path) > 1.5 * size) == (str(2 * size), True)
+        node.release("b")
+
+
+@isolated
+def test_a_file_system_that_cannot_grow(tmp_path: Path) -> None:
+    node, api, file = Node(tmp_path / "kubelet"), FakeClaimApi("32Mi"), tmp_path / "disk"
+    with loop_device(file) as device:
+        command("mkfs.ext2", "-q", "-F", device)
+        wanted = volume(device, claim="c", fs_type="ext2")
+        made = node.mount("a", wanted)
+        before = capacity(made.path)
+        enlarge(file, device)
+        api.ask("64Mi")
+        assert node.grow("a", wanted, api) == ["VolumeResizeFailed"]
+        assert (api.size, capacity(made.path)) == ("32Mi", before)
+        node.release("a")
 
 
 @isolated

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LocalVolume:
-    """A local PersistentVolume with a file system, at `path` of the node: a directory, or a block device to mount.
+    """A local PersistentVolume at `path` of the node: a directory, or a block device to mount.
 
-    `name` is that of the pod's volume, `spec_name` the PersistentVolume's. `fs_type` and `mount_options` count only for
-    a device.
+    `name` is that of the pod's volume, `spec_name` the PersistentVolume's, `claim` the claim's. `fs_type` and
+    `mount_options` count only for a device. `block`: containers get the device itself, without a file system.
     """
 
     name: str
@@ -21,6 +21,8 @@ class LocalVolume:
     read_only: bool = False
     fs_group: int | None = None
     fs_group_policy: str = "Always"
+    claim: str = ""
+    block: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Decide how a local PersistentVolume is mounted, and whether its device may be formatted.
+"""Decide how a local PersistentVolume is mounted, whether its device may be formatted, and how its file system grows.
 
 Follows pkg/volume/local/local.go, and SafeFormatAndMount of mount-utils (mount_linux.go) with three differences: a
 device that cannot be read, or that has no size, is never taken for an empty one, although blkid says the same of both;
@@ -42,23 +42,25 @@ class Staging(Enum):
     MAKE_WRITABLE = auto()
 
 
-def local_volume(pod: Pod, name: str, volume: Json, *, read_only: bool) -> LocalVolume | HostPath:
-    """Volume `name` of the pod, bound to the local PersistentVolume `volume`. Raises Invalid."""
+def local_volume(pod: Pod, name: str, claim: str, volume: Json, *, read_only: bool) -> LocalVolume:
+    """A claim that is bound to the local PersistentVolume `volume`, as volume `name` of the pod. Raises Invalid."""
     meta, spec = volume.get("metadata") or {}, volume["spec"]
-    local = spec["local"]
+    local, spec_name = spec["local"], str(meta.get("name") or "")
     path = local.get("path") or ""
     if spec.get("volumeMode") == "Block":
-        return HostPath(name, path, "BlockDevice", read_only, block=True)
-    wanted = LocalVolume(
-        name,
-        str(meta.get("name") or ""),
-        path,
-        local.get("fsType") or "ext4",
-        _mount_options(meta, spec),
-        read_only,
-        payload.fs_group(pod),
-        csi.fs_group_change_policy(pod),
-    )
+        wanted = LocalVolume(name, spec_name, path, read_only=read_only, claim=claim, block=True)
+    else:
+        wanted = LocalVolume(
+            name,
+            spec_name,
+            path,
+            local.get("fsType") or "ext4",
+            _mount_options(meta, spec),
+            read_only,
+            payload.fs_group(pod),
+            csi.fs_group_change_policy(pod),
+            claim,
+        )
     if problem := _problem(wanted):
         raise Invalid(
             problem,
@@ -93,7 +95,9 @@ def global_path(root_dir: str, spec_name: str) -> str:
 
 
 def shown(volume: LocalVolume, path: str, *, gives_to_group: bool = True) -> HostPath:
-    """What is left to do for the pod once the volume is a directory at `path`."""
+    """What is left to do for the pod once the volume is at `path`: a directory, or the device of a raw block volume."""
+    if volume.block:
+        return HostPath(volume.name, path, "BlockDevice", volume.read_only, block=True)
     group = volume.fs_group if gives_to_group else None
     return HostPath(volume.name, posixpath.normpath(path), "Directory", volume.read_only, group, volume.fs_group_policy)
 
@@ -105,16 +109,55 @@ def staging(volume: LocalVolume, device: Device, mounted: GlobalMount | None, *,
     """
     if mounted is None:
         return Staging.MOUNT
-    if mounted.number != device.number and mounted.fs_type not in _ANONYMOUS:
+    if _is_other(device, mounted):
         if not shared:
             return Staging.REPLACE
         raise Temporary(
             f"other pods still use the device that was at {volume.path} before; now there is another one",
             action="End the pods of this node that use the volume: the new device is mounted after the last of them.",
         )
-    if mounted.read_only and "ro" not in mount_options(volume):
+    if mounted.read_only and not is_read_only(volume):
         return Staging.MAKE_WRITABLE
     return Staging.KEEP
+
+
+def _is_other(device: Device, mounted: GlobalMount) -> bool:
+    return mounted.number != device.number and mounted.fs_type not in _ANONYMOUS
+
+
+def check_growable(volume: LocalVolume, device: Device, mounted: GlobalMount | None) -> None:
+    """Raises Temporary unless it is this device that is mounted at the volume's global path."""
+    if mounted is None or _is_other(device, mounted):
+        found = "nothing" if mounted is None else "another device"
+        raise Temporary(
+            f"{found} is mounted for the volume, and {device.path} is not",
+            action="End the pods of this node that use the volume: its device is mounted anew for the next.",
+        )
+
+
+def grow_command(found: str, device: Device, path: str) -> tuple[str, ...]:
+    """Makes the file system of type `found`, mounted at `path`, as large as its device; empty: it has none.
+
+    Follows ResizeFs of mount-utils (resizefs_linux.go). Raises Temporary for a type that cannot grow.
+    """
+    match found:
+        case "":
+            return ()
+        case "ext3" | "ext4":
+            return ("resize2fs", device.path)
+        case "xfs":
+            return ("xfs_growfs", "-d", path)
+        case "btrfs":
+            return ("btrfs", "filesystem", "resize", "max", path)
+    raise Temporary(
+        f"resize of format {found} is not supported for device {device.path} mounted at {path}",
+        action="Grow it by the tools of its file system, or use ext3, ext4, xfs or btrfs.",
+    )
+
+
+def is_read_only(volume: LocalVolume) -> bool:
+    """Whether the pod, or the volume's own mount options, only read it: then it does not grow."""
+    return "ro" in mount_options(volume)
 
 
 def mount_options(volume: LocalVolume) -> tuple[str, ...]:
@@ -156,7 +199,7 @@ def _unknown(device: Device, why: str, action: str) -> Temporary:
 
 def format_command(volume: LocalVolume, device: Device) -> tuple[str, ...]:
     """For a device without content only. Raises Temporary if the volume is read-only."""
-    if "ro" in mount_options(volume):
+    if is_read_only(volume):
         raise Temporary(
             f"cannot mount unformatted disk {device.path} as we are manipulating it in read-only mode",
             action="Let a pod that may write use the claim first, or format the device yourself.",
@@ -166,7 +209,7 @@ def format_command(volume: LocalVolume, device: Device) -> tuple[str, ...]:
 
 def check_command(volume: LocalVolume, device: Device) -> tuple[str, ...]:
     """The check of a device that has a file system; empty for one that is only read."""
-    return () if "ro" in mount_options(volume) else ("fsck", "-a", device.path)
+    return () if is_read_only(volume) else ("fsck", "-a", device.path)
 
 
 def check_problem(device: Device, status: int, output: str) -> str:

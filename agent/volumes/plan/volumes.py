@@ -232,7 +232,7 @@ def _claim(
     if spec.get("csi"):
         return csi.claimed_volume(pod, name, claim, volume, read_only=read_only)
     if spec.get("local"):
-        return local_volumes.local_volume(pod, name, volume, read_only=read_only)
+        return local_volumes.local_volume(pod, name, claim, volume, read_only=read_only)
     if spec.get("volumeMode") == "Block":
         raise _unsupported_volume(pod, name, claim, "a raw block device that is neither local nor CSI")
     if host_path := spec.get("hostPath"):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
@@ -20,38 +22,90 @@ from agent.volumes.model.volumes import HostPath
 from agent.volumes.plan import local_volumes as plan
 from agent.volumes.plan.local_volumes import Staging
 from agent.volumes.ports import LocalDisk
+from agent.volumes.work.growing import GrowingVolume
 from nodelib.command import CommandError
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
-_LONG = 3600.0  # seconds: mkfs and fsck of a large, slow disk
+_LONG = 3600.0  # seconds: mkfs, fsck and resize of a large, slow disk
 _MOUNT_SECONDS = 300.0  # mount(2) may replay a journal
 
 
 class LocalVolumes:
-    """mount() and release() are idempotent. `warn` emits a Warning event about a pod."""
+    """mount() and release() are idempotent; GrowingVolumes says what `new_mount` and growing() are for.
+
+    `warn` emits a Warning event about a pod.
+    """
 
     def __init__(self, root_dir: str, disk: LocalDisk, warn: Warn) -> None:
         self._root_dir, self._disk, self._warn = root_dir, disk, warn
         self._locks = KeyLocks[str | int]()
+        self._mounted: dict[str, tuple[Pod, dict[str, LocalVolume]]] = {}
+        self.new_mount = asyncio.Event()
 
     async def mount(self, pod: Pod, paths: PodPaths, volumes: Sequence[LocalVolume]) -> list[HostPath]:
         """The directories that the pod is to be given. Raises Temporary or Permanent, which name the volume."""
-        return [await self._mount_named(pod, paths, one) for one in volumes]
+        made = []
+        for one in volumes:
+            made.append(await self._mount_named(pod, paths, one))
+            self._mounted.setdefault(paths.uid, (pod, {}))[1][one.name] = one
+            self.new_mount.set()
+        return made
 
     async def release(self, paths: PodPaths) -> None:
         """Unmount the devices found in the pod's directory; those that no other pod uses, from the node too.
 
         Raises MountError when one is in use, OSError for the disk.
         """
+        self._mounted.pop(paths.uid, None)
         names = await asyncio.to_thread(self._disk.volumes_of, paths)
         if names:
             await alone(self._disk.unbind_sub_paths, paths)
         for name in names:
             async with self._locks.of(name):
                 await self._release(paths, name)
+
+    def growing(self) -> list[GrowingVolume]:
+        """Every volume that is mounted for a pod now, raw devices and directories as well: their claims' status counts.
+
+        After a restart, mount() is called again for the pods that run.
+        """
+        return [
+            GrowingVolume(
+                pod,
+                one.spec_name,
+                one.claim,
+                plan.is_read_only(one),
+                f"local {one.spec_name}",
+                partial(self._grow, pod, uid, one),
+            )
+            for uid, (pod, volumes) in self._mounted.items()
+            for one in volumes.values()
+        ]
+
+    async def _grow(self, pod: Pod, uid: str, volume: LocalVolume, _size: int) -> bool:
+        """A file system becomes as large as its device; there is nothing to do for a raw device or a directory."""
+        async with self._locks.of(volume.spec_name):
+            if volume.name not in self._mounted.get(uid, (pod, {}))[1]:
+                return False
+            if not volume.block:
+                with _explained(pod, volume):
+                    await self._grow_file_system(volume)
+            return True
+
+    async def _grow_file_system(self, volume: LocalVolume) -> None:
+        device = await alone(self._disk.device, volume.path)
+        if device is None:
+            return
+        path = plan.global_path(self._root_dir, volume.spec_name)
+        plan.check_growable(volume, device, await alone(self._disk.global_mount, path))
+        async with self._locks.of(device.number):
+            argv = plan.grow_command(plan.content(device, await self._disk.inspect(device)), device, path)
+            if argv:
+                log.info("volume %s: growing its file system: %s", volume.spec_name, " ".join(argv))
+                await self._run(argv, _LONG)
 
     async def _release(self, paths: PodPaths, name: str) -> None:
         target, path = paths.volume(plan.PLUGIN, name), plan.global_path(self._root_dir, name)
@@ -63,21 +117,14 @@ class LocalVolumes:
 
     async def _mount_named(self, pod: Pod, paths: PodPaths, volume: LocalVolume) -> HostPath:
         try:
-            return await self._mount(pod, paths, volume)
+            with _explained(pod, volume):
+                return await self._mount(pod, paths, volume)
         except NodewrightError as error:
             raise plan.failed(volume, error) from error.__cause__
-        except FileNotFoundError as error:
-            gone = Temporary(
-                f'path "{volume.path}" does not exist',
-                obj=f"pod {pod.full_name}",
-                action="See whether the disk is plugged in (lsblk); the agent tries again.",
-            )
-            raise plan.failed(volume, gone) from error
-        except OSError as error:
-            broken = Temporary(str(error), obj=f"pod {pod.full_name}", action="Check the disk; the agent tries again.")
-            raise plan.failed(volume, broken) from error
 
     async def _mount(self, pod: Pod, paths: PodPaths, volume: LocalVolume) -> HostPath:
+        if volume.block:
+            return plan.shown(volume, volume.path)
         target = paths.volume(plan.PLUGIN, volume.spec_name)
         async with self._locks.of(volume.spec_name):
             if await alone(self._disk.is_bound, target, read_only=volume.read_only):
@@ -154,3 +201,19 @@ class LocalVolumes:
     def _warn_of_group(self, pod: Pod, volume: LocalVolume, gid: int) -> None:
         if message := plan.already_mounted(volume, gid):
             self._warn(pod, "AlreadyMountedVolume", message)
+
+
+@contextmanager
+def _explained(pod: Pod, volume: LocalVolume) -> Iterator[None]:
+    """What goes wrong with the disk is raised as Temporary, which says what to look at."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise Temporary(
+            f'path "{volume.path}" does not exist',
+            obj=f"pod {pod.full_name}",
+            action="See whether the disk is plugged in (lsblk); the agent tries again.",
+        ) from error
+    except OSError as error:
+        action = "Check the disk; the agent tries again."
+        raise Temporary(str(error), obj=f"pod {pod.full_name}", action=action) from error

@@ -59,7 +59,9 @@ class VolumeManager:
             names.check_names(pod)
             sources = await self._sources.read(pod)
             plans = volumes.plan_volumes(pod, sources, self._node())
-            local = [plan for plan in plans if isinstance(plan, LocalVolume) and volumes.is_used(pod, plan.name)]
+            local = [plan for plan in plans if isinstance(plan, LocalVolume)]
+            # Nothing is done to a raw device: a debug container that comes later may have it, too.
+            local = [plan for plan in local if plan.block or volumes.is_used(pod, plan.name)]
             csi = [plan for plan in plans if isinstance(plan, CsiVolume)]
             async with self._lock(pod.uid):
                 await self._reserve(pod, paths, volumes.sole_volumes(pod, sources))

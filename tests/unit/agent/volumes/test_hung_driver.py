@@ -16,9 +16,10 @@ from agent.stats.model import FsUsage
 from agent.volumes.model.csi import EXPAND, STAGE, STATS, CsiVolume, DriverFacts
 from agent.volumes.plan.csi_node import check_facts
 from agent.volumes.work.csi_drivers import CsiDrivers
-from agent.volumes.work.csi_expand import CsiExpander
+from agent.volumes.work.csi_growth import CsiGrowth
 from agent.volumes.work.csi_stats import CsiStats
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
+from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
@@ -142,7 +143,8 @@ async def test_others_are_unstaged(world: World) -> None:
 
 
 async def test_others_grow(world: World) -> None:
-    expander = CsiExpander(world.volumes, world.drivers, world.api, NoEvents(), world.clock)  # type: ignore[arg-type]
+    growth = CsiGrowth(world.volumes, world.drivers, world.api)
+    expander = VolumeExpander((growth,), world.api, NoEvents(), world.clock)
     world.run(expander.run())
     await until(lambda: "expand" in world.made["good"].calls, 5)
     assert world.made["hung"].calls.count("expand") == 1

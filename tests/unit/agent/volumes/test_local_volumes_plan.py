@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -15,13 +16,13 @@ from nodelib.json_values import Json
 from tests.builders.pods import pod
 
 DEVICE = Device("/dev/sdz", 7)
-VOLUME = LocalVolume("data", "pv-1", "/dev/sdz")
+VOLUME = LocalVolume("data", "pv-1", "/dev/sdz", claim="c")
 MIB = 1 << 20
 
 
 def wanted(local: Json, *, name: str = "pv-1", annotations: Json | None = None, **spec: object) -> object:
     volume = {"metadata": {"name": name, "annotations": annotations}, "spec": {"local": local, **spec}}
-    return plan.local_volume(pod(), "data", volume, read_only=False)
+    return plan.local_volume(pod(), "data", "c", volume, read_only=False)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def wanted(local: Json, *, name: str = "pv-1", annotations: Json | None = None, 
         ),
         pytest.param(
             wanted({"path": "/dev/sdz"}, volumeMode="Block"),
-            HostPath("data", "/dev/sdz", "BlockDevice", block=True),
+            replace(VOLUME, block=True),
             id="raw device",
         ),
     ],
@@ -163,6 +164,46 @@ def test_staging(volume: LocalVolume, mounted: GlobalMount | None, shared: bool,
 def test_a_device_that_others_still_use_is_not_replaced() -> None:
     with pytest.raises(Temporary, match="other pods still use"):
         plan.staging(VOLUME, DEVICE, GlobalMount(9, "ext4"), shared=True)
+
+
+def test_a_raw_device_is_shown_as_it_is() -> None:
+    found = plan.shown(replace(VOLUME, block=True, read_only=True, fs_group=5), "/dev/sdz")
+    assert found == HostPath("data", "/dev/sdz", "BlockDevice", read_only=True, block=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "argv"),
+    [
+        ("ext4", ("resize2fs", "/dev/sdz")),
+        ("ext3", ("resize2fs", "/dev/sdz")),
+        ("xfs", ("xfs_growfs", "-d", "/g")),
+        ("btrfs", ("btrfs", "filesystem", "resize", "max", "/g")),
+        pytest.param("", (), id="nothing: mkfs will use the whole device"),
+    ],
+)
+def test_grow_command(found: str, argv: tuple[str, ...]) -> None:
+    assert plan.grow_command(found, DEVICE, "/g") == argv
+
+
+@pytest.mark.parametrize("found", ["ext2", "vfat", plan.PARTITIONS])
+def test_what_cannot_grow(found: str) -> None:
+    with pytest.raises(Temporary, match=f"resize of format {found} is not supported for device /dev/sdz") as raised:
+        plan.grow_command(found, DEVICE, "/g")
+    assert raised.value.action
+
+
+@pytest.mark.parametrize(
+    ("mounted", "problem"),
+    [
+        pytest.param(GlobalMount(7, "ext4"), "", id="its device"),
+        pytest.param(GlobalMount(9, "btrfs"), "", id="btrfs has numbers of its own"),
+        pytest.param(GlobalMount(9, "ext4"), "another device is mounted", id="another device"),
+        pytest.param(None, "nothing is mounted", id="unmounted by somebody"),
+    ],
+)
+def test_only_the_device_that_is_mounted_grows(mounted: GlobalMount | None, problem: str) -> None:
+    with pytest.raises(Temporary, match=problem) if problem else nullcontext():
+        plan.check_growable(VOLUME, DEVICE, mounted)
 
 
 @pytest.mark.parametrize(("status", "refused"), [(0, False), (1, False), (4, True), (8, False), (32, False)])

@@ -111,3 +111,9 @@ async def test_a_local_volume_that_no_container_mounts_is_left_alone(world: Worl
     assert "v" not in await world.volumes.mount(pod(container("main"), volumes=[volume]))
     user = container("main", volumeMounts=[{"name": "v", "mountPath": "/v"}])
     assert "v" in await world.volumes.mount(pod(user, volumes=[volume]))
+
+
+async def test_a_raw_device_is_there_for_a_debug_container_that_comes_later(world: World) -> None:
+    world.objects.claims = {"c": bound({"local": {"path": "/dev/sdz"}, "volumeMode": "Block"})}
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    assert "v" in await world.volumes.mount(pod(container("main"), volumes=[volume]))

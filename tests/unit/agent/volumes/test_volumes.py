@@ -127,7 +127,9 @@ def test_refusals(volume: Json, error: type[NodewrightError], message: str) -> N
     ("spec", "expected"),
     [
         pytest.param(
-            {"local": {"path": "/mnt/d"}}, LocalVolume("v", "pv", "/mnt/d", read_only=True, fs_group=5), id="local"
+            {"local": {"path": "/mnt/d"}},
+            LocalVolume("v", "pv", "/mnt/d", read_only=True, fs_group=5, claim="c"),
+            id="local",
         ),
         pytest.param({"hostPath": {"path": "/mnt/e"}}, HostPath("v", "/mnt/e", "", True), id="hostPath"),
     ],

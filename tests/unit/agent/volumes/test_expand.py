@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.volumes.plan import csi_expand as plan
+from agent.volumes.plan import expand as plan
 from nodelib.json_values import Json
 
 
@@ -39,6 +39,19 @@ def test_wanted_size(state: str, size: str, expected: int) -> None:
 
 def test_claims_that_ask_for_more() -> None:
     assert plan.asks_for_more(claim("2Gi", "1Gi")) and not plan.asks_for_more(claim("1Gi", "1Gi"))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param("", False, id="not yet"),
+        pytest.param("NodeResizePending", False, id="the node has not begun"),
+        pytest.param("NodeResizeInProgress", True, id="it has"),
+    ],
+)
+def test_whether_the_claim_says_that_it_grows(state: str, expected: bool) -> None:
+    assert plan.is_in_progress(claim("2Gi", "1Gi", allocatedResourceStatuses={"storage": state})) is expected
+    assert plan.is_in_progress(claim("2Gi", "1Gi") | plan.in_progress())
 
 
 def test_done_removes_conditions_of_the_resize() -> None:

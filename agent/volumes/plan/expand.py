@@ -16,7 +16,7 @@ def wanted_size(claim: Json, volume: Json) -> int:
     """Bytes to grow to, 0: nothing to do. The controller grows the PersistentVolume first."""
     has = _storage((claim.get("status") or {}).get("capacity"))
     size = _storage((volume.get("spec") or {}).get("capacity"))
-    state = ((claim.get("status") or {}).get("allocatedResourceStatuses") or {}).get("storage", "")
+    state = _state(claim)
     if size <= has or state == _INFEASIBLE or state.startswith("Controller"):
         return 0
     return size
@@ -28,8 +28,13 @@ def asks_for_more(claim: Json) -> bool:
     return _storage(requests) > _storage((claim.get("status") or {}).get("capacity"))
 
 
+def is_in_progress(claim: Json) -> bool:
+    """Whether the claim says already that the node grows the volume."""
+    return _state(claim) == _IN_PROGRESS
+
+
 def in_progress() -> Json:
-    """Strategic merge patch of the claim's status while the driver grows the volume."""
+    """Strategic merge patch of the claim's status while the node grows the volume."""
     return {"status": {"allocatedResourceStatuses": {"storage": _IN_PROGRESS}}}
 
 
@@ -58,6 +63,10 @@ def infeasible(message: str, stamp: str) -> Json:
 def is_infeasible(code: str) -> bool:
     """Whether a driver that fails with this gRPC code will always fail."""
     return code in ("INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND")
+
+
+def _state(claim: Json) -> str:
+    return str(((claim.get("status") or {}).get("allocatedResourceStatuses") or {}).get("storage") or "")
 
 
 def _storage(listed: Json | None) -> int:
