@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from cli.options import cluster, diagnosis, nodes, testing
+import os
+
+from cli.options import cluster, diagnosis, files, members, nodes, testing
 from cli.options.application import app
 
-__all__ = ["app", "cluster", "diagnosis", "nodes", "testing"]
+__all__ = ["app", "cluster", "diagnosis", "files", "members", "nodes", "testing"]
 
 
 def main() -> int:
     """Run the command line; typer ends the process with the command's exit status."""
+    if "_NODEWRIGHT_COMPLETE" in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()  # typer does it itself only for applications with --install-completion
     app(prog_name="nodewright")
     return 0

@@ -1,20 +1,57 @@
-"""Finds the clusters of this machine by name."""
+"""Finds the clusters of this machine by name, and the one that is meant when no name is given."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
+
 from controlplane.cluster.edge import state
-from controlplane.cluster.model import Cluster
-from nodelib.errors import NotFound
+from controlplane.cluster.model import DEFAULT_NAME, Cluster
+from nodelib.errors import NotFound, Temporary
 
 
 def find(name: str) -> Cluster:
     """The cluster of that name. Raises NotFound when there is none."""
     cluster = state.load(name)
     if cluster is None:
-        there = ", ".join(state.clusters())
+        there = state.clusters()
+        if len(there) > 1 and name == DEFAULT_NAME:
+            raise NotFound(
+                f"there are several clusters on this machine, and none has the name that is meant without --name: "
+                f"{', '.join(there)}",
+                obj=name,
+                action=f"Say which one: `{line_with_name(there[0])}`.",
+            )
+        others = f" (there is: {', '.join(there)})" if there else ""
         raise NotFound(
-            f"no such cluster on this machine{f' (there is: {there})' if there else ''}",
+            f"no such cluster on this machine{others}",
             obj=name,
             action=f"Create it with `./nodewright up --name {name}`.",
         )
     return cluster
+
+
+def reachable(name: str) -> Cluster:
+    """find() for commands that would only wait in vain. Raises Temporary for a cluster that is stopped."""
+    cluster = find(name)
+    if not os.path.exists(f"/sys/class/net/{cluster.host_link}"):
+        raise Temporary(
+            "the cluster is stopped, or this machine was restarted",
+            obj=name,
+            action=f"Run `./nodewright start --name {name}`.",
+        )
+    return cluster
+
+
+def meant(name: str) -> str:
+    """The only cluster of this machine, when `name` is the default and there is none of that name."""
+    there = state.clusters() if name == DEFAULT_NAME else []
+    return there[0] if len(there) == 1 else name
+
+
+def line_with_name(name: str) -> str:
+    """The command line that is running, with this cluster chosen."""
+    words = sys.argv[1:]
+    at = 1 if words[:1] == ["kubectl"] else next((i for i, word in enumerate(words) if word == "--"), len(words))
+    return shlex.join(["./nodewright", *words[:at], "--name", name, *words[at:]])

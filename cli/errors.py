@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from cli.again import with_sudo
 from nodelib.errors import NodewrightError, Permanent
+from nodelib.text import one_line
 
 EXIT_FAILED = 1
 
@@ -20,15 +21,9 @@ def need_root(what: str) -> None:
     """Raises Permanent for users other than root. `what` is the command's name."""
     if os.geteuid() != 0:
         raise Permanent(
-            "this command needs root, because it creates network and mount namespaces, cgroups and bridges",
-            step=what,
-            action=f"Run `sudo ./nodewright {_line_of(what)}`.",
+            f"`nodewright {what}` needs root: the namespaces, processes and files that it works on are root's",
+            action=f"Run `{with_sudo(what)}`.",
         )
-
-
-def _line_of(what: str) -> str:
-    """The command with the options that the user gave, such as --name."""
-    return shlex.join(sys.argv[1:]) if sys.argv[1:2] == [what] else what
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -50,21 +45,26 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"error: no space left on the disk\n  on: {error.filename or 'a file'}\n  do: Free some space (`df -h`)."
     if isinstance(error, PermissionError) and os.geteuid() != 0:
-        again = f"sudo ./nodewright {shlex.join(sys.argv[1:])}"
-        return f"error: permission denied\n  on: {error.filename or 'a file'}\n  do: Run `{again}`."
+        name = error.filename or "a file that this needs"
+        return f"error: only root may use {_printable(name)}\n  do: Run `{with_sudo()}`."
     if isinstance(error, OSError):
-        return f"error: {error}"
+        said = error.strerror or str(error) or type(error).__name__
+        return "\n".join([f"error: {said}", *([f"  on: {_printable(error.filename)}"] if error.filename else [])])
     return "error: this is a defect of nodewright itself\n" + "".join(traceback.format_exception(error))
 
 
+def _printable(name: object) -> str:
+    return one_line(os.fsdecode(name) if isinstance(name, bytes) else str(name), 4096)
+
+
 @contextmanager
-def reported() -> Iterator[None]:
-    """Turns failures of the block into messages on stderr and SystemExit."""
+def reported(failed: int = EXIT_FAILED) -> Iterator[None]:
+    """Turns failures of the block into messages on stderr and SystemExit with the status `failed`."""
     try:
         yield
     except BrokenPipeError:  # whoever reads our output has stopped, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(EXIT_FAILED) from None
+        raise SystemExit(failed) from None
     except KeyboardInterrupt:
         fail(
             "interrupted; run the same command again to continue, or `./nodewright down` to remove what was created",
@@ -72,7 +72,7 @@ def reported() -> Iterator[None]:
         )
     except Exception as error:
         texts = dict.fromkeys(describe(leaf) for leaf in leaves(error))
-        fail("\n".join(texts), EXIT_FAILED)
+        fail("\n".join(texts), failed)
 
 
 def fail(text: str, status: int) -> NoReturn:

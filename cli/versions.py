@@ -1,9 +1,10 @@
-"""The versions that `nodewright --version` shows. pyproject.toml is the only place where ours is written."""
+"""The versions that `nodewright version` shows. pyproject.toml is the only place where ours is written."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
+import re
 import tomllib
 from pathlib import Path
 
@@ -39,11 +40,35 @@ def commit(project: Path = PROJECT) -> str:
     return done.text.strip() if done.returncode == 0 else ""
 
 
+def built(module: str, project: Path = PROJECT) -> str:
+    """The version of a Go module that the reference cluster is built from, without its v."""
+    asked = re.compile(rf"^\s*(?:require\s+)?{re.escape(module)} v(\S+)", re.MULTILINE)
+    for file in sorted((project / "controlplane" / "go").glob("*/go.mod")):
+        if found := asked.search(file.read_text()):
+            return found[1]
+    return _UNKNOWN
+
+
+def document() -> dict[str, str]:
+    """Every version by its name, for scripts."""
+    return {
+        "nodewright": release(),
+        "commit": commit(),
+        "kubernetes": KUBERNETES_VERSION.removeprefix("v"),
+        "containerd": built("github.com/containerd/containerd/v2"),
+        "coredns": built("github.com/coredns/coredns"),
+        "python": platform.python_version(),
+    }
+
+
 def lines() -> list[str]:
-    """Nodewright with its commit, the Kubernetes version it follows, Python."""
-    at = commit()
+    """Nodewright with its commit, and its parts: the Kubernetes version it follows, what it builds, Python."""
+    found = document()
+    at = found["commit"]
     return [
-        f"nodewright {release()}" + (f" (commit {at})" if at else ""),
-        f"Kubernetes {KUBERNETES_VERSION.removeprefix('v')}",
-        f"Python {platform.python_version()}",
+        f"nodewright {found['nodewright']}" + (f" (commit {at})" if at else ""),
+        f"Kubernetes {found['kubernetes']}",
+        f"containerd {found['containerd']}",
+        f"CoreDNS {found['coredns']}",
+        f"Python {found['python']}",
     ]

@@ -145,8 +145,10 @@ class NodeNetwork:
     async def _sync(self) -> None:
         cidrs = self.pod_cidrs
         if not cidrs:
-            self._waiting = f"node {self._settings.node_name} has no podCIDR yet"
-            log.info("%s: pods cannot get an address before the controller-manager gives it one", self._waiting)
+            waiting = f"node {self._settings.node_name} has no podCIDR yet"
+            if waiting != self._waiting:
+                log.info("%s: pods cannot get an address before the controller-manager gives it one", waiting)
+            self._waiting = waiting
             return
         try:
             skipped = await asyncio.to_thread(self._links.sync, cidrs, self._nodes, self._attachments())

@@ -15,12 +15,11 @@ import os
 import select
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 from cni import dispatch
 from cni.dispatch import Answer, Call
@@ -28,6 +27,7 @@ from cni.operations import Operations
 from cni.spec.configuration import NetConf
 from cni.spec.errors import IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER, CNIError
 from nodelib.errors import NodewrightError, Permanent
+from nodelib.key_locks import KeyLocks
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class CniServer:
         self._listener: socket.socket | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cni")
         self._clients: set[asyncio.Task[None]] = set()
-        self._turns: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
+        self._turns = KeyLocks[Any]()  # one call at a time per container and interface; GC waits only for other GCs
 
     @property
     def listening(self) -> bool:
@@ -128,7 +128,8 @@ class CniServer:
                 call = replace(call, conf=self._adopt(call.conf))
             if call.args.command == "STATUS":
                 return await self._status()
-            async with self._turn(call):
+            key = (call.conf.name, call.args.key) if call.conf else None
+            async with self._turns.of(key):
                 if not alive():
                     raise CNIError(TRY_AGAIN_LATER, "the caller is gone", obj=str(call.args.key))
                 return await self._perform(call, netns)
@@ -156,14 +157,6 @@ class CniServer:
 
     async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
-
-    @asynccontextmanager
-    async def _turn(self, call: Call) -> AsyncIterator[None]:
-        """One call at a time per container and interface. GC waits only for other GCs."""
-        key = (call.conf.name, call.args.key) if call.conf else None
-        turn = self._turns.setdefault(key, asyncio.Lock())
-        async with turn:
-            yield
 
     async def _client(self, connection: socket.socket) -> None:
         descriptors: list[int] = []

@@ -8,10 +8,18 @@ import os
 import stat
 
 
-def replace(path: str, content: str | bytes, mode: int = 0o600, *, durable: bool = False) -> None:
+def replace(
+    path: str,
+    content: str | bytes,
+    mode: int = 0o600,
+    *,
+    durable: bool = False,
+    owner: tuple[int, int] | None = None,
+) -> None:
     """Replace the file's content. Its folder must exist. Raises OSError and leaves no temporary file then.
 
     `durable`: the content is on disk when the call returns; after a power failure the file is either old or new.
+    `owner`: the user and the group that get the file; by default those of this process.
     """
     folder, name = os.path.split(path)
     # With the leading dot and this ending, readers of a whole folder (containerd, upstream's kubelet) ignore it.
@@ -23,6 +31,8 @@ def replace(path: str, content: str | bytes, mode: int = 0o600, *, durable: bool
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with open(handle, "wb") as file:
+            if owner is not None:
+                os.fchown(handle, *owner)
             os.fchmod(handle, mode)
             file.write(content.encode() if isinstance(content, str) else content)
             if durable:

@@ -33,8 +33,9 @@ class TimelineLine:
 class Wait:
     """One thing that the pod waits for.
 
-    `on` is the object (container app, volumes, network). `since` is None when it is not known, `next_try` when there is
-    no fixed time for one. `tries` counts the failures so far; `progress` says how far an operation under way is.
+    `on` is the object (container app, volumes, network), "" for a pod that has failed and waits no more. `since` is
+    None when it is not known, `next_try` when there is no fixed time for one. `tries` counts the failures so far;
+    `progress` says how far an operation under way is.
     """
 
     on: str
@@ -49,12 +50,16 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A container that ended: when, how, and why, as far as the node knows."""
+    """A container that ended: when, how, and why, as far as the node knows.
+
+    `times`: how often it had ended by then, those included of which the runtime has no record any more.
+    """
 
     container: str
     at: float
     how: str
     why: str = ""
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

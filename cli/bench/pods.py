@@ -62,6 +62,7 @@ class Result:
     """Times in seconds, with one entry for each pod; CPU as seconds or shares of one core; memory in MiB."""
 
     ready_alone: list[float] = field(default_factory=list)
+    ready_without_token: list[float] = field(default_factory=list)
     gone_alone: list[float] = field(default_factory=list)
     ready_together: list[float] = field(default_factory=list)
     gone_together: list[float] = field(default_factory=list)
@@ -112,6 +113,7 @@ class PodBench:
             await self._service_account()
             await self._batch(["warm"], Result().ready_alone, [])
             await self._alone(plan, result, say)
+            await self._without_token(plan, result, say)
             await self._together(plan, result, say)
             result.agent_rss_few, result.agent_idle_few = await self._idle(plan)
             await self._bursts(plan, result, say)
@@ -134,6 +136,13 @@ class PodBench:
         runtime = await self._reacting.kubelet.starting_seconds() - runtime
         result.own_share = (sum(result.ready_alone) - runtime) / plan.serial
         result.api_share = seconds_of_one_each(calls, await api_calls(self._client.access))
+
+    async def _without_token(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
+        """Pods without a volume to mount: what a kubelet takes for its volumes is left out."""
+        for number in range(plan.serial):
+            say(f"one at a time, without a token volume: {number + 1} of {plan.serial}")
+            names = [f"tokenless-{number}"]
+            await self._batch(names, result.ready_without_token, [], main(self._image, token=False))
 
     async def _together(self, plan: Plan, result: Result, say: Callable[[str], None]) -> None:
         for turn in range(plan.rounds):
@@ -220,8 +229,8 @@ class PodBench:
         found.probing_rss, found.probing = await self._idle(plan)
         return every
 
-    async def _batch(self, names: list[str], ready: list[float], gone: list[float]) -> None:
-        began = await self._create(names)
+    async def _batch(self, names: list[str], ready: list[float], gone: list[float], spec: Json | None = None) -> None:
+        began = await self._create(names, spec)
         await self._wait(names, self._ready)
         ready += [self._ready[name] - began[name] for name in names]
         asked = await self._delete(names)
@@ -252,7 +261,7 @@ class PodBench:
     async def _create(self, names: list[str], spec: Json | None = None) -> dict[str, float]:
         async def create(name: str) -> tuple[str, float]:
             began = self._clock.monotonic()
-            await self._client.post(_PODS, _pod(name, self._node, spec or self._own()))
+            await self._client.post(_PODS, _pod(name, self._node, spec or main(self._image)))
             return name, began
 
         return dict(await asyncio.gather(*(create(name) for name in names)))
@@ -276,9 +285,6 @@ class PodBench:
             while not (await self._client.get(path))["items"]:
                 await asyncio.sleep(0.05)
 
-    def _own(self) -> Json:
-        return {"containers": [{"name": "main", "image": self._image, "imagePullPolicy": "IfNotPresent"}]}
-
     def _on_change(self, kind: str, pod: Json, old: Json | None) -> None:
         name, now = pod["metadata"]["name"], self._clock.monotonic()
         if kind == "DELETED":
@@ -286,6 +292,12 @@ class PodBench:
         conditions = (pod.get("status") or {}).get("conditions") or []
         if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
             self._ready.setdefault(name, now)
+
+
+def main(image: str, *, token: bool = True) -> Json:
+    """The spec of a pod with one container; `token`: it has the volume with its service account's token."""
+    spec: Json = {"containers": [{"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}]}
+    return spec if token else {**spec, "automountServiceAccountToken": False}
 
 
 def _same_run(before: Json, pod: Json) -> bool:

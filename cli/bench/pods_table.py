@@ -11,6 +11,12 @@ from cli.bench.report import Row, Target, percentile
 _CORE = "% of a core"
 _MEASURES: tuple[tuple[str, str, Callable[[Result], float], Target], ...] = (
     ("create to Ready, one at a time, p50", "s", lambda r: statistics.median(r.ready_alone), Target(0.8)),
+    (
+        "create to Ready without a token volume, p50",
+        "s",
+        lambda r: statistics.median(r.ready_without_token),
+        Target(),
+    ),
     ("create to Ready, one at a time, p99", "s", lambda r: percentile(r.ready_alone, 0.99), Target(0.8)),
     ("the same beyond the runtime's three calls, mean", "ms", lambda r: r.own_share * 1000, Target(value=10)),
     ("of that the API server: one POST, token and PATCH", "ms", lambda r: r.api_share * 1000, Target()),

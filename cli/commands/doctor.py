@@ -4,40 +4,82 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
+from cli.display.columns import paragraph
 from cli.display.terminal import new_console
 from cli.project import PROJECT
-from controlplane.doctor.plan.preflight import Finding, fatal
+from controlplane.cluster.edge import state
+from controlplane.cluster.model import DEFAULT_NAME, Cluster
+from controlplane.doctor.plan.preflight import Finding
 from controlplane.doctor.work import examine, examine_nodes
+from nodelib.text import one_line
 
-_STYLE = {"ok": "green", "warning": "yellow", "fatal": "bold red"}
+if TYPE_CHECKING:
+    from cli.why.model import Explained
+
+_STYLE = {"ok": "green", "warning": "yellow", "error": "bold red", "fatal": "bold red"}
+_INDENT = 9
+_MOST_OBJECTS = 10
+_LONGEST = 300  # bytes of what one finding says
 
 
 def run(name: str, *, as_json: bool, binaries: Path | None) -> None:
-    """Show all findings about this machine and the nodes of the cluster `name`; exit status 1 if one is fatal."""
+    """Show all findings about this machine and the cluster `name`; exit status 1 if one is fatal or an error."""
     findings = asyncio.run(_findings(name, binaries))
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
         show(findings)
-    if fatal(findings):
+    if any(finding.level in ("error", "fatal") for finding in findings):
         raise SystemExit(1)
 
 
 async def _findings(name: str, binaries: Path | None) -> tuple[Finding, ...]:
-    return (*await examine(str(PROJECT), binaries), *await examine_nodes(name))
+    found = (*await examine(str(PROJECT), binaries), *await examine_nodes(name))
+    cluster = state.load_readable(name)
+    return (*found, *await _troubles(cluster)) if cluster is not None else found
 
 
-def show(findings: tuple[Finding, ...]) -> None:
-    """Print a table, with each fix on a line below its finding."""
-    table = Table(box=None, padding=(0, 2), show_header=False)
+async def _troubles(cluster: Cluster) -> tuple[Finding, ...]:
+    """What `why` finds is a warning, since pods may be broken in a healthy cluster; Nodes are examined already."""
+    from cli.why import judge
+    from cli.why.sources import ask
+
+    answers = await ask(cluster)
+    if not answers.agents and not answers.api_answers:
+        return ()  # that nobody answers is a finding already
+    every = judge.everything(answers.agents, answers.facts, [node.name for node in cluster.nodes])
+    return troubles([one for one in judge.troubles(every, "") if one.kind != "node"], cluster.name)
+
+
+def troubles(ill: Sequence[Explained], name: str) -> tuple[Finding, ...]:
+    """One finding for each of the first objects that are not well, and how many more there are."""
+    if not ill:
+        return (Finding(f"{name}: pods", "ok", "all are running and ready, or have completed"),)
+    named = f" --name {name}" if name != DEFAULT_NAME else ""
+    found = []
+    for one in ill[:_MOST_OBJECTS]:
+        title = f"{one.found.namespace}/{one.found.name}"
+        asked = title if one.kind == "pod" else f"{one.found.namespace}/{one.kind}/{one.found.name}"
+        fix = next((wait.action for wait in one.found.waits if wait.action), "") or f"`./nodewright why {asked}{named}`"
+        said = one_line(one.found.summary, _LONGEST)
+        found.append(Finding(f"{one.kind} {title}", "warning", said, one_line(fix, _LONGEST)))
+    if len(ill) > _MOST_OBJECTS:
+        text = f"{len(ill) - _MOST_OBJECTS} more have a problem"
+        found.append(Finding(f"{name}: pods", "warning", text, f"`./nodewright why{named}` lists them"))
+    return tuple(found)
+
+
+def show(findings: Sequence[Finding], console: Console | None = None) -> None:
+    """Print a paragraph for each finding, with its fix on a line of its own; a path or a command is never cut."""
+    console = console or new_console()
     for finding in findings:
-        table.add_row(Text(finding.level, _STYLE[finding.level]), finding.check, finding.found)
+        paragraph(console, finding.level.ljust(_INDENT), f"{finding.check}: {finding.found}", _STYLE[finding.level])
         if finding.level != "ok" and finding.fix:
-            table.add_row("", "", Text(f"fix: {finding.fix}", "bold"))
-    new_console().print(table)
+            paragraph(console, " " * _INDENT, f"fix: {finding.fix}", style="bold")

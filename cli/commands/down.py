@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from cli.display.steps import Display
 from cli.errors import need_root
 from controlplane.cluster.edge import state
 from controlplane.cluster.work.down import down
+from nodelib.text import visible
 
 
 def run(name: str, *, plain: bool = False) -> None:
@@ -15,7 +17,11 @@ def run(name: str, *, plain: bool = False) -> None:
     need_root("down")
     with Display(plain=plain or None) as display:
         removed = asyncio.run(down(name, display))
+    if display.quiet:
+        return
     if removed.anything:
+        for problem in removed.kubeconfigs:
+            print(f"warning: the context of {name} is still in a kubeconfig: {visible(problem)}", file=sys.stderr)
         print(f"Cluster {name} is removed ({removed.processes} processes stopped, {display.elapsed:.1f} s).")
     else:
         there = ", ".join(state.clusters())
@@ -25,3 +31,19 @@ def run(name: str, *, plain: bool = False) -> None:
             if there
             else "There are no other clusters.",
         )
+
+
+def run_all(*, plain: bool = False) -> None:
+    """Remove every cluster of this machine. One that cannot be removed does not keep the others. Raises what failed."""
+    need_root("down")
+    names = state.clusters()
+    if not names:
+        print("Nothing to remove: there are no clusters on this machine.")
+    failed: list[Exception] = []
+    for name in names:
+        try:
+            run(name, plain=plain)
+        except Exception as error:
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("some clusters are not removed", failed)

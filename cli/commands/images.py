@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Sized
 from typing import Any
@@ -16,8 +17,9 @@ from agent.images.plan.image_gc import usage_percent
 from agent.images.plan.image_holds import hold_text, to_go
 from cli.clusters import find
 from cli.display.terminal import new_console, new_table
-from cli.why.sources import asked, sockets
+from cli.why.sources import SOCKET, asked, sockets
 from controlplane.cluster.edge import state
+from controlplane.cluster.model import DEFAULT_NAME
 from nodelib import quantity
 from nodelib.errors import Invalid, NotFound, Temporary
 
@@ -35,6 +37,8 @@ def run(name: str, node: str, free: str, *, as_json: bool) -> None:
     reports = {one: parse(found) for one, (found, _) in answers.items() if found is not None}
     silent = "; ".join(f"{one}: {why}" for one, (found, why) in answers.items() if found is None)
     if not reports:
+        if name != DEFAULT_NAME:
+            find(name)  # raises NotFound when there is no such cluster
         raise Temporary(
             silent,
             obj=name,
@@ -71,10 +75,11 @@ def _hold(document: dict[str, Any]) -> Hold:
 
 def _chosen(name: str, node: str) -> dict[str, str]:
     cluster = state.load(name)
+    # Without --name, and no cluster of the default one, this machine's own agent is asked, as of a node that joined.
+    if cluster is None and state.clusters() and (name != DEFAULT_NAME or not os.path.exists(SOCKET)):
+        find(name)  # raises NotFound, which names the clusters that exist
     ways = sockets(cluster)
     if node and node not in ways:
-        if cluster is None and state.clusters():
-            find(name)  # raises NotFound, which names the clusters that exist
         raise NotFound(f'no node "{node}"', step="ask for images", action=f"There are: {', '.join(sorted(ways))}.")
     return {node: ways[node]} if node else ways
 

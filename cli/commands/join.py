@@ -22,7 +22,8 @@ def run(request: Request, *, plain: bool = False) -> None:
     with display:
         complete = replace(request, project=str(PROJECT), python=sys.executable)
         joined = asyncio.run(join(complete, display, SystemClock()))
-    print(report(joined))
+    if not display.quiet:
+        print(report(joined))
 
 
 def print_rights() -> None:
@@ -36,7 +37,8 @@ def run_leave(*, plain: bool = False) -> None:
     display = Display(plain=plain or None)
     with display:
         asyncio.run(leave(display, SystemClock()))
-    print("This machine is no longer a node. Remove its Node object: kubectl delete node NAME")
+    if not display.quiet:
+        print("This machine is no longer a node. Remove its Node object: kubectl delete node NAME")
 
 
 def report(joined: Joined) -> str:

@@ -6,25 +6,18 @@ import difflib
 import os
 from pathlib import Path
 
-from cli.clusters import find
+from cli.clusters import find, reachable
+from cli.kubectl_words import GLOBAL
 from controlplane.cluster.edge.roots import cache_root
 from nodelib.errors import Invalid
 
 _OURS = ("--name", "--help")
-# Options that kubectl takes before its verb, as `kubectl options` lists them.
-_GLOBAL = (
-    "as as-group as-uid as-user-extra cache-dir certificate-authority client-certificate client-key cluster context "
-    "disable-compression help insecure-skip-tls-verify kubeconfig kuberc log-flush-frequency match-server-version "
-    "namespace password profile profile-output request-timeout server storage-driver-buffer-duration "
-    "storage-driver-db storage-driver-host storage-driver-password storage-driver-secure storage-driver-table "
-    "storage-driver-user tls-server-name token user username version vmodule warnings-as-errors"
-)
 
 
 def run(name: str, arguments: list[str]) -> None:
     """Replace this process by kubectl with the cluster's kubeconfig."""
     _refuse_typos(arguments)
-    cluster = find(name)
+    cluster = reachable(name)
     # The cluster's own tools are of its version; another kubectl in PATH may be skewed.
     path = cluster.tools.get("kubectl", "") or _cached()
     environment = {**os.environ, "KUBECONFIG": cluster.admin_kubeconfig}
@@ -39,14 +32,14 @@ def kubeconfig(name: str) -> None:
 def _refuse_typos(arguments: list[str]) -> None:
     """Raises Invalid for a leading option that is neither ours nor kubectl's: kubectl would misread what follows it."""
     flag = arguments[0].partition("=")[0] if arguments else ""
-    if not flag.startswith("--") or flag.removeprefix("--") in _GLOBAL.split():
+    if not flag.startswith("--") or flag.removeprefix("--") in GLOBAL:
         return
     near = difflib.get_close_matches(flag, _OURS, n=1)
     raise Invalid(
         "unknown option: neither nodewright nor kubectl takes it before the verb",
         obj=flag,
         step="read the options of kubectl",
-        action=f"{f'Did you mean {near[0]}? ' if near else ''}`./nodewright kubectl --name NAME -- VERB ...`",
+        action=f"{f'Did you mean {near[0]}? ' if near else ''}`./nodewright kubectl --name NAME VERB ...`",
     )
 
 

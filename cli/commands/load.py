@@ -1,27 +1,87 @@
-"""`nodewright load`: imports images from archives on the nodes of a cluster, without a registry."""
+"""`nodewright load` and `unload`: put images on the nodes of a cluster, without a registry, and remove them."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from cli.clusters import find
 from cli.errors import describe, need_root
 from controlplane.cluster.model import Cluster, Node
+from controlplane.cluster.plan.image_refs import is_name
 from controlplane.cluster.work import node_images as images
+from controlplane.images.edge import engines
 from controlplane.images.edge.foreign import refuse_if_no_image
 from nodelib.errors import NodewrightError, NotFound
 
+_ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
-def run(name: str, archives: list[Path], nodes: list[str]) -> None:
-    """Import each archive on each node; exit status 1 if one failed, after all others have been tried."""
+
+def run(name: str, sources: list[str], nodes: list[str]) -> None:
+    """Put each archive or image on each node; exit status 1 if one failed, after all others have been tried."""
     need_root("load")
+    _each(name, sources, nodes, _load_source)
+
+
+def unload(name: str, names: list[str], nodes: list[str]) -> None:
+    """Remove each image from each node; exit status as of run()."""
+    need_root("unload")
+    _each(name, names, nodes, _unload)
+
+
+def _each(
+    name: str, things: list[str], nodes: list[str], act: Callable[[Cluster, list[Node], str], Awaitable[bool]]
+) -> None:
     cluster = find(name)
     chosen = _nodes(cluster, nodes)
-    failed = [not asyncio.run(_load(cluster, chosen, archive.absolute())) for archive in archives]
-    if any(failed):
+
+    async def one_by_one() -> list[bool]:
+        return [await act(cluster, chosen, thing) for thing in things]
+
+    if not all(asyncio.run(one_by_one())):
         raise SystemExit(1)
+
+
+def is_archive(source: str) -> bool:
+    """Whether a word of the command line means a file and not an image."""
+    path = Path(source)
+    return path.exists() or source.startswith(("/", ".")) or source.endswith(_ARCHIVES) or not is_name(source)
+
+
+async def _load_source(cluster: Cluster, nodes: list[Node], source: str) -> bool:
+    if is_archive(source):
+        return await _load(cluster, nodes, Path(source).absolute())
+    with tempfile.TemporaryDirectory(prefix="nodewright-load-") as folder:
+        archive = Path(folder, "image.tar")
+        try:
+            print(f"{source}: from {await engines.save(source, archive)}")
+        except NodewrightError as error:
+            print(describe(error), file=sys.stderr)
+            return False
+        return await _load(cluster, nodes, archive)
+
+
+async def _unload(cluster: Cluster, nodes: list[Node], name: str) -> bool:
+    """Whether it is on none of the nodes now. A node that never had it is no failure if another one did."""
+    outcomes = await asyncio.gather(*(images.unload(cluster, node, name) for node in nodes), return_exceptions=True)
+    gone = [node.name for node, outcome in zip(nodes, outcomes, strict=True) if isinstance(outcome, str)]
+    problems = []
+    for outcome in outcomes:
+        if isinstance(outcome, NodewrightError):
+            problems.append(outcome)
+        elif isinstance(outcome, BaseException):
+            raise outcome
+    if gone:
+        full = next(outcome for outcome in outcomes if isinstance(outcome, str))
+        print(f"{full}: removed from {', '.join(gone)}")
+    if not all(isinstance(outcome, NotFound) for outcome in outcomes):
+        problems = [one for one in problems if not isinstance(one, NotFound)]
+    for problem in problems:
+        print(describe(problem), file=sys.stderr)
+    return not problems
 
 
 def _nodes(cluster: Cluster, names: list[str]) -> list[Node]:

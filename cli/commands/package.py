@@ -14,4 +14,8 @@ def run(folder: Path, *, plain: bool) -> None:
     """Write the package into `folder` and print how to install it."""
     with Display(plain=plain or None) as display:
         made = package.write(folder, PROJECT, sys.executable, display)
-    print(f"{made}\nInstall it on the machine that becomes a node: apt-get install ./{made.name}")
+    print(
+        made
+        if display.quiet
+        else f"{made}\nInstall it on the machine that becomes a node: apt-get install ./{made.name}"
+    )

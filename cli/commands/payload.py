@@ -14,5 +14,7 @@ def run(folder: Path, *, binaries: Path | None, plain: bool) -> None:
     """Write the folder and print its size."""
     with Display(plain=plain or None) as display:
         payload.write(folder, PROJECT, sys.executable, binaries, display)
+    if display.quiet:
+        return
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"{folder}: {size / 1e6:.0f} MB. Copy it to the machine that has no internet access.")

@@ -1,68 +1,150 @@
-"""`nodewright service`: how the nodes serve a Service: endpoints, rules with their counters, connections."""
+"""`nodewright service`: whether and how the nodes serve a Service, and if not, why and what to do."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cli.clusters import find
 from cli.errors import need_root
-from cli.explain import read
-from cli.explain.endpoints import PortView, missing, ports
-from cli.explain.facts import Facts, title
+from cli.explain import read, service_text, service_words
+from cli.explain.endpoints import PortView, Silent, missing, ports, silent_endpoints
+from cli.explain.facts import Facts, key, title
+from cli.explain.remedies import Problem, ours
 from cli.explain.rules_of import Matched, addresses, rules_of
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge import rules as edge
 from nodelib.errors import NotFound
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
+from nodelib.text import one_line
 
-_SHOWN = 10  # connections of one address
+_LINE = 2000  # bytes of a printed line
 
 
-def run(name: str, service: str, *, namespace: str, node: str, as_json: bool) -> None:
-    """Print it for one node, or for all."""
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What one node has of the Service."""
+
+    ports: tuple[PortView, ...]
+    rules: tuple[Matched, ...]
+    connections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The Service and all that is known of it."""
+
+    service: Json
+    facts: Facts
+    nodes: Mapping[str, _Node]
+    silent: Sequence[Silent]
+    problems: Sequence[Problem]
+    about: str
+
+
+def run(name: str, service: str, *, namespace: str, node: str, as_json: bool, rules: bool = False) -> None:
+    """Print it for one node, or for all; with `rules` also the rules in the nodes' kernels."""
     need_root("service")
-    asyncio.run(_run(find(name), service, namespace, node, as_json))
-
-
-async def _run(cluster: Cluster, text: str, namespace: str, only: str, as_json: bool) -> None:
-    facts = await read.facts(cluster)
-    before, slash, after = text.partition("/")
-    service = facts.service(before, after) if slash else facts.service(namespace, text)
-    if service is None:
-        there = ", ".join(sorted(title(one) for one in facts.services)) or "none"
-        raise NotFound("no such Service", obj=text, step="read a Service", action=f"There are: {there}")
-    nodes = [only] if only else [node.name for node in cluster.nodes]
-    shown = {node: await _on_node(cluster, service, facts, node) for node in nodes}
+    found = asyncio.run(_read(find(name), service, namespace, node))
     if as_json:
-        print(json.dumps({"service": title(service), "nodes": shown, "missing": missing(service, facts)}, indent=1))
+        print(json.dumps(_document(found), indent=1))
         return
-    for line in _head(service, facts):
-        print(line)
-    for node, view in shown.items():
-        for line in _lines(node, view, facts):
-            print(line)
+    for line in _lines(found, rules):
+        print(one_line(line, _LINE))
 
 
-async def _on_node(cluster: Cluster, service: Json, facts: Facts, node: str) -> dict[str, Any]:
-    view: dict[str, Any] = {"ports": [], "rules": [], "connections": []}
+async def _read(cluster: Cluster, text: str, namespace: str, only: str) -> _Found:
+    names = [only] if only else [node.name for node in cluster.nodes]
+    begun = {version: read.kernels(cluster, names, version) for version in cluster.families}
+    try:
+        facts = await read.facts(cluster)
+        service = _service(text, namespace, facts, cluster.name)
+        kernels = {(one.node, version): one for version, reading in begun.items() for one in await reading}
+    finally:
+        for reading in begun.values():
+            reading.cancel()
+        await asyncio.gather(*begun.values(), return_exceptions=True)
+    seen = await asyncio.gather(*(_on_node(cluster, service, facts, node, kernels) for node in names))
+    nodes = dict(zip(names, seen, strict=True))
+    listening = read.listening(cluster, facts)
+    problems = service_words.problems(service, facts, listening, cluster.name, cluster.domain)
+    about = service_words.about(service, facts, cluster.domain)
+    without = [node for node, one in nodes.items() if one.ports and not one.rules]
+    if without and not about:
+        problems.append(service_words.unwritten(without, service, cluster.name))
+    return _Found(service, facts, nodes, silent_endpoints(service, facts, listening), problems, about)
+
+
+def _service(text: str, namespace: str, facts: Facts, cluster: str) -> Json:
+    before, slash, after = text.removeprefix("service/").removeprefix("svc/").partition("/")
+    wanted = (before, after) if slash else (namespace, before)
+    service = facts.service(*wanted)
+    if service is not None:
+        return service
+    same = sorted(title(one) for one in facts.services if key(one)[1] == wanted[1])
+    if same:
+        action = f"It is in another namespace: {ours(cluster, 'service', same[0])}."
+    else:
+        there = sorted(title(one) for one in facts.services)
+        action = f"There are: {', '.join(there[:20]) or 'none'}{', ...' if len(there) > 20 else ''}."
+    raise NotFound("no such Service", obj="/".join(wanted), step="read a Service", action=action)
+
+
+async def _on_node(
+    cluster: Cluster, service: Json, facts: Facts, node: str, kernels: Mapping[tuple[str, int], edge.Kernel]
+) -> _Node:
+    every: list[PortView] = []
+    found: list[Matched] = []
+    lines: list[str] = []
     families = (service.get("spec") or {}).get("ipFamilies") or ["IPv4"]
-    for family in (Family(one) for one in families):
+    for family in (Family(one) for one in families if (node, 4 if one == "IPv4" else 6) in kernels):
         version = 4 if family is Family.IPV4 else 6
-        kernel = await read.kernel(cluster, node, version)
-        every = ports(service, facts, node, family)
-        view["ports"] += [_port(one) for one in every]
-        view["rules"] += [one._asdict() for one in rules_of(service, every, kernel.tables, kernel.nftables, family)]
-        net = cluster.namespace(node, "net")
-        for address in addresses(service, family):
-            view["connections"] += await edge.connections(net, address, version)
-    return view
+        net, kernel = cluster.namespace(node, "net"), kernels[node, version]
+        tracked = await asyncio.gather(
+            *(edge.connections(net, address, version) for address in addresses(service, family))
+        )
+        views = ports(service, facts, node, family)
+        every += views
+        found += rules_of(service, views, kernel.tables, kernel.nftables, family)
+        lines += [line for each in tracked for line in each]
+    return _Node(tuple(every), tuple(found), tuple(lines))
 
 
-def _port(view: PortView) -> dict[str, Any]:
+def _lines(found: _Found, rules: bool) -> Iterator[str]:
+    yield from service_text.head(found.service, found.about, found.problems)
+    if service_words.is_headless(found.service):
+        yield from service_text.endpoints(found.service, found.facts, found.silent)
+    yield from service_text.ports({node: one.ports for node, one in found.nodes.items()}, found.silent)
+    if rules:
+        yield from service_text.rules({node: one.rules for node, one in found.nodes.items()})
+    if any(one.ports for one in found.nodes.values()):
+        yield from service_text.connections({node: one.connections for node, one in found.nodes.items()}, found.facts)
+
+
+def _document(found: _Found) -> dict[str, Any]:
+    nodes = {
+        node: {
+            "ports": [_port(view, found.silent) for view in one.ports],
+            "rules": [rule._asdict() for rule in one.rules],
+            "connections": list(one.connections),
+        }
+        for node, one in found.nodes.items()
+    }
+    return {
+        "service": title(found.service),
+        "type": str((found.service.get("spec") or {}).get("type", "ClusterIP")),
+        "about": found.about,
+        "problems": [asdict(one) for one in found.problems],
+        "nodes": nodes,
+        "missing": missing(found.service, found.facts),
+    }
+
+
+def _port(view: PortView, silent: Sequence[Silent]) -> dict[str, Any]:
     port = view.port
     return {
         "name": str(port.name),
@@ -71,55 +153,14 @@ def _port(view: PortView) -> dict[str, Any]:
         "nodePort": port.node_port,
         "problem": view.problem,
         "endpoints": [
-            {"to": one.to, "name": one.name, "node": one.node, "state": one.state, "leftOut": one.left_out}
+            {
+                "to": one.to,
+                "name": one.name,
+                "node": one.node,
+                "state": one.state,
+                "leftOut": one.left_out,
+                "notListening": service_text.unheard(one.to, port.protocol, silent),
+            }
             for one in view.endpoints
         ],
     }
-
-
-def _head(service: Json, facts: Facts) -> Iterable[str]:
-    spec = service["spec"]
-    own = ", ".join(spec.get("clusterIPs") or ["no IP"])
-    yield f"Service {title(service)}, type {spec.get('type', 'ClusterIP')}, {own}"
-    policies = [f"{name} {spec[name]}" for name in ("internalTrafficPolicy", "externalTrafficPolicy") if name in spec]
-    if spec.get("sessionAffinity") == "ClientIP":
-        policies.append("sessionAffinity ClientIP")
-    if spec.get("trafficDistribution"):
-        policies.append(f"trafficDistribution {spec['trafficDistribution']}")
-    if policies:
-        yield f"  {', '.join(policies)}"
-    for line in missing(service, facts):
-        yield f"  not an endpoint: {line}"
-
-
-def _lines(node: str, view: dict[str, Any], facts: Facts) -> Iterable[str]:
-    yield ""
-    yield f"On node {node}:"
-    for port in view["ports"]:
-        door = f", NodePort {port['nodePort']}" if port["nodePort"] else ""
-        yield f"  port {port['name']} {port['port']}/{port['protocol']}{door}: {port['problem'] or 'served'}"
-        for one in port["endpoints"]:
-            where = f" on {one['node']}" if one["node"] else ""
-            used = f"LEFT OUT: {one['leftOut']}" if one["leftOut"] else one["state"]
-            yield f"    {one['to']} {one['name'] or '(no pod)'}{where}: {used}"
-    if not view["rules"]:
-        yield "  No rules for it in the kernel: the proxy has not synced or has nothing to serve (`nodewright status`)."
-    for one in view["rules"]:
-        matched = Matched(**one)
-        counted = f"{matched.packets:>8}" if matched.packets is not None else "       -"
-        yield f"  {counted}  {matched.where}: {matched.text}"
-    connections = view["connections"]
-    yield f"  {len(connections)} tracked connections"
-    for line in connections[:_SHOWN]:
-        yield f"    {_named(line, facts)}"
-    if len(connections) > _SHOWN:
-        yield f"    and {len(connections) - _SHOWN} more"
-
-
-def _named(line: str, facts: Facts) -> str:
-    words = []
-    for word in line.split():
-        key, sign, value = word.partition("=")
-        name = facts.names.get(value) if sign and key in ("src", "dst") else None
-        words.append(f"{word} ({name})" if name else word)
-    return " ".join(words)

@@ -1,16 +1,26 @@
-"""`nodewright status`: tables of nodes and daemons, and the pods that are not ready."""
+"""`nodewright status`: nodes, daemons, and what is not as it should be, each in a sentence."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from rich.console import Console
 
+from agent.common.plan.sizes import span_of
 from cli.clusters import find
-from cli.display.terminal import new_console, new_table
-from controlplane.cluster.work.status import Status, read_status
+from cli.display.columns import aligned, say
+from cli.display.terminal import new_console
+from controlplane.cluster.model import DEFAULT_NAME
+from controlplane.cluster.work.status import Daemon, NodeStatus, Status, read_status
+from nodelib.kube.times import time_or
+from nodelib.text import one_line
+
+_LONGEST = 400  # bytes of what others say
+_MOST_PODS = 20
 
 
 def run(name: str, *, as_json: bool) -> None:
@@ -36,38 +46,107 @@ def healthy(status: Status) -> bool:
 
 
 def show(status: Status, console: Console) -> None:
-    """Print tables of nodes and daemons, then the pods that are not ready."""
-    api = "answers" if not status.api else f"does not answer: {status.api}"
-    _say(console, f"Cluster {status.name}, nodes on {status.subnet}. API server {status.api_url} {api}.")
-    settings = {**status.settings, "version": status.version, "certificates": status.certificates}
-    _say(console, ", ".join(f"{name}: {value}" for name, value in settings.items() if value))
+    """Print it; tables fit 80 columns, and no word is broken."""
+    say(console, lines(status, time.time()))
+
+
+def lines(status: Status, now: float) -> Iterator[str]:
+    """The cluster, its nodes and daemons as tables, each followed by what is wrong; then pods that are not ready."""
+    api = "answers" if not status.api else f"does not answer ({one_line(status.api, _LONGEST)})"
+    yield f"Cluster {status.name}, nodes on {status.subnet}. API server {status.api_url} {api}."
+    settings = {**status.settings, "version": status.version}
+    yield ", ".join(f"{name}: {value}" for name, value in settings.items() if value)
+    if status.certificates:
+        yield f"The first certificate to expire: {status.certificates}."
     for path in status.missing:
-        _say(console, f"missing: {path} (`./nodewright up --name {status.name}` repairs it)")
+        yield f"missing: {path} (`{_ours(status, 'up')}` repairs it)"
     for words in status.skew:
-        _say(console, f"version skew: kubelet {words}.")
-    nodes = new_table("NODE", "ADDRESS", "STATE", "PODS", "VERSION", "PROXY")
+        yield f"version skew: kubelet {words}."
+    yield from _nodes(status, now)
+    yield from _daemons(status)
+    yield ""
+    yield f"Logs: {status.logs}"
+    yield from _pods(status)
+
+
+def _nodes(status: Status, now: float) -> Iterator[str]:
+    yield ""
+    rows = [("NODE", "ADDRESS", "STATE", "PODS", "PROXY")]
     for node in status.nodes:
-        state = ", ".join(filter(None, (node.waits_for or "Ready", node.feels)))
-        versions = " ".join(filter(None, (node.version, node.runtime.replace("://", " "))))
-        nodes.add_row(node.name, node.address, state, str(node.pods), versions, node.proxy)
-    console.print(nodes)
+        rows.append((node.name, node.address, _state(node), str(node.pods), _proxy(node.proxy, now)))
+    yield from aligned(rows)
+    for nodes, versions in _versions(status.nodes):
+        yield f"  {nodes}: {versions}"
     for node in status.nodes:
+        if node.waits_for and node.waits_for != _state(node):
+            yield f"  {node.name}: {one_line(node.waits_for, _LONGEST)}"
         if node.certificate:
-            _say(console, f"  {node.name}: serving certificate: {node.certificate}")
-    daemons = new_table("UNIT", "DAEMON", "STATE", "PID", "STARTS")
+            yield f"  {node.name}: serving certificate: {one_line(node.certificate, _LONGEST)}"
+        if not node.proxy.startswith(("synced", "answers")):
+            yield f"  {node.name}: the proxy {one_line(node.proxy, _LONGEST)}"
+    if not status.api and any(node.waits_for for node in status.nodes):
+        yield f"  `{_ours(status, 'doctor')}` says what to do."
+
+
+def _state(node: NodeStatus) -> str:
+    """In a word or two; the whole sentence is below the table."""
+    first = node.waits_for.partition(": ")[0]
+    state = "tainted" if first.startswith("tainted") else first or "Ready"
+    return ", ".join(filter(None, (state, node.feels)))
+
+
+def _proxy(text: str, now: float) -> str:
+    word, _, at = text.partition(" ")
+    if word == "answers":
+        return word
+    if word != "synced":
+        return "does not answer" if "not answer" in text else "not healthy" if "not healthy" in text else "down"
+    then = time_or(0.0, at)
+    return f"synced {span_of(max(0.0, now - then))} ago" if then else word
+
+
+def _versions(nodes: tuple[NodeStatus, ...]) -> Iterator[tuple[str, str]]:
+    """Nodes that run the same are one line."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.version:
+            said = ", ".join(filter(None, (f"kubelet {node.version}", node.runtime.replace("://", " "))))
+            found.setdefault(said, []).append(node.name)
+    for said, names in found.items():
+        yield "all" if len(names) == len(nodes) > 1 else ", ".join(names), said
+
+
+def _daemons(status: Status) -> Iterator[str]:
+    yield ""
+    rows = [("UNIT", "DAEMON", "STATE", "PID", "STARTS")]
     for daemon in status.daemons:
-        state = "running" if daemon.alive else f"down ({daemon.last_exit or 'not started'})"
-        daemons.add_row(daemon.unit, daemon.name, state, str(daemon.pid), str(daemon.starts))
-    for unit, pid in status.supervisors.items():
-        if not pid:
-            daemons.add_row(unit, "supervisor", "down", "", "")
-    console.print(daemons)
-    _say(console, f"Logs: {status.logs}")
+        rows.append((daemon.unit, daemon.name, "running" if daemon.alive else "down", _pid(daemon), str(daemon.starts)))
+    rows += [(unit, "supervisor", "down", "", "") for unit, pid in status.supervisors.items() if not pid]
+    yield from aligned(rows)
+    down = [one for one in status.daemons if not one.alive]
+    for daemon in down:
+        how = f"it ended with {daemon.last_exit}" if daemon.last_exit else "it was not started"
+        log = status.logs.replace("UNIT", daemon.unit).replace("DAEMON", daemon.name)
+        yield f"  {daemon.unit}: {daemon.name} is down, {one_line(how, _LONGEST)}; its log: {log}"
+    if down or not all(status.supervisors.values()):
+        yield f"  `{_ours(status, 'up')}` starts what is down."
+
+
+def _pods(status: Status) -> Iterator[str]:
     waiting = [pod for pod in status.pods if not pod.ready and pod.phase != "Succeeded"]
-    _say(console, f"{len(status.pods)} pods, {len(status.pods) - len(waiting)} of them ready or completed.")
-    for pod in waiting:
-        _say(console, f"  {pod.namespace}/{pod.name} on {pod.node or 'no node'}: {pod.reason or pod.phase}")
+    yield f"{len(status.pods)} pods, {len(status.pods) - len(waiting)} of them ready or completed."
+    for pod in waiting[:_MOST_PODS]:
+        said = one_line(pod.reason or pod.phase, _LONGEST)
+        yield f"  {pod.namespace}/{pod.name} on {pod.node or 'no node'}: {said}"
+    if len(waiting) > _MOST_PODS:
+        yield f"  and {len(waiting) - _MOST_PODS} more"
+    if waiting:
+        yield f"  `{_ours(status, 'why')}` says why, and what to do."
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True)
+def _pid(daemon: Daemon) -> str:
+    return str(daemon.pid) if daemon.alive else ""
+
+
+def _ours(status: Status, command: str) -> str:
+    return f"./nodewright {command}" + (f" --name {status.name}" if status.name != DEFAULT_NAME else "")

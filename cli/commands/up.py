@@ -3,54 +3,111 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sys
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
+from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME, Cluster, Options, in_url
 from controlplane.cluster.plan import addons
-from controlplane.cluster.work.workloads import DemoAnswer
-from controlplane.up.work import Request, up
+from controlplane.cluster.plan.addresses import check_name
+from controlplane.cluster.work.user_kubeconfig import Outcome
+from controlplane.config.edge.sources import config_text
+from controlplane.config.model import Wanted
+from controlplane.config.plan import read, show
+from controlplane.config.plan.contradictions import contradictions
+from controlplane.up import plan
+from controlplane.up.work import Raised, Request, up
 from nodelib import quantity
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid
+from nodelib.text import visible
 
 _LEAST_MEMORY = 512 << 20  # bytes
 
 
-def run(
-    name: str,
-    given: dict[str, Any],
-    *,
-    subnet: str = "",
-    images: str = "demo",
-    binaries: Path | None = None,
-    plain: bool = False,
-) -> None:
-    """Create or repair the cluster `name`. `given`: the options that the user gave, by name."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What the command line says beside the name and the options of a cluster.
+
+    `kubeconfig`: the file that gets the cluster's entries, "" for none, None for the one that kubectl reads.
+    """
+
+    config: str = ""
+    subnet: str = ""
+    images: str = ""
+    binaries: Path | None = None
+    kubeconfig: str | None = None
+
+
+def run(name: str, given: dict[str, Any], line: Line | None = None, *, plain: bool = False) -> None:
+    """Create or repair a cluster. `name`: "" for the file's or the default; `given`: the options that were given."""
+    request = requested(name, given, line or Line())
     need_root("up")
-    known = {field.name for field in fields(Options)}
-    if "memory" in given:
-        given = {**given, "memory": memory_size(given["memory"])}
-    options = Options(**{key: value for key, value in given.items() if key in known})
-    request = Request(
-        name=name,
-        options=options,
-        explicit=frozenset(given),
-        subnet=subnet,
-        binaries_dir=binaries,
-        images=images,
-        project=str(PROJECT),
-        python=sys.executable,
-    )
     display = Display(plain=plain or None)
     with display:
-        cluster, sights = asyncio.run(_up(request, display))
-    print(report(cluster, sights, display.elapsed))
+        raised = asyncio.run(_up(request, display))
+    if not display.quiet:
+        print(report(raised, display.elapsed))
+
+
+def print_config(name: str, given: dict[str, Any], line: Line) -> None:
+    """Print the file that makes the cluster which the same command line would make. Nothing is made."""
+    request = requested(name, given, line)
+    check_name(request.name)
+    known = state.load(request.name)
+    options = plan.merge(request.name, known.options, request.options, request.explicit) if known else request.options
+    plan.check_options(options)
+    if known:
+        plan.check_ranges_kept(known, replace(request.ranges, nodes=request.subnet))
+        cluster = replace(known, options=options)
+    else:
+        cluster = plan.with_ranges(Cluster(request.name, request.subnet or "10.89.0.0/24", options), request.ranges)
+        if request.subnet:
+            plan.check_overlaps(cluster)
+    binaries = str(request.binaries_dir or "")
+    images = request.images or cluster.images
+    print(show.text(plan.wanted_of(cluster, images, binaries, chosen=bool(known or request.subnet))), end="")
+
+
+def print_schema() -> None:
+    """Print the JSON Schema of the file."""
+    print(show.schema(), end="")
+
+
+def requested(name: str, given: dict[str, Any], line: Line) -> Request:
+    """The command line and the file that it names as one request. Raises Invalid for what is wrong in either."""
+    if "memory" in given:
+        given = {**given, "memory": memory_size(given["memory"])}
+    source = read.parse(config_text(line.config), line.config) if line.config else None
+    asked = read.wanted(source.values) if source else Wanted()
+    members = asked.members[: given["nodes"]] if "nodes" in given else asked.members
+    known = {field.name for field in fields(Options)}
+    flags = {key: value for key, value in given.items() if key in known}
+    asked = replace(asked, options={**asked.options, **flags}, members=members)
+    if source and (wrong := source.errors(contradictions(asked))):
+        raise wrong
+    explicit = {*asked.options, *(("members",) if members else ()), *(("custom",) if source else ())}
+    return Request(
+        name=name or asked.name or DEFAULT_NAME,
+        options=Options(**asked.options, members=members, custom=asked.custom),
+        explicit=frozenset(explicit),
+        subnet=line.subnet or asked.ranges.nodes,
+        binaries_dir=line.binaries or (Path(asked.binaries) if asked.binaries else None),
+        images=line.images or asked.images,
+        project=str(PROJECT),
+        python=sys.executable,
+        ranges=asked.ranges,
+        environment=os.environ,
+        kubeconfig=line.kubeconfig,
+        kubeconfig_variable=os.environ.get("KUBECONFIG", ""),
+    )
 
 
 def memory_size(text: str) -> int:
@@ -68,22 +125,41 @@ def memory_size(text: str) -> int:
     return found
 
 
-async def _up(request: Request, display: Display) -> tuple[Cluster, list[DemoAnswer]]:
+def kubeconfig_lines(cluster: Cluster, changed: Outcome) -> list[str]:
+    """What became of a kubeconfig file."""
+    if changed.problem:
+        return [f"  warning: kubectl does not know this cluster yet: {visible(changed.problem)}"]
+    if changed.current == cluster.context:
+        return [f"  kubectl uses it now: context {cluster.context} in {visible(changed.path)}"]
+    return [
+        f"  kubectl knows it: context {cluster.context} in {visible(changed.path)} (the current one is "
+        f"{visible(changed.current)}; `kubectl config use-context {cluster.context}` changes that)"
+    ]
+
+
+def _current(raised: Raised) -> bool:
+    return any(one.current == raised.cluster.context for one in raised.kubeconfigs)
+
+
+async def _up(request: Request, display: Display) -> Raised:
     return await up(request, display, SystemClock())
 
 
-def report(cluster: Cluster, sights: list[DemoAnswer], seconds: float) -> str:
+def report(raised: Raised, seconds: float) -> str:
     """The last output of `up`: what answered, and what to try next."""
+    cluster, sights = raised.cluster, raised.answers
     lines = [f"\nCluster {cluster.name}: {len(cluster.nodes)} nodes Ready, {seconds:.1f} s."]
     for sight in sights:
         lines.append(f"  {sight.way}: {sight.address}")
         lines.append(f"      answered by {', '.join(sight.pods)} on {', '.join(sight.nodes)}")
+    lines += [line for one in raised.kubeconfigs for line in kubeconfig_lines(cluster, one)]
+    used = _current(raised) and shutil.which("kubectl")
     option = "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
     lines += [
         "",
         "Try next:",
         f"  ./nodewright kubectl{option} -- get pods -A -o wide",
-        f"  export KUBECONFIG=$(./nodewright kubeconfig{option})",
+        "  kubectl get nodes" if used else f"  export KUBECONFIG=$(./nodewright kubeconfig{option})",
     ]
     if sights:
         lines.append(f"  curl http://{in_url(cluster.nodes[-1].address)}:30080/hostname")

@@ -1,4 +1,4 @@
-"""`nodewright why`: asks the agents and the API server, and prints one pod or all with a problem."""
+"""`nodewright why`: asks the agents and the API server, and prints one object or all that are not well."""
 
 from __future__ import annotations
 
@@ -6,84 +6,164 @@ import asyncio
 import json
 import sys
 import time
-
-from rich.console import Console
+from dataclasses import replace
 
 from agent.explain.plan.document import from_json, to_json
 from cli.clusters import find
-from cli.display.terminal import new_console
-from cli.why import judge, show
-from cli.why.judge import Explained
-from cli.why.sources import Answers, ask, ask_for
+from cli.errors import describe, fail
+from cli.why import judge, logs, show
+from cli.why.model import Explained, LogTail
+from cli.why.sources import NOT_ALLOWED, Answers, Sources
+from cli.why.targets import Target, target
+from cli.why.wording import Wording
 from controlplane.cluster.edge import state
-from nodelib.errors import NotFound, Temporary
+from controlplane.cluster.model import DEFAULT_NAME, Cluster
+from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 
-_WIDE = 200
+_NOT_WELL, _WRONG_USAGE = 1, 2
 
 
-def run(name: str, pod: str, namespace: str, *, as_json: bool, kubeconfig: str = "") -> None:
-    """Explain one pod, or without `pod` every pod with a problem.
+def run(name: str, about: str, namespace: str | None, *, as_json: bool, kubeconfig: str = "") -> None:
+    """Explain one object and its pods, or without `about` everything that is not well; `namespace` None: all.
 
-    Raises NotFound for an unknown pod, Temporary when neither the API server nor an agent answers.
+    Exits with 1 if something is not well. Raises NotFound for an unknown object, Temporary when neither the API server
+    nor an agent answers.
     """
-    answers = asyncio.run(ask(name, kubeconfig))
-    if not answers.agents and answers.pods is None:
-        if state.clusters():
-            find(name)  # raises NotFound, which names the clusters that exist
-        raise Temporary(
-            f"neither the API server nor an agent answers: API server: {answers.api}; {_silent(answers)}",
-            obj=name,
-            step="explain pods",
-            action=f"`./nodewright status --name {name}` shows what is running. On a node, run this command as root.",
-        )
-    every = judge.explained(answers.agents, answers.pods, answers.events)
-    found = _chosen(every, pod, namespace) if pod else [one for one in every if not one.is_well]
-    if pod and len(found) == 1:
-        found = [_with_costs(name, found[0], answers)]
+    cluster = state.load(name)
+    wanted = _target(about, namespace or "default") if about else None
+    answers, found, count = asyncio.run(_found(name, cluster, wanted, namespace, kubeconfig))
     if as_json:
         print(json.dumps(_document(found, answers), indent=1))
-        return
-    _notes(answers)
-    console, now = _console(), time.time()
-    if pod and len(found) == 1:
-        show.one(found[0], now, console)
-    elif found:
-        show.many(found, now, console)
     else:
-        console.print(f"All {len(every)} pods are running and ready, or have completed.")
+        _notes(answers)
+        wording = Wording(cluster.name if cluster else "", DEFAULT_NAME, kubeconfig)
+        _show(found, wanted, show.Page(time.time(), wording), count, namespace)
+    if _a_node_is_silent(cluster, answers) or any(not one.is_well for one in found):
+        raise SystemExit(_NOT_WELL)
 
 
-def _console() -> Console:
-    # In a pipe or a file, lines need not fit a terminal.
-    return new_console(width=None if sys.stdout.isatty() else _WIDE)
+def _a_node_is_silent(cluster: Cluster | None, answers: Answers) -> bool:
+    """A machine that only has a kubeconfig runs no agent, and who is not root may not ask one: both are in order."""
+    return cluster is not None and any(why != NOT_ALLOWED for why in answers.silent.values())
 
 
-def _chosen(every: list[Explained], pod: str, namespace: str) -> list[Explained]:
-    space, _, name = pod.removeprefix("pod/").removeprefix("pods/").rpartition("/")
-    found = judge.matching(every, space or namespace, name)
-    if not found:
-        near = ", ".join(sorted({one.found.namespace for one in every if one.found.name == name}))
-        action = f"It is in namespace {near}; add -n." if near else "`./nodewright why` lists the pods with a problem."
-        raise NotFound(f'no pod "{space or namespace}/{name}"', step="explain", action=action)
-    return found
+def _target(about: str, namespace: str) -> Target:
+    try:
+        return target(about, namespace)
+    except Invalid as error:
+        fail(describe(error), _WRONG_USAGE)
 
 
-def _with_costs(name: str, pod: Explained, answers: Answers) -> Explained:
-    """The pod with its resource costs, which a node adds only when it is asked about one pod."""
+async def _found(
+    name: str, cluster: Cluster | None, wanted: Target | None, namespace: str | None, kubeconfig: str
+) -> tuple[Answers, list[Explained], int]:
+    """The answers, what is to be shown, and how many pods there are."""
+    sources = Sources(cluster, kubeconfig)
+    try:
+        answers = await sources.ask()
+        if not answers.agents and not answers.api_answers:
+            raise _nobody_answers(name, answers)
+        machines = [one.name for one in cluster.nodes] if cluster is not None else None
+        every = judge.everything(answers.agents, answers.facts, machines)
+        pods = [one for one in every if one.kind == "pod"]
+        if wanted is None:
+            count = len(pods) if namespace is None else sum(one.found.namespace == namespace for one in pods)
+            return answers, judge.troubles(every, namespace or ""), count
+        found = judge.about(wanted, every, answers.facts)
+        if not found:
+            raise _unknown(wanted, every, answers)
+        return answers, await _with_more(sources, found, answers), len(pods)
+    finally:
+        await sources.close()
+
+
+def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
+    if state.clusters():
+        find(name)  # raises NotFound, which names the clusters that exist
+    return Temporary(
+        f"neither the API server nor an agent answers: API server: {answers.api}; {_silent(answers)}",
+        obj=name,
+        step="explain pods",
+        action=f"`./nodewright status --name {name}` shows what is running. On a node, run this command as root.",
+    )
+
+
+def _unknown(wanted: Target, every: list[Explained], answers: Answers) -> NodewrightError:
+    if wanted.kind in answers.unlisted:
+        return answers.unlisted[wanted.kind]
+    alike = [one.found.namespace for one in every if (one.kind, one.found.name) == (wanted.kind, wanted.name)]
+    near = ", ".join(sorted(set(alike)))
+    action = f"It is in namespace {near}; add -n." if near else "`./nodewright why` lists what is not well."
+    where = wanted.name if wanted.kind == "node" else f"{wanted.namespace}/{wanted.name}"
+    return NotFound(f'no {wanted.kind} "{where}"', step="explain", action=action)
+
+
+async def _with_more(sources: Sources, found: list[Explained], answers: Answers) -> list[Explained]:
+    """With the ends of logs; one pod alone also with its resource costs, which a node adds only when it is asked."""
+    bad = next((one for one in found if one.kind == "pod" and not one.is_well), None)
+    alone = found[0] if len(found) == 1 and found[0].kind == "pod" else None
+    first = alone or bad
+    if first is None:
+        return found
+    costly, logged = await asyncio.gather(_costs(sources, first, answers, alone), _logs(sources, first, answers))
+    return [replace(costly, logs=logged) if one is first else one for one in found]
+
+
+async def _costs(sources: Sources, pod: Explained, answers: Answers, alone: Explained | None) -> Explained:
     one = pod.found
     node = next((node for node, pods in answers.agents.items() if any(each["uid"] == one.uid for each in pods)), None)
-    more = asyncio.run(ask_for(name, node, one.namespace, one.name)) if node is not None else None
-    return Explained(from_json(more), True) if more is not None and more["uid"] == one.uid else pod
+    if alone is None or node is None:
+        return pod
+    more = await sources.pod(node, one.namespace, one.name)
+    if more is None or more["uid"] != one.uid:
+        return pod
+    return replace(pod, found=replace(pod.found, costs=from_json(more).costs))
+
+
+async def _logs(sources: Sources, pod: Explained, answers: Answers) -> tuple[LogTail, ...]:
+    obj = answers.facts.named("pod", pod.found.namespace, pod.found.name)
+    wanted = logs.wanted(obj) if obj is not None else []
+    texts = await asyncio.gather(*(sources.log(one) for one in wanted))
+    tails = (logs.tail(one.container, text) for one, text in zip(wanted, texts, strict=True))
+    return tuple(one for one in tails if one is not None)
+
+
+def _show(found: list[Explained], wanted: Target | None, page: show.Page, count: int, namespace: str | None) -> None:
+    if wanted is None and not found:
+        where = "" if namespace is None else f" of namespace {namespace}"
+        page.say(f"All {count} pods{where} are running and ready, or have completed.")
+    elif wanted is None or (found[0].kind == "pod" and len(found) > 1):
+        show.many(found, page)
+    else:
+        show.one(found[0], page)
+        show.pods_of(found[1:], page)
 
 
 def _document(found: list[Explained], answers: Answers) -> dict[str, object]:
-    pods = [{**to_json(one.found), "said_by": "node" if one.by_node else "api"} for one in found]
-    return {"pods": pods, "api": answers.api or "answers", "silent": dict(answers.silent)}
+    documents = [
+        {
+            **to_json(one.found),
+            "kind": one.kind,
+            "owner": one.owner,
+            "said_by": "node" if one.by_node else "api",
+            "logs": [{"container": tail.container, "lines": list(tail.lines)} for tail in one.logs],
+        }
+        for one in found
+    ]
+    return {
+        "pods": [one for one in documents if one["kind"] == "pod"],
+        "objects": [one for one in documents if one["kind"] != "pod"],
+        "api": answers.api or "answers",
+        "silent": dict(answers.silent),
+    }
 
 
 def _notes(answers: Answers) -> None:
-    if answers.pods is None:
+    if not answers.api_answers:
         print(f"The API server does not answer ({answers.api}). These are the nodes' own answers.", file=sys.stderr)
+    elif answers.unlisted:
+        kinds = ", ".join(f"{kind}s: {error.message}" for kind, error in answers.unlisted.items())
+        print(f"Not all of it could be asked for ({kinds}).", file=sys.stderr)
     if answers.silent:
         print(f"No answer from {_silent(answers)}.", file=sys.stderr)
 

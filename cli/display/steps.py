@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from cli.display.quiet import is_quiet
+
 Say = Callable[[str], None]
 
 
@@ -37,13 +39,14 @@ class Display:
     def __init__(self, *, plain: bool | None = None, out: Any = None) -> None:
         self.out = out or sys.stderr
         self.plain = (not self.out.isatty()) if plain is None else plain
+        self.quiet = is_quiet()
         self.began = time.monotonic()
         self.steps: list[Step] = []
         self._lock = threading.Lock()
         self._live: Any = None
 
     def __enter__(self) -> Display:
-        if not self.plain:
+        if not self.plain and not self.quiet:
             from rich.live import Live
 
             from cli.display.terminal import new_console
@@ -99,6 +102,8 @@ class Display:
         return f"{step.ended - self.began:7.2f} s  {mark:6} {step.title}{detail}  [{step.seconds(step.ended):.2f} s]"
 
     def _print(self, text: str) -> None:
+        if self.quiet:
+            return
         with self._lock:
             print(text, file=self.out, flush=True)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cli.explain.facts import Facts, alive, key, pod_addresses, title
+from cli.explain.facts import Facts, alive, key, pod_addresses, ready_addresses, title
+from cli.explain.listening import Listening, silence
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from proxy.model import Endpoint, NodeFacts, ServicePort, ServicePortName
@@ -17,6 +18,8 @@ from proxy.plan.node import parse_node
 from proxy.plan.services import parse_service
 from proxy.plan.slices import merge, parse_slice
 from proxy.plan.topology import Categories, categorize
+
+_LOOKED_AT = 32  # endpoints of a slice whose listeners are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +51,58 @@ def ports(service: Json, facts: Facts, node: str, family: Family = Family.IPV4) 
     return [_port(service, port, endpoints.get(name, ()), facts, here) for name, port in found.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A ready endpoint where nobody listens. `entry`: which of the Service's ports; `why`: the end of a sentence."""
+
+    name: str
+    address: str
+    port: int
+    protocol: str
+    entry: int
+    why: str
+
+
+def silent_endpoints(service: Json, facts: Facts, listening: Listening) -> list[Silent]:
+    """The ready endpoints where nobody listens on the port that the Service sends packets to."""
+    names = [str(one.get("name") or "") for one in (service.get("spec") or {}).get("ports") or []]
+    found: list[Silent] = []
+    for one in facts.slices_of(service):
+        for address in sorted(ready_addresses([one]))[:_LOOKED_AT]:
+            for port in one.get("ports") or []:
+                number, protocol = int(port.get("port") or 0), str(port.get("protocol") or "TCP").lower()
+                label = str(port.get("name") or "")
+                if number and label in names and (why := silence(listening(address), address, number, protocol)):
+                    pod = facts.pod_behind(service, address)
+                    name = f"pod {title(pod)}" if pod is not None else facts.named(address)
+                    found.append(Silent(name, address, number, protocol, names.index(label), why))
+    return found
+
+
+def selector_of(service: Json) -> dict[str, str]:
+    return dict((service.get("spec") or {}).get("selector") or {})
+
+
+def chosen_pods(service: Json, facts: Facts) -> list[Json]:
+    """The pods that its selector finds, ended ones too."""
+    selector = selector_of(service)
+    return [pod for pod in facts.pods if key(pod)[0] == key(service)[0] and selector and _selected(pod, selector)]
+
+
 def missing(service: Json, facts: Facts) -> list[str]:
     """Why a Service has no endpoints, or lacks some of its pods: one line for each pod that is not an endpoint."""
-    spec = service.get("spec") or {}
-    selector = spec.get("selector") or {}
+    selector = selector_of(service)
     if not selector:
         if facts.slices_of(service):
             return []
         return ["it has no selector, and no EndpointSlice was created for it"]
-    chosen = [pod for pod in facts.pods if key(pod)[0] == key(service)[0] and _selected(pod, selector)]
+    chosen = chosen_pods(service, facts)
     if not chosen:
         wanted = ",".join(f"{name}={value}" for name, value in selector.items())
         return [f"no pod in namespace {key(service)[0]} has the labels {wanted}"]
-    ready = _ready_addresses(facts.slices_of(service))
+    # A slice without ports is one of a Service without ports, or of pods that do not name the port.
+    portless = not (service.get("spec") or {}).get("ports")
+    ready = ready_addresses(one for one in facts.slices_of(service) if portless or one.get("ports"))
     found = []
     for pod in chosen:
         if alive(pod) and not set(pod_addresses(pod)) & ready:
@@ -93,18 +135,18 @@ def unready(pod: Json) -> str:
 def _port(service: Json, port: ServicePort, endpoints: Iterable[Endpoint], facts: Facts, here: NodeFacts) -> PortView:
     every = tuple(endpoints)
     found = categorize(every, port, here.name, here.zone)
-    shown = tuple([_view(one, found, facts, here) for one in every])
+    shown = tuple([_view(service, one, found, facts, here) for one in every])
     return PortView(port, shown, _problem(port.name, port, found, every, here))
 
 
-def _view(one: Endpoint, found: Categories, facts: Facts, here: NodeFacts) -> EndpointView:
-    pod = facts.pod_at(one.ip)
+def _view(service: Json, one: Endpoint, found: Categories, facts: Facts, here: NodeFacts) -> EndpointView:
+    pod = facts.pod_behind(service, one.ip)
     state = "ready" if one.ready else "terminating, still serving" if one.serving and one.terminating else "not ready"
     if one.terminating and not one.serving:
         state = "terminating, no longer serving"
     used = one in found.reachable
     reason = "" if used else _left_out(one, found, here, pod)
-    name = f"pod {title(pod)}" if pod is not None else ""
+    name = f"pod {title(pod)}" if pod is not None else facts.names.get(one.ip, "")
     node = str((pod or {}).get("spec", {}).get("nodeName", "")) if pod is not None else ""
     return EndpointView(str(one), name, node, state, reason)
 
@@ -142,17 +184,6 @@ def _node(facts: Facts, name: str) -> NodeFacts:
 def _selected(pod: Json, selector: Json) -> bool:
     labels = pod["metadata"].get("labels") or {}
     return all(labels.get(name) == value for name, value in selector.items())
-
-
-def _ready_addresses(slices: Iterable[Json]) -> set[str]:
-    found: set[str] = set()
-    for one in slices:
-        if not one.get("ports"):
-            continue
-        for entry in one.get("endpoints") or []:
-            if (entry.get("conditions") or {}).get("ready") in (None, True):
-                found.update(entry.get("addresses") or [])
-    return found
 
 
 def _unlisted(service: Json) -> str:

@@ -47,7 +47,18 @@ class Facts:
 
     def pod_at(self, address: str) -> Json | None:
         """The pod that has the address now; pods in the host's network have none of their own."""
-        return next((pod for pod in self.pods if address in pod_addresses(pod) and not _on_host(pod)), None)
+        there = (pod for pod in self.pods if address in pod_addresses(pod) and not _on_host(pod))
+        return next(filter(alive, there), None)
+
+    def pod_behind(self, service: Json, address: str) -> Json | None:
+        """The pod that a Service's endpoint is, by what its EndpointSlice says: also one in its node's network."""
+        namespace = key(service)[0]
+        for one in self.slices_of(service):
+            for entry in one.get("endpoints") or []:
+                about = entry.get("targetRef") or {}
+                if address in (entry.get("addresses") or []) and about.get("kind") == "Pod":
+                    return self.pod(namespace, str(about.get("name")))
+        return self.pod_at(address)
 
     def slices_of(self, service: Json) -> list[Json]:
         namespace, name = key(service)
@@ -96,6 +107,17 @@ def node_addresses(node: Json) -> list[str]:
 def balancer_addresses(service: Json) -> list[str]:
     ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     return [str(one["ip"]) for one in ingress if one.get("ip")]
+
+
+def ready_addresses(slices: Iterable[Json]) -> set[str]:
+    """The addresses of the endpoints that are ready."""
+    return {
+        str(address)
+        for one in slices
+        for entry in one.get("endpoints") or []
+        if (entry.get("conditions") or {}).get("ready") in (None, True)
+        for address in entry.get("addresses") or []
+    }
 
 
 def alive(pod: Json) -> bool:

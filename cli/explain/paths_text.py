@@ -9,7 +9,9 @@ from cli.explain.endpoints import missing, ports
 from cli.explain.facts import Facts, title
 from cli.explain.places import Sender, Target
 from cli.explain.reasons import decides, reason
+from cli.explain.remedies import ours
 from cli.explain.walk import Leg, Path, policies, split
+from controlplane.cluster.model import DEFAULT_NAME
 from nodelib.firewall.fib import DISCARDED, UNREACHABLE
 from nodelib.firewall.trace_model import Hop, endpoint_text
 from nodelib.json_values import Json
@@ -23,12 +25,21 @@ _VERDICT = {
 }
 
 
-def lines(come: Sender, to: Target, found: list[Path], facts: Facts, node: str, *, verbose: bool) -> list[str]:
+def lines(
+    come: Sender,
+    to: Target,
+    found: list[Path],
+    facts: Facts,
+    node: str,
+    *,
+    verbose: bool,
+    cluster: str = DEFAULT_NAME,
+) -> list[str]:
     """The verdict and its reasons, then the path hop by hop; of several possible paths only the first.
 
     `verbose`: every rule that matched, as the kernel has it; otherwise only those that decide something.
     """
-    shown = [*verdict(come, to, found, facts, node), ""]
+    shown = [*verdict(come, to, found, facts, node, cluster), ""]
     shown.append(f"from {come.name}" + ("" if come.address in come.name else f" at {come.address}"))
     shown.append(f"to   {facts.named(endpoint_text(to.address, to.port))}/{to.protocol}")
     shown += [f"     {note}" for note in to.notes]
@@ -42,7 +53,9 @@ def lines(come: Sender, to: Target, found: list[Path], facts: Facts, node: str, 
     return shown
 
 
-def verdict(come: Sender, to: Target, found: list[Path], facts: Facts, node: str) -> list[str]:
+def verdict(
+    come: Sender, to: Target, found: list[Path], facts: Facts, node: str, cluster: str = DEFAULT_NAME
+) -> list[str]:
     """The outcome in one line, and the reasons for it."""
     arrived = [path for path in found if path.arrived]
     shown = [" or ".join(sorted({_word(path) for path in found}))]
@@ -50,6 +63,9 @@ def verdict(come: Sender, to: Target, found: list[Path], facts: Facts, node: str
         shown.append(f"  {why}")
     if to.service is not None and len(arrived) < len(found):
         shown += [f"  {line}" for line in _service_causes(to.service, to.port, facts, node)]
+        shown.append(f"  do: {ours(cluster, 'service', title(to.service))} says what is wrong with it.")
+    elif any(path.closed for path in found):
+        shown.append("  do: Start the program that should listen there, or give the port on which it does.")
     shown += [f"  {line}" for line in policies(come.pod, facts, "Egress")]
     ends = [facts.pod_at(path.to.rpartition(":")[0].strip("[]")) for path in arrived]
     for line in dict.fromkeys(line for pod in ends for line in policies(pod, facts, "Ingress")):
@@ -58,6 +74,8 @@ def verdict(come: Sender, to: Target, found: list[Path], facts: Facts, node: str
 
 
 def _word(path: Path) -> str:
+    if path.closed:
+        return "REFUSED"
     if not path.arrived:
         return _VERDICT.get(path.verdict, "NEVER COMES TO A NODE")
     return "LEAVES THE CLUSTER" if path.leaves else "ARRIVES"
@@ -68,6 +86,7 @@ def as_json(found: list[Path], facts: Facts) -> list[Json]:
         {
             "arrived": path.arrived,
             "leaves": path.leaves,
+            "closed": path.closed,
             "verdict": path.verdict,
             "to": path.to,
             "name": facts.names.get(path.to.rpartition(":")[0].strip("[]"), ""),
@@ -136,6 +155,8 @@ def _leg_end(leg: Leg, facts: Facts) -> str:
 
 
 def _end(path: Path, facts: Facts) -> str:
+    if path.closed:
+        return f"REFUSED by {facts.named(path.to)}"
     if not path.arrived:
         return f"{_word(path)} on {path.legs[-1].node}" if path.legs else "no path to a node"
     way = " -> ".join(leg.node for leg in path.legs)
@@ -151,4 +172,4 @@ def _service_causes(service: Json, port: int, facts: Facts, node: str) -> list[s
             found += [f"{one.to} {one.name}: {one.left_out}" for one in view.endpoints if one.left_out]
     if not found:
         return []
-    return [*dict.fromkeys([*found, *missing(service, facts)]), f"See `nodewright service {title(service)}`."]
+    return list(dict.fromkeys([*found, *missing(service, facts)]))

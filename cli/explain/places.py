@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from cli.explain import dns_names
+from cli.explain.dns_names import DnsName
 from cli.explain.facts import Facts, balancer_addresses, key, node_addresses, pod_addresses, title
+from cli.explain.named import NODE, SERVICE, address_of_host, kind_of, pod_named, split_name
+from controlplane.cluster.model import CLUSTER_DOMAIN
 from nodelib.errors import Invalid, NotFound
 from nodelib.json_values import Json
 
@@ -36,8 +40,8 @@ class Target:
     notes: tuple[str, ...] = ()
 
 
-def sender(text: str, facts: Facts, namespace: str, outside: str) -> Sender:
-    """A pod ("name", "ns/name"), a node, an address, or "outside". Raises NotFound."""
+def sender(text: str, facts: Facts, namespace: str, outside: str, domain: str = CLUSTER_DOMAIN) -> Sender:
+    """A pod ("name", "ns/name", "deploy/name", its DNS name), a node, an address, or "outside". Raises NotFound."""
     if text == OUTSIDE:
         return Sender(f"outside ({outside})", outside, "", False)
     address = _address(text)
@@ -47,24 +51,36 @@ def sender(text: str, facts: Facts, namespace: str, outside: str) -> Sender:
             return _pod_sender(pod)
         node = facts.node_of(address)
         return Sender(facts.named(address), address, node, bool(node))
-    kind, _, rest = text.rpartition("/") if text.startswith(("pod/", "node/")) else ("", "", text)
+    kind, rest = kind_of(text)
     for node_obj in facts.nodes:
-        if kind in ("", "node") and key(node_obj)[1] == rest and node_addresses(node_obj):
+        if kind in ("", NODE) and key(node_obj)[1] == rest and node_addresses(node_obj):
             return Sender(f"node {rest}", node_addresses(node_obj)[0], rest, True)
-    pod = facts.pod(*_split(text.removeprefix("pod/"), namespace))
-    if pod is None:
-        raise NotFound(
-            "there is no pod or node with that name, and it is not an address",
-            obj=text,
+    pod = pod_named(kind, rest, facts, namespace)
+    if pod is None and not kind and (named := dns_names.parse(rest, domain)) is not None:
+        pod = facts.pod_at(named.address or address_of_host(named, facts))
+    if pod is not None:
+        return _pod_sender(pod)
+    service = facts.service(*split_name(rest, namespace)) if kind in ("", SERVICE) else None
+    if service is not None:
+        raise Invalid(
+            "is a Service, and a Service sends nothing",
+            obj=title(service),
             step=_STEP,
-            action="Give POD, NAMESPACE/POD, NODE, an"
-            " address, or the word outside; `./nodewright kubectl -- get pods -A -o wide` lists pods and nodes.",
+            action="Give one of its pods as FROM; `./nodewright kubectl -- get pods -A -o wide` lists them.",
         )
-    return _pod_sender(pod)
+    raise NotFound(
+        "there is no pod or node with that name, and it is not an address",
+        obj=text,
+        step=_STEP,
+        action="Give POD, NAMESPACE/POD, deploy/NAME, NODE, an address, or the word outside;"
+        " `./nodewright kubectl -- get pods -A -o wide` lists pods and nodes.",
+    )
 
 
-def target(text: str, facts: Facts, namespace: str, come: Sender, protocol: str) -> Target:
-    """A Service, a pod or an address, each with ":PORT" (a number or a port's name). Raises NotFound, Invalid."""
+def target(
+    text: str, facts: Facts, namespace: str, come: Sender, protocol: str, domain: str = CLUSTER_DOMAIN
+) -> Target:
+    """A Service, a pod, a node, an address or a DNS name, with ":PORT" (number or name). Raises NotFound, Invalid."""
     if protocol not in ("", "tcp", "udp"):
         raise Invalid(
             f"unknown protocol {protocol!r}", obj="--protocol", step="read options", action="Give tcp or udp."
@@ -80,18 +96,17 @@ def target(text: str, facts: Facts, namespace: str, come: Sender, protocol: str)
         if pod is None and facts.node_of(address):
             service = next((one for one in facts.services if number in _node_ports(one)), None)
         return Target(address, number, protocol or "tcp", service, pod)
-    wanted = _split(name.removeprefix("service/").removeprefix("svc/").removeprefix("pod/"), namespace)
-    service = None if name.startswith("pod/") else facts.service(*wanted)
+    kind, rest = kind_of(name)
+    service = facts.service(*split_name(rest, namespace)) if kind in ("", SERVICE) else None
     if service is not None:
-        return _to_service(service, facts, come, port, protocol)
-    pod = facts.pod(*wanted)
+        return _to_service(service, facts, come, port, protocol, domain)
+    pod = pod_named(kind, rest, facts, namespace)
     if pod is None:
-        raise NotFound(
-            "there is no Service or pod with that name, and it is not an address",
-            obj=name,
-            step=_STEP,
-            action="Give SERVICE, NAMESPACE/SERVICE, a pod or an address, each with :PORT if it has several.",
-        )
+        if kind in ("", NODE) and (node := next((one for one in facts.nodes if key(one)[1] == rest), None)):
+            return _to_node(node, facts, namespace, come, port, protocol)
+        if not kind and (named := dns_names.parse(rest, domain)) is not None:
+            return _to_dns_name(named, text, facts, come, port, protocol, domain)
+        raise _unknown(name)
     if not pod_addresses(pod):
         raise NotFound(
             "has no address yet",
@@ -102,9 +117,60 @@ def target(text: str, facts: Facts, namespace: str, come: Sender, protocol: str)
     return _to_pod(pod, port, protocol)
 
 
-def _to_service(service: Json, facts: Facts, come: Sender, port: str, protocol: str) -> Target:
+def _unknown(name: str) -> NotFound:
+    return NotFound(
+        "there is no Service, pod or node with that name, and it is neither an address nor a name of the cluster's DNS",
+        obj=name,
+        step=_STEP,
+        action="Give SERVICE, NAMESPACE/SERVICE, a pod, a node, an address, or a name such as"
+        " web.shop.svc.cluster.local, each with :PORT if it has several. For a host outside, give its address.",
+    )
+
+
+def _to_node(node: Json, facts: Facts, namespace: str, come: Sender, port: str, protocol: str) -> Target:
+    address = next(iter(node_addresses(node)), "")
+    if not port or not address:
+        raise Invalid(
+            "is a node, and has many ports" if address else "is a node without an address",
+            obj=key(node)[1],
+            step=_STEP,
+            action=f"Give {key(node)[1]}:PORT, such as {key(node)[1]}:10250 for its kubelet.",
+        )
+    host = f"[{address}]" if ":" in address else address
+    return target(f"{host}:{port}", facts, namespace, come, protocol)
+
+
+def _to_dns_name(
+    named: DnsName, text: str, facts: Facts, come: Sender, port: str, protocol: str, domain: str
+) -> Target:
+    protocol, port = protocol or named.protocol, port or named.port
+    service = facts.service(named.namespace, named.service)
+    address = named.address or address_of_host(named, facts)
+    if address:
+        pod = facts.pod_at(address)
+        if pod is not None:
+            return _to_pod(pod, port, protocol)
+        return Target(address, _number(port or "80", text), protocol or "tcp", service)
+    if service is None:
+        raise _unknown(text)
+    if named.host:
+        raise NotFound(
+            f"no endpoint of the Service {title(service)} has the host name {named.host}",
+            obj=text,
+            step=_STEP,
+            action="A pod has a name in DNS when its spec has hostname and subdomain (a StatefulSet sets both).",
+        )
+    return _to_service(service, facts, come, port, protocol, domain)
+
+
+def _to_service(service: Json, facts: Facts, come: Sender, port: str, protocol: str, domain: str) -> Target:
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
+        inside = dns_names.service_of(str(spec.get("externalName") or ""), domain)
+        other = facts.service(*inside) if inside is not None else None
+        if other is not None and (other.get("spec") or {}).get("type") != "ExternalName":
+            found = _to_service(other, facts, come, port, protocol, domain)
+            return replace(found, notes=(f"{title(service)} is another name for {title(other)}", *found.notes))
         raise Invalid(
             f"is a DNS name for {spec.get('externalName')}, so no packet is ever sent to the Service",
             obj=title(service),
@@ -196,11 +262,6 @@ def _node_ports(service: Json) -> list[int]:
 
 def _protocol(entry: Json) -> str:
     return str(entry.get("protocol") or "TCP").lower()
-
-
-def _split(text: str, namespace: str) -> tuple[str, str]:
-    before, slash, after = text.partition("/")
-    return (before, after) if slash else (namespace, text)
 
 
 def _with_port(text: str) -> tuple[str, str]:

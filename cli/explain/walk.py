@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from cli.explain.endpoints import unready
 from cli.explain.facts import Facts, key, node_addresses, title
+from cli.explain.listening import Listening, silence, unknown
 from cli.explain.places import Sender, Target
 from nodelib.firewall.objects import TableContent
 from nodelib.firewall.trace import trace
@@ -55,13 +56,15 @@ class Leg:
 class Path:
     """One possible path from end to end; `arrived`: whether it got there, `why`: reasons for the outcome.
 
-    `leaves`: it leaves the cluster, so what happens to it there is not known.
+    `leaves`: it leaves the cluster, so what happens to it there is not known. `closed`: it comes to its end, and nobody
+    listens there.
     """
 
     legs: tuple[Leg, ...]
     arrived: bool
     why: tuple[str, ...] = field(default=())
     leaves: bool = False
+    closed: bool = False
 
     @property
     def verdict(self) -> str:
@@ -82,7 +85,14 @@ def first_node(come: Sender, to: Target, facts: Facts) -> str:
     return come.node or facts.node_of(to.address) or next((key(node)[1] for node in facts.nodes), "")
 
 
-def paths(come: Sender, to: Target, rules: Mapping[str, Rules], facts: Facts, machine: Machine) -> list[Path]:
+def paths(
+    come: Sender,
+    to: Target,
+    rules: Mapping[str, Rules],
+    facts: Facts,
+    machine: Machine,
+    listening: Listening = unknown,
+) -> list[Path]:
     """Every path that the nodes' rules and routes allow, one for each random choice."""
     node = first_node(come, to, facts)
     packet = Packet(come.address, to.address, to.port, to.protocol, "")
@@ -91,7 +101,7 @@ def paths(come: Sender, to: Target, rules: Mapping[str, Rules], facts: Facts, ma
     here = rules.get(node)
     if not come.here and here is not None:
         packet = replace(packet, interface=_came_in(packet, here))
-    return _onward(node, packet, _World(rules, facts, machine), ())
+    return _onward(node, packet, _World(rules, facts, machine, listening), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,7 @@ class _World:
     rules: Mapping[str, Rules]
     facts: Facts
     machine: Machine
+    listening: Listening
 
 
 def _no_way_in(packet: Packet, facts: Facts, machine: Machine) -> tuple[str, ...]:
@@ -170,12 +181,21 @@ def _ended(legs: tuple[Leg, ...], world: _World) -> Path:
     if pod is not None:
         late = unready(pod)
         why = [f"pod {title(pod)} {late}"] if late else []
-        return Path(legs, True, tuple(why))
+        return _delivered(legs, tuple(why), f"pod {title(pod)}", host, world)
     if facts.node_of(host) or (route is not None and route.kind == "local"):
-        return Path(legs, True)
+        node = facts.node_of(host) or leg.node
+        return _delivered(legs, (), f"node {node}", _node_address(node, facts), world)
     if known.startswith("Service"):
         return Path(legs, False, (untranslated,))
     return _left(legs, host, world)
+
+
+def _delivered(legs: tuple[Leg, ...], why: tuple[str, ...], who: str, address: str, world: _World) -> Path:
+    """The packet is at its end; `address` leads to the network namespace where somebody has to listen."""
+    leg = legs[-1]
+    host, port = split(leg.outcome.to)
+    deaf = silence(world.listening(address), host, port, leg.packet.protocol)
+    return Path(legs, False, (*why, f"in {who} {deaf}"), closed=True) if deaf else Path(legs, True, why)
 
 
 def _why_untranslated(outcome: Outcome) -> str:
@@ -187,7 +207,7 @@ def _left(legs: tuple[Leg, ...], host: str, world: _World) -> Path:
     """The packet goes to an address of no node and no pod; this machine's routing decides if it is the next hop."""
     route, machine = legs[-1].outcome.route, world.machine
     if host in machine.addresses:
-        return Path(legs, True, ("the destination is this machine",))
+        return _delivered(legs, ("the destination is this machine",), "this machine", host, world)
     if route is not None and not route.via:
         why = f"no node, pod or Service has the address {host}, and its route ends on the link {route.dev}"
         return Path(legs, False, (why,))

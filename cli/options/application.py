@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+
+from cli.options.plain_help import PlainCommand as PlainCommand
+from cli.options.plain_help import PlainGroup as PlainGroup
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
-
-
-class PlainGroup(TyperGroup):
-    """The application; its help shows no Python types."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
-
-
-class PlainCommand(TyperCommand):
-    """A command; its help shows no Python types."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
-
-
-def _without_types(parameters: Iterable[Any]) -> list[Any]:
-    # typer has no setting for this: it writes <bool> beside a flag, <list[Path]> beside an argument.
-    found = list(parameters)
-    for one in found:
-        vars(one)["display_type_rich"] = partial(_value_name, one)
-    return found
-
-
-def _value_name(parameter: Any, ctx: Any) -> str:
-    if parameter.param_type_name == "argument" or parameter.is_flag:
-        return ""
-    return str(parameter.metavar or "")
 
 
 app = typer.Typer(
@@ -50,7 +23,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
         "Real Kubernetes nodes in Python, and a whole cluster of them on one machine.\n\n"
-        "Start here: `./nodewright up`, then `./nodewright kubectl -- get pods -A`, then `./nodewright down`."
+        "Start here: `./nodewright up`, then `./nodewright kubectl get pods -A`, then `./nodewright down`."
+    ),
+    epilog=(
+        "Exit status: 0: done. 1: failed, or what was looked at is not well. 2: the command line is wrong. "
+        "130: interrupted. docs/exit-status.md has the rest."
     ),
 )
 
@@ -58,10 +35,14 @@ PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def command(
-    panel: str, *, name: str | None = None, settings: dict[str, Any] | None = None
+    panel: str,
+    *,
+    name: str | None = None,
+    settings: dict[str, Any] | None = None,
+    cls: type[PlainCommand] = PlainCommand,
 ) -> Callable[[_Command], _Command]:
     """Decorator that adds a command, listed under `panel` in the help. `settings` are typer's context settings."""
-    return app.command(name, cls=PlainCommand, rich_help_panel=panel, context_settings=settings)
+    return app.command(name, cls=cls, rich_help_panel=panel, context_settings=settings)
 
 
 def _show_versions(asked: bool) -> None:
@@ -80,7 +61,7 @@ def root(
             "--version",
             is_eager=True,
             callback=_show_versions,
-            help="Show the versions of nodewright, Kubernetes and Python, then exit.",
+            help="Show the versions of nodewright and its parts, then exit.",
         ),
     ] = False,
 ) -> None:

@@ -58,6 +58,14 @@ class Bench(StrEnum):
     SOAK = "soak"
 
 
+class Shell(StrEnum):
+    """Shells that command lines are completed in."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
 class Output(StrEnum):
     """For people or for scripts."""
 

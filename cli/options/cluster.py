@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli.errors import reported
 from cli.options.application import PASS, command
-from cli.options.choices import ImageSet, IPFamily, Maker, Network, ProxyMode, Release
-from cli.options.shared import DEFAULT, Binaries, Name, Plain
+from cli.options.choices import ImageSet, IPFamily, Maker, Network, Output, ProxyMode, Release
+from cli.options.plain_help import KubectlCommand
+from cli.options.shared import DEFAULT, Binaries, Name, NewName, OutputOption, Plain
 
 
 @command("Cluster")
 def up(
     context: typer.Context,
-    name: Name = DEFAULT,
+    name: NewName = DEFAULT,
     nodes: Annotated[int, typer.Option(min=1, max=20, metavar="N", help="How many nodes.")] = 2,
     proxy_mode: Annotated[
         ProxyMode,
@@ -89,12 +89,35 @@ def up(
     images: Annotated[
         ImageSet, typer.Option(metavar="SET", help="Images the nodes have from the start: demo or conformance.")
     ] = ImageSet.DEMO,
+    config: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Read the cluster from this YAML file (- for stdin). Flags win over it."),
+    ] = "",
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Only print the whole file of the cluster that would be made.")
+    ] = False,
+    print_schema: Annotated[
+        bool, typer.Option("--print-schema", help="Only print the JSON Schema of that file, for editors.")
+    ] = False,
     binaries: Binaries = None,
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="NODEWRIGHT_KUBECONFIG",
+            help="Put the context nodewright-NAME into this file; by default into the first of $KUBECONFIG that "
+            "exists, or ~/.kube/config.",
+        ),
+    ] = None,
+    no_kubeconfig: Annotated[
+        bool, typer.Option("--no-kubeconfig", help="Leave every kubeconfig alone, as --kubeconfig '' does.")
+    ] = False,
     plain: Plain = False,
 ) -> None:
     """Create a cluster on this machine. Run it again to repair whatever is missing.
 
-    It returns when every node is Ready and the demo answers by ClusterIP, DNS name and NodePort.
+    It returns when every node is Ready and the demo answers by ClusterIP, DNS name and NodePort. Your kubectl then has
+    the context `nodewright-NAME`, and uses it if the cluster is new; `down` removes it again.
 
     Examples:
 
@@ -109,6 +132,10 @@ def up(
     * `./nodewright up --name peer --agent upstream --proxy upstream`
 
     * `./nodewright up --name adm --kubeadm --proxy upstream`
+
+    * `./nodewright up --config cluster.yaml` (docs/config.md says what the file may hold)
+
+    * `./nodewright up --nodes 3 --print-config > cluster.yaml`
     """
     options = {
         "nodes": nodes,
@@ -133,7 +160,15 @@ def up(
         from cli.commands import up as work
 
         given = _given(context, options)
-        work.run(name, given, subnet=subnet, images=str(images), binaries=binaries, plain=plain)
+        named = _given(context, {"name": name, "images": str(images)})
+        line = work.Line(config, subnet, named.get("images", ""), binaries, "" if no_kubeconfig else kubeconfig)
+        asked_name = named.get("name", "")
+        if print_schema:
+            work.print_schema()
+        elif print_config:
+            work.print_config(asked_name, given, line)
+        else:
+            work.run(asked_name, given, line, plain=plain)
 
 
 def _given(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:
@@ -143,23 +178,69 @@ def _given(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:
 
 
 @command("Cluster")
-def down(name: Name = DEFAULT, plain: Plain = False) -> None:
-    """Remove a cluster: its processes, namespaces, links, mounts, cgroups, rules and files. The cache stays."""
+def down(
+    name: Name = DEFAULT,
+    every: Annotated[bool, typer.Option("--all", help="Remove every cluster of this machine.")] = False,
+    plain: Plain = False,
+) -> None:
+    """Remove a cluster: its processes, namespaces, links, mounts, cgroups, rules and files, and its context in your
+    kubeconfig. The cache stays.
+    """
     with reported():
         from cli.commands import down as work
 
-        work.run(name, plain=plain)
+        if every:
+            work.run_all(plain=plain)
+        else:
+            work.run(name, plain=plain)
 
 
-@command("Cluster", settings=PASS)
+@command("Cluster")
+def clusters(
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List the clusters of this machine: state, Ready nodes, version, age, memory. Exit status 1 if one is broken."""
+    with reported():
+        from cli.commands import clusters as work
+
+        work.run(as_json=output is Output.JSON)
+
+
+@command("Cluster")
+def stop(
+    name: Name = DEFAULT,
+    grace: Annotated[
+        int, typer.Option(min=0, max=3600, metavar="SECONDS", help="How long containers may take to end.")
+    ] = 10,
+    plain: Plain = False,
+) -> None:
+    """Stop a cluster: end all of its processes and keep its state. `start` brings it back, also after a reboot."""
+    with reported():
+        from cli.commands import clusters as work
+
+        work.stop(name, grace, plain=plain)
+
+
+@command("Cluster")
+def start(name: Name = DEFAULT, plain: Plain = False) -> None:
+    """Start a cluster that was stopped, or that ended with a reboot of this machine."""
+    with reported():
+        from cli.commands import clusters as work
+
+        work.start(name, plain=plain)
+
+
+@command("Cluster", cls=KubectlCommand)
 def kubectl(context: typer.Context, name: Name = DEFAULT) -> None:
-    """Run kubectl on a cluster. Write `--` before kubectl's own arguments.
+    """Run kubectl on a cluster. Every option after kubectl's first word is kubectl's; its exit status is passed on.
 
     Examples:
 
-    * `./nodewright kubectl -- get pods -A -o wide`
+    * `./nodewright kubectl get pods -A -o wide`
 
-    * `./nodewright kubectl --name lab -- exec -it deploy/demo -- sh`
+    * `./nodewright kubectl get --help`
+
+    * `./nodewright kubectl --name lab exec -it deploy/demo -- sh`
     """
     with reported():
         from cli.commands import kubectl as work
@@ -203,24 +284,52 @@ def shell(
 
 @command("Cluster")
 def load(
-    archives: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE", help="Archives made by docker save, podman save, skopeo and the like."),
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="IMAGE|FILE",
+            help="Images of docker or podman on this machine, by name, or archives made by docker save, podman save, "
+            "skopeo and the like.",
+        ),
     ],
     node: Annotated[
         list[str] | None, typer.Option(metavar="NODE", help="Load only on this node (may be repeated).")
     ] = None,
     name: Name = DEFAULT,
 ) -> None:
-    """Load images from OCI or docker archives (plain or gzip) onto the nodes, without a registry.
+    """Put images onto the nodes without a registry: from docker or podman, or from OCI or docker archives.
+
+    Archives may be compressed with gzip. Exit status 1 if one failed, after all others have been tried.
 
     Examples:
 
-    * `docker save -o web.tar web:v1 && ./nodewright load web.tar`
+    * `docker build -t web:v1 . && ./nodewright load web:v1`
 
     * `./nodewright load web.tar db.tgz --node node2 --name lab`
     """
     with reported():
         from cli.commands import load as work
 
-        work.run(name, archives, node or [])
+        work.run(name, sources, node or [])
+
+
+@command("Cluster")
+def unload(
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Names of images, such as web:v1.")],
+    node: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", help="Remove only from this node (may be repeated).")
+    ] = None,
+    name: Name = DEFAULT,
+) -> None:
+    """Remove images from the nodes. What a container was made from stays, with a word about it.
+
+    Examples:
+
+    * `./nodewright unload web:v1`
+
+    * `./nodewright unload web:v1 --node node2 --name lab`
+    """
+    with reported():
+        from cli.commands import load as work
+
+        work.unload(name, images, node or [])

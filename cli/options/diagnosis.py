@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -9,42 +10,62 @@ import typer
 from cli.errors import reported
 from cli.options.application import command
 from cli.options.choices import Output
-from cli.options.shared import DEFAULT, Binaries, Json, Name, Namespace
+from cli.options.shared import DEFAULT, Binaries, Json, Name, Namespace, OutputOption, wants_json
 
-OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", metavar="FORMAT", help="How to show it: text, or json for scripts.")
-]
+_NO_ANSWER = 2  # exit status of `trace` when it cannot say whether a packet arrives, as click has it for wrong usage
 
 
 @command("Diagnosis")
-def status(name: Name = DEFAULT, as_json: Json = False) -> None:
-    """Show the state of a cluster: nodes, daemons, pods, proxies. Works while the API server is down too."""
+def status(name: Name = DEFAULT, output: OutputOption = Output.TEXT, as_json: Json = False) -> None:
+    """Show the state of a cluster: nodes, daemons, pods, proxies. Works while the API server is down too.
+
+    Exit status 0 when the API server answers, every daemon runs and every node is Ready; otherwise 1.
+    """
     with reported():
         from cli.commands import status as work
 
-        work.run(name, as_json=as_json)
+        work.run(name, as_json=wants_json(output, as_json))
 
 
 @command("Diagnosis")
 def why(
-    pod: Annotated[
+    about: Annotated[
         str,
-        typer.Argument(metavar="POD", help="POD or NAMESPACE/POD; by default every pod that has a problem."),
+        typer.Argument(
+            metavar="[KIND/]NAME",
+            help="A pod, or deploy/web, sts/x, ds/x, rs/x, job/x, cronjob/x, pvc/x, svc/x, ing/x, node/x. "
+            "By default everything that is not well.",
+        ),
     ] = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pod's namespace.")] = (
-        "default"
-    ),
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace of the name (default: default), or the only one that the list shows.",
+        ),
+    ] = None,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="List every namespace, as it does without -n.")
+    ] = False,
     name: Name = DEFAULT,
     output: OutputOption = Output.TEXT,
     kubeconfig: Annotated[
         str,
         typer.Option(metavar="FILE", help="On a machine without a cluster of up: the kubeconfig to reach the API."),
     ] = "",
+    as_json: Json = False,
 ) -> None:
     """Explain why a pod is not running, not ready or not gone: what it waits for, the error, and what to do.
 
-    The answer comes from the pod's own node: every step with its duration, the next retry, why a container ended.
-    It works while the API server is down too, and for a pod that has no node yet.
+    Of a workload it tells what keeps its pods from being made, and what those that exist wait for; of a claim why it
+    is not bound, of a Service or Ingress why it leads nowhere. The list also has Nodes that are missing or not ready.
+
+    The answer about a pod comes from its own node: every step with its duration, the next retry, why a container
+    ended, the last lines of its log. It works while the API server is down too, and for a pod that has no node yet.
+
+    Exit status 0: all of it is well; 1: something is not, or cannot be asked; 2: wrong usage.
 
     Examples:
 
@@ -53,11 +74,14 @@ def why(
     * `./nodewright why web-0 -n shop`
 
     * `./nodewright why shop/web-0 --output json`
+
+    * `./nodewright why deploy/web`
     """
     with reported():
         from cli.commands import why as work
 
-        work.run(name, pod, namespace, as_json=output is Output.JSON, kubeconfig=kubeconfig)
+        chosen = None if all_namespaces else namespace
+        work.run(name, about, chosen, as_json=wants_json(output, as_json), kubeconfig=kubeconfig)
 
 
 @command("Diagnosis")
@@ -75,7 +99,10 @@ def doctor(
     as_json: Json = False,
     binaries: Binaries = None,
 ) -> None:
-    """Check this machine and a cluster's nodes, with a fix for each problem. Exit status 1 if `up` cannot work.
+    """Check this machine, a cluster's nodes and its pods, with a fix for each problem.
+
+    Exit status 0 when nothing is broken (there may be warnings, such as a pod that waits); 1 when `up` cannot work here
+    (fatal), or something of the cluster is broken (error): the API server, a Node, a route; 2 for wrong usage.
 
     With --cis every control for worker nodes is judged on the nodes of the cluster, and on this machine if a kubelet
     runs here (joined, installed, or upstream's). Exit status 1 when one fails.
@@ -87,7 +114,7 @@ def doctor(
     * `./nodewright doctor --cis -o json`
     """
     with reported():
-        as_json = as_json or output is Output.JSON
+        as_json = wants_json(output, as_json)
         if cis:
             from cli.commands import doctor_cis
 
@@ -107,8 +134,11 @@ def images(
     ] = "",
     name: Name = DEFAULT,
     output: OutputOption = Output.TEXT,
+    as_json: Json = False,
 ) -> None:
     """Show what keeps each image on a node, what garbage collection removes next, and what the last one freed.
+
+    Exit status 1 when no node answers.
 
     Examples:
 
@@ -119,13 +149,15 @@ def images(
     with reported():
         from cli.commands import images as work
 
-        work.run(name, node, free, as_json=output is Output.JSON)
+        work.run(name, node, free, as_json=wants_json(output, as_json))
 
 
 @command("Diagnosis")
 def trace(
-    come: Annotated[str, typer.Argument(metavar="FROM", help="A pod, a node, an address, or the word outside.")],
-    to: Annotated[str, typer.Argument(metavar="TO[:PORT]", help="A Service, a pod or an address.")],
+    come: Annotated[
+        str, typer.Argument(metavar="FROM", help="A pod, deploy/NAME, a node, an address, or the word outside.")
+    ],
+    to: Annotated[str, typer.Argument(metavar="TO[:PORT]", help="A Service, a pod, a node, an address or a DNS name.")],
     name: Name = DEFAULT,
     namespace: Namespace = "default",
     protocol: Annotated[
@@ -139,26 +171,30 @@ def trace(
     ] = False,
     seconds: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long --live waits.")] = 30,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every rule that matched, with its counter.")] = False,
+    output: OutputOption = Output.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Tell whether a packet arrives, according to the rules and routes in the nodes' kernels, and if not, why.
+    """Tell whether a packet arrives, according to the rules, routes and listeners of the nodes, and if not, why.
 
-    Exit status 1 when it cannot arrive.
+    Exit status 0 when it arrives, on one possible path at least; 1 when it does not; 2 when nobody can say: wrong
+    usage, a name that does not exist, no answer from the API server.
 
     Examples:
 
     * `./nodewright trace shop/web-0 kube-system/kube-dns:53 --protocol udp`
 
-    * `./nodewright trace outside demo`
+    * `./nodewright trace outside demo-nodeport`
+
+    * `./nodewright trace deploy/demo web.shop.svc.cluster.local`
 
     * `./nodewright trace node1 10.96.0.1:443 --live`
     """
-    with reported():
+    with reported(_NO_ANSWER):
         from cli.commands import trace as work
 
         wait = seconds if live else 0
-        output = "json" if as_json else "verbose" if verbose else "text"
-        work.run(name, come, to, namespace=namespace, protocol=protocol, outside=outside, output=output, live=wait)
+        shown = "json" if wants_json(output, as_json) else "verbose" if verbose else "text"
+        work.run(name, come, to, namespace=namespace, protocol=protocol, outside=outside, output=shown, live=wait)
 
 
 @command("Diagnosis")
@@ -167,25 +203,37 @@ def service(
     name: Name = DEFAULT,
     namespace: Namespace = "default",
     node: Annotated[str, typer.Option(metavar="NODE", help="Show only what this node has.")] = "",
+    rules: Annotated[
+        bool, typer.Option("--rules", help="Show its rules in the nodes' kernels, with counters.")
+    ] = False,
+    output: OutputOption = Output.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Show how the nodes serve a Service: endpoints, why one is left out, rules with counters, connections.
+    """Tell whether the nodes serve a Service, and if not, why and what to do: its endpoints, who listens, connections.
+
+    Exit status 0 when there is such a Service, whatever is wrong with it.
 
     Examples:
 
     * `./nodewright service demo`
+
+    * `./nodewright service demo --rules`
 
     * `./nodewright service kube-system/kube-dns --node node1`
     """
     with reported():
         from cli.commands import service as work
 
-        work.run(name, service, namespace=namespace, node=node, as_json=as_json)
+        shown = wants_json(output, as_json)
+        work.run(name, service, namespace=namespace, node=node, as_json=shown, rules=rules)
 
 
 @command("Diagnosis")
-def version() -> None:
-    """Show the versions of nodewright (with its commit in a checkout), Kubernetes and Python."""
+def version(output: OutputOption = Output.TEXT, as_json: Json = False) -> None:
+    """Show the versions of nodewright (with its commit in a checkout), Kubernetes, containerd, CoreDNS and Python."""
     from cli import versions
 
-    print("\n".join(versions.lines()))
+    if wants_json(output, as_json):
+        print(json.dumps(versions.document(), indent=1))
+    else:
+        print("\n".join(versions.lines()))

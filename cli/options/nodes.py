@@ -117,9 +117,31 @@ def install(root: Root = "/") -> None:
 
 
 @command("Nodes")
-def uninstall(root: Root = "/") -> None:
-    """Undo `install` completely."""
+def uninstall(
+    root: Root = "/",
+    purge: Annotated[
+        bool,
+        typer.Option("--purge", help="Also remove the cache with the Python environment, after showing what goes."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --purge: do not ask.")] = False,
+) -> None:
+    """Undo `install` completely; with --purge remove everything that nodewright keeps on this machine.
+
+    That is the cache: binaries, images, the Python environment. Clusters are removed with `down` before. The Debian
+    packages that were installed stay, because others may need them by now; the command that removes them is printed.
+
+    Examples:
+
+    * `./nodewright uninstall`
+
+    * `./nodewright uninstall --purge`
+    """
     with reported():
+        if purge:
+            from cli.commands import purge as whole
+
+            whole.run(root, yes=yes)
+            return
         from cli.commands import install as work
 
         work.uninstall(root)

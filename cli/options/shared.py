@@ -7,22 +7,69 @@ from typing import Annotated
 
 import typer
 
+from cli.options.choices import Output
+
 DEFAULT = "nodewright"
+
+
+def _clusters(incomplete: str) -> list[str]:
+    """Names for the shell's completion; nothing is said about a directory that cannot be read."""
+    from controlplane.cluster.edge import state
+
+    try:
+        return [name for name in state.clusters() if name.startswith(incomplete)]
+    except OSError:
+        return []
+
+
+def _meant(context: typer.Context, name: str) -> str:
+    given = context.get_parameter_source("name")
+    if context.resilient_parsing or given is None or given.name != "DEFAULT":
+        return name
+    from cli.clusters import meant
+
+    return meant(name)
+
+
 Name = Annotated[
     str,
     typer.Option(
         "--name",
         metavar="NAME",
         envvar="NODEWRIGHT_NAME",
-        help="The cluster on this machine: up to 12 characters of a-z, 0-9 and '-'.",
+        autocompletion=_clusters,
+        help="The cluster on this machine (up to 12 characters of a-z, 0-9 and '-'); by default the only one there is.",
+        callback=_meant,
+    ),
+]
+NewName = Annotated[
+    str,
+    typer.Option(
+        "--name",
+        metavar="NAME",
+        envvar="NODEWRIGHT_NAME",
+        help="The cluster's name: up to 12 characters of a-z, 0-9 and '-'.",
     ),
 ]
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of names that are given without one.")
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Print plain lines instead of a live display.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", metavar="FORMAT", help="How to show it: text, or json for scripts.")
+]
+Json = Annotated[bool, typer.Option("--json", hidden=True, help="The older spelling of -o json.")]
 Binaries = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Use the binaries in this directory (official releases) instead of building."),
+    typer.Option(
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="Use the binaries in this directory (official releases) instead of building.",
+    ),
 ]
+
+
+def wants_json(output: Output, as_json: bool) -> bool:
+    """Whether either spelling asks for JSON."""
+    return as_json or output is Output.JSON

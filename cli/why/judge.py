@@ -1,123 +1,125 @@
-"""One explanation for each pod, from the answers of the agents and of the API server. Pure.
+"""One explanation for each object, from the answers of the agents and of the API server. Pure.
 
 The answer of the pod's own node takes precedence. The API server adds what no node knows (scheduling, finalizers of a
-pod that its node has released) and replaces, marked as such, a node that does not answer.
+pod that its node has released, workloads, claims, Services) and replaces, marked as such, a node that does not answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from agent.explain.model import Explanation, TimelineLine, Wait
+from agent.explain.model import Explanation, Wait
 from agent.explain.plan.document import from_json
-from agent.explain.plan.remedies import Subject, action_for
+from cli.why.claims import claim
+from cli.why.model import Explained, Facts, controller, namespace_of, pods_of, selected
+from cli.why.nodes import nodes
+from cli.why.pods import claim_waits, from_api
+from cli.why.recall import corrected
+from cli.why.targets import Target
+from cli.why.ways import ingress, service
+from cli.why.workloads import cron_job, is_done_by, job, workload
 from nodelib.json_values import Json
-from nodelib.kube.times import parse_rfc3339
 
-_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-_ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
+_WORKLOADS = ("deployment", "replicaset", "statefulset", "daemonset")
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """One pod's explanation. `by_node`: it is its node's answer, not only the API server's."""
-
-    found: Explanation
-    by_node: bool
-
-    @property
-    def is_well(self) -> bool:
-        return not self.found.waits and self.found.phase in ("Running", "Succeeded")
-
-
-def explained(
-    agents: Mapping[str, Iterable[Json]], pods: Iterable[Json] | None, events: Iterable[Json]
+def everything(
+    agents: Mapping[str, Iterable[Json]], facts: Facts, machines: Iterable[str] | None = None
 ) -> list[Explained]:
+    """Pods first, then all else. `machines`: the nodes of a cluster of this machine, None for another cluster."""
+    pods = explained(agents, facts)
+    here = {one.found.node for one in pods if one.by_node}
+    expected = here if machines is None else {*machines, *here}
+    return [*pods, *objects(facts, expected)]
+
+
+def explained(agents: Mapping[str, Iterable[Json]], facts: Facts) -> list[Explained]:
     """Every pod that any agent or the API server knows, sorted by namespace and name."""
     by_uid = {one["uid"]: from_json(one) for listed in agents.values() for one in listed}
     found = {uid: Explained(one, True) for uid, one in by_uid.items()}
-    listed_events = list(events)
-    for pod in pods or ():
+    for pod in facts.all("pod"):
         uid = pod["metadata"]["uid"]
         known = by_uid.get(uid)
-        own = [one for one in listed_events if (one.get("involvedObject") or {}).get("uid") == uid]
-        found[uid] = Explained(known, True) if known is not None else Explained(from_api(pod, own), False)
-    return sorted(found.values(), key=lambda one: (one.found.namespace, one.found.name))
+        one = Explained(known, True) if known is not None else Explained(from_api(pod, facts), False)
+        waits = [corrected(wait, pod, facts) for wait in one.found.waits]
+        if known is not None and waits and known.phase == "Pending":
+            waits += claim_waits(pod, facts)
+        one = replace(one, found=_with(one.found, tuple(waits)))
+        found[uid] = replace(one, owner=_owner(pod, facts), listed=not is_done_by(pod, facts))
+    return _sorted(found.values())
+
+
+def objects(facts: Facts, expected_nodes: Iterable[str]) -> list[Explained]:
+    """Everything but pods. `expected_nodes`: the machines that should be Nodes."""
+    found = [one for kind in _WORKLOADS for one in (workload(kind, obj, facts) for obj in facts.all(kind))]
+    found += [job(obj, facts) for obj in facts.all("job")]
+    found += [cron_job(obj, facts) for obj in facts.all("cronjob")]
+    found += [claim(obj, facts) for obj in facts.all("pvc")]
+    found += [service(obj, facts) for obj in facts.all("service")]
+    found += [ingress(obj, facts) for obj in facts.all("ingress")]
+    return [*nodes(expected_nodes, facts), *_sorted(found)]
 
 
 def matching(every: list[Explained], namespace: str, name: str) -> list[Explained]:
     """The pod with that name; if there is none, all whose names begin with it (a Deployment's pods)."""
-    there = [one for one in every if one.found.namespace == namespace]
+    there = [one for one in every if one.kind == "pod" and one.found.namespace == namespace]
     exact = [one for one in there if one.found.name == name]
     return exact or [one for one in there if one.found.name.startswith(f"{name}-")]
 
 
-def from_api(pod: Json, events: Iterable[Json]) -> Explanation:
-    """What the API server alone knows; its events are the timeline."""
-    meta, status = pod["metadata"], pod.get("status") or {}
-    node, phase = (pod.get("spec") or {}).get("nodeName", ""), str(status.get("phase", "Pending"))
-    waits = tuple(_api_waits(pod, status, node))
-    summary = "Running and ready" if phase == "Running" and not waits else phase
-    if waits:
-        summary = f"{phase}, waits on {waits[0].on}: {waits[0].reason}"
-    timeline = sorted((_happening(one) for one in events), key=lambda one: one.at)
-    return Explanation(
-        meta.get("namespace", ""), meta["name"], meta["uid"], node, phase, summary, waits, (), tuple(timeline)
-    )
+def troubles(every: Iterable[Explained], namespace: str) -> list[Explained]:
+    """What the list shows. `namespace` "" stands for all; Nodes belong to each."""
+    return [
+        one
+        for one in every
+        if one.listed and not one.is_well and (not namespace or one.kind == "node" or one.found.namespace == namespace)
+    ]
 
 
-def _api_waits(pod: Json, status: Json, node: str) -> Iterator[Wait]:
-    meta = pod["metadata"]
-    subject = Subject(meta.get("namespace", ""), meta["name"])
-    conditions = {one["type"]: one for one in status.get("conditions") or []}
-    if meta.get("deletionTimestamp"):
-        yield from _deleted_waits(meta, subject, node)
-        return
-    if not node:
-        found = conditions.get("PodScheduled") or {}
-        reason, text = found.get("reason") or "NotScheduledYet", str(found.get("message", ""))
-        yield Wait("scheduler", reason, text, action_for(reason, text, subject), _time(found.get("lastTransitionTime")))
-        return
-    for listed in _STATUSES:
-        for one in status.get(listed) or []:
-            waiting = (one.get("state") or {}).get("waiting") or {}
-            reason, text = str(waiting.get("reason", "")), str(waiting.get("message", ""))
-            if reason and reason not in _ON_THE_WAY:
-                about = Subject(subject.namespace, subject.pod, one["name"])
-                yield Wait(f"container {one['name']}", reason, text, action_for(reason, text, about))
-    ready = conditions.get("Ready") or {}
-    if ready.get("status") == "False" and ready.get("reason") not in ("PodCompleted", "PodFailed"):
-        reason, text = str(ready.get("reason", "NotReady")), str(ready.get("message", ""))
-        yield Wait("readiness", reason, text, action_for(reason, text, subject), _time(ready.get("lastTransitionTime")))
+def about(target: Target, every: list[Explained], facts: Facts) -> list[Explained]:
+    """The object asked for, then its pods; empty when there is no such object."""
+    if target.kind == "pod":
+        return matching(every, target.namespace, target.name)
+    namespace = "" if target.kind == "node" else target.namespace
+    wanted = (target.kind, namespace, target.name)
+    head = [one for one in every if (one.kind, one.found.namespace, one.found.name) == wanted]
+    obj = facts.named(*wanted)
+    if not head or obj is None:
+        return head
+    uids = {pod["metadata"]["uid"] for pod in _pods(target.kind, obj, facts)}
+    return [*head, *(one for one in every if one.kind == "pod" and one.found.uid in uids)]
 
 
-def _deleted_waits(meta: Json, subject: Subject, node: str) -> Iterator[Wait]:
-    asked = _time(meta["deletionTimestamp"])
-    since = asked - float(meta.get("deletionGracePeriodSeconds") or 0) if asked is not None else None
-    if meta.get("finalizers"):
-        names = ", ".join(meta["finalizers"])
-        yield Wait("finalizers", "Finalizers", names, action_for("Finalizers", names, subject), since)
-    if node and meta.get("deletionGracePeriodSeconds"):
-        text = f"node {node} has not released it yet, or cannot be asked from here"
-        yield Wait(f"node {node}", "Terminating", text, f"Run `nodewright why` on {node}.", since)
+def _with(found: Explanation, waits: tuple[Wait, ...]) -> Explanation:
+    if waits == found.waits:
+        return found
+    before = found.waits[0].error
+    summary = found.summary.replace(before, waits[0].error) if before else found.summary
+    return replace(found, waits=waits, summary=summary)
 
 
-def _happening(event: Json) -> TimelineLine:
-    at = _time(event.get("firstTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
-    last = _time(event.get("lastTimestamp")) or at or 0.0
-    good = event.get("type") == "Normal"
-    text = str(event.get("message", ""))
-    return TimelineLine(
-        at or 0.0,
-        str(event.get("reason", "")),
-        seconds=0.0,
-        outcome="ok" if good else text,
-        note=text if good else "",
-        times=int(event.get("count") or 1),
-        last_at=last,
-    )
+def _pods(kind: str, obj: Json, facts: Facts) -> list[Json]:
+    match kind:
+        case "service":
+            return selected(obj, facts)
+        case "pvc" | "ingress":
+            return []
+        case "node":
+            name = obj["metadata"]["name"]
+            return [one for one in facts.all("pod") if (one.get("spec") or {}).get("nodeName") == name]
+    return pods_of(kind, obj, facts)
 
 
-def _time(text: str | None) -> float | None:
-    return parse_rfc3339(text) if text else None
+def _owner(pod: Json, facts: Facts) -> str:
+    """The workload that a user has made: of a ReplicaSet its Deployment, of a Job its CronJob."""
+    kind, name = controller(pod).get("kind"), controller(pod).get("name")
+    if kind in ("ReplicaSet", "Job"):
+        between = facts.named(str(kind).lower(), namespace_of(pod), str(name))
+        above = controller(between) if between is not None else {}
+        kind, name = above.get("kind") or kind, above.get("name") or name
+    return f"{str(kind).lower()}/{name}" if kind and kind != "Node" else ""
+
+
+def _sorted(found: Iterable[Explained]) -> list[Explained]:
+    return sorted(found, key=lambda one: (one.found.namespace, one.found.name))

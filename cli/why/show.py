@@ -1,144 +1,155 @@
-"""Prints explanations: what a pod waits for and what to do, why its containers ended, and the timeline."""
+"""Prints explanations: what an object waits for, what to do, why containers ended, their logs, the timeline."""
 
 from __future__ import annotations
 
-import time
+import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.table import Table
 
-from agent.explain.model import End, Explanation, TimelineLine, Wait
-from cli.display.terminal import new_table
-from cli.why.judge import Explained
+from agent.explain.model import End, Wait
+from cli.display.terminal import new_console
+from cli.why import steps
+from cli.why.model import Explained
+from cli.why.spans import ago, clock, cut, span
+from cli.why.wording import Wording
+from nodelib.text import visible
 
-_TEXT = 400  # characters of one error
+_WIDE = 200
+_WAITS = 3  # of one object of a list
 
 
-def one(pod: Explained, now: float, console: Console) -> None:
-    """Everything about one pod. `now` is wall-clock seconds."""
-    found = pod.found
-    where = f" on {found.node}" if found.node else ""
-    _say(console, f"pod {found.namespace}/{found.name}{where}: {found.summary}", style="bold")
-    if not pod.by_node and found.node:
-        _say(console, "  (No agent that answers here knows this pod, so this is what the API server knows.)")
-    shown = {found.summary}
+def _own_console() -> Console:
+    # In a pipe or a file, lines need not fit a terminal.
+    return new_console(width=None if sys.stdout.isatty() else _WIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where it is printed. `now` is wall-clock seconds; `shown`: texts that are not repeated."""
+
+    now: float
+    wording: Wording = field(default_factory=Wording)
+    console: Console = field(default_factory=_own_console)
+    shown: set[str] = field(default_factory=set)
+
+    def say(self, text: str, style: str = "") -> None:
+        self.console.print(visible(text), style=style or None, soft_wrap=True)
+
+    def do(self, action: str, indent: str = "  ") -> None:
+        if action:
+            self.say(f"{indent}do: {self.wording.typed(action)}")
+
+    def is_shown(self, text: str) -> bool:
+        return any(text in one for one in self.shown)
+
+
+def one(explained: Explained, page: Page) -> None:
+    """Everything about one object."""
+    found = explained.found
+    page.say(f"{_title(explained)}: {page.wording.typed(cut(found.summary.strip()))}", style="bold")
+    if not explained.by_node and found.node:
+        page.say("  (No agent that answers here knows this pod, so this is what the API server knows.)")
+    page.shown.add(found.summary)
     for wait in found.waits:
-        _wait(wait, now, console, shown)
-    for line in _ends(found.ends, now):
-        _say(console, line)
+        _wait(wait, page)
+    for line in _ends(found.ends, page.now):
+        page.say(page.wording.typed(line))
+    _logs(explained, page)
     for cost in found.costs:
-        _say(console, f"{cost.of}: {cost.text}")
-        if cost.action:
-            _say(console, f"  do: {cost.action}")
+        page.say(f"{cost.of}: {cost.text}")
+        page.do(cost.action)
     if found.timeline:
-        console.print(_timeline(found, now, shown))
+        page.console.print(steps.table(found.timeline, page.now, page.shown))
 
 
-def many(every: Iterable[Explained], now: float, console: Console) -> None:
-    """One line for each reason that a pod waits for."""
-    table = new_table("POD", "PHASE", "WAITS ON", "REASON", "SINCE", "NEXT TRY")
-    for pod in every:
-        found = pod.found
-        for wait in found.waits or (Wait("-", found.summary),):
-            since = _span(now - wait.since) if wait.since else ""
-            later = f"in {_span(wait.next_try - now)}" if wait.next_try and wait.next_try > now else ""
-            reason = f"{wait.reason}: {wait.progress}" if wait.progress else wait.reason
-            table.add_row(f"{found.namespace}/{found.name}", found.phase, wait.on, reason, since, later)
-    console.print(table)
+def many(every: Iterable[Explained], page: Page) -> None:
+    """What each object waits for, with error and remedy; pods of one owner that wait for the same are one entry."""
+    for first, more in _alike(every):
+        found = first.found
+        others = f", and {more} more of {first.owner} alike" if more else ""
+        state = found.phase if found.waits else found.summary
+        page.say(f"{_title(first)}{others}: {state}", style="bold")
+        for wait in found.waits[:_WAITS]:
+            _wait(wait, page, "  ", repeat=True)
+        if len(found.waits) > _WAITS:
+            page.say(f"  and {len(found.waits) - _WAITS} more")
+        _logs(first, page)
+
+
+def pods_of(pods: list[Explained], page: Page) -> None:
+    """The pods of the object that was printed before."""
+    bad = [one for one in pods if not one.is_well]
+    if pods:
+        page.say("")
+        page.say(f"Its pods: {len(pods)}, not well: {len(bad)}." if bad else f"Its pods: {len(pods)}, all well.")
+    many(bad, page)
+
+
+def _alike(every: Iterable[Explained]) -> Iterator[tuple[Explained, int]]:
+    """Each first one, and how many more are like it."""
+    groups: dict[object, list[Explained]] = {}
+    for one in every:
+        waits = tuple((wait.on, wait.reason) for wait in one.found.waits)
+        key = (one.kind, one.found.namespace, one.owner or one.found.name, one.found.phase, waits)
+        groups.setdefault(key, []).append(one)
+    for group in groups.values():
+        # The one with a log is worth most.
+        yield max(group, key=lambda one: bool(one.logs)), len(group) - 1
+
+
+def _title(explained: Explained) -> str:
+    found = explained.found
+    name = f"{found.namespace}/{found.name}" if found.namespace else found.name
+    return f"{explained.kind} {name}" + (f" on {found.node}" if found.node else "")
+
+
+def _logs(explained: Explained, page: Page) -> None:
+    for tail in explained.logs:
+        page.say(f"the last lines of the log of container {tail.container}:")
+        for line in tail.lines:
+            page.say(f"  | {line}")
 
 
 def _ends(ends: Iterable[End], now: float) -> Iterator[str]:
-    """One line for all ends of a container that are alike."""
-    alike: dict[tuple[str, str, str], list[float]] = {}
+    """One line for all ends of a container that are alike; `times` counts those that are forgotten too."""
+    alike: dict[tuple[str, str, str], list[End]] = {}
     for end in ends:
-        alike.setdefault((end.container, end.how, end.why), []).append(end.at)
-    for (container, how, why), times in alike.items():
-        often = f"{len(times)} times, last " if len(times) > 1 else ""
-        yield f"container {container} ended {often}{_ago(max(times), now)}, {how}" + (f": {why}" if why else "")
+        alike.setdefault((end.container, end.how, end.why), []).append(end)
+    for name in dict.fromkeys(container for container, _, _ in alike):
+        lines = {key: known for key, known in alike.items() if key[0] == name}
+        total = max(end.times for known in lines.values() for end in known)
+        if len(lines) == 1:
+            yield from (f"container {name} {_ended(key, known, total, now)}" for key, known in lines.items())
+            continue
+        yield f"container {name} has ended {total} times, most recently:"
+        for key, known in sorted(lines.items(), key=lambda one: -max(end.at for end in one[1])):
+            yield f"  {_ended(key, known, 1, now)}"
 
 
-def _wait(wait: Wait, now: float, console: Console, shown: set[str]) -> None:
-    """`shown`: texts that were printed already, and are not repeated."""
-    parts = [f"waits on {wait.on}: {wait.reason}"]
+def _ended(key: tuple[str, str, str], known: list[End], total: int, now: float) -> str:
+    _, how, why = key
+    times = max(total, len(known))
+    often = f"{times} times, last " if times > 1 else ""
+    ended = "exit code 0" if how == "ok" else how
+    return f"ended {often}{ago(max(end.at for end in known), now)}, {ended}" + (f": {why}" if why else "")
+
+
+def _wait(wait: Wait, page: Page, indent: str = "", *, repeat: bool = False) -> None:
+    parts = [f"waits on {wait.on}: {wait.reason}" if wait.on else f"it is over: {wait.reason}"]
     if wait.since:
-        parts.append(f"for {_span(now - wait.since)}")
+        parts.append(f"for {span(page.now - wait.since)}" if wait.on else ago(wait.since, page.now))
     if wait.tries > 1:
         parts.append(f"{wait.tries} times")
-    if wait.next_try and wait.next_try > now:
+    if wait.next_try and wait.next_try > page.now:
         word = "until" if wait.reason == "Stopping" else "next try"
-        parts.append(f"{word} {_clock(wait.next_try)} (in {_span(wait.next_try - now)})")
-    if wait.progress and not any(wait.progress in text for text in shown):
+        parts.append(f"{word} {clock(wait.next_try)} (in {span(wait.next_try - page.now)})")
+    if wait.progress and (repeat or not page.is_shown(wait.progress)):
         parts.append(wait.progress)
-    _say(console, ", ".join(parts), style="yellow")
-    if wait.error and not any(wait.error in text for text in shown):
-        _say(console, f"  error: {_cut(wait.error)}")
-    shown.add(wait.error)
-    if wait.action:
-        _say(console, f"  do: {wait.action}")
-
-
-def _timeline(found: Explanation, now: float, shown: set[str]) -> Table:
-    table = new_table("AT", "STEP", "TOOK", "OUTCOME")
-    for entry in ordered(found.timeline):
-        took = f"{entry.seconds:.3f} s" if entry.seconds else ""
-        if entry.seconds is None:
-            took = f"{_span(now - entry.at)} so far"
-        again = f" ({entry.times} times, first {_clock(entry.at)})" if entry.times > 1 else ""
-        outcome = "in progress" if entry.seconds is None else _cut(entry.outcome)
-        if entry.outcome != "ok" and any(entry.outcome in text for text in shown):
-            outcome = "failed, see above"
-        if entry.note:
-            outcome = f"{outcome}: {entry.note}" if outcome != "ok" else entry.note
-        table.add_row(_clock(_newest(entry)), f"  {entry.step}" if entry.of else entry.step, took, outcome + again)
-    return table
-
-
-def ordered(timeline: Iterable[TimelineLine]) -> list[TimelineLine]:
-    """Sorted by when each was done last, so that the newest round is in order; a step comes before its parts."""
-    entries = sorted(timeline, key=_newest)
-    parts = [entry for entry in entries if entry.of]
-    tops = {(entry.kind, entry.container) for entry in entries if not entry.of}
-    found = []
-    for entry in entries:
-        if entry.of and (entry.of_kind, entry.container) in tops:
-            continue
-        found.append(entry)
-        found += [part for part in parts if _is_part(part, entry)]
-    return found
-
-
-def _is_part(part: TimelineLine, entry: TimelineLine) -> bool:
-    return not entry.of and (part.of_kind, part.container) == (entry.kind, entry.container)
-
-
-def _newest(entry: TimelineLine) -> float:
-    # The entry of a container's end begins with the container; it belongs where it ended.
-    lived = (entry.seconds or 0.0) if entry.kind == "ended" else 0.0
-    return max(entry.at, entry.last_at) + lived
-
-
-def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style or None, soft_wrap=True)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(at * 1000) % 1000:03d}"
-
-
-def _ago(at: float, now: float) -> str:
-    return f"{_span(now - at)} ago" if at else "at an unknown time"
-
-
-def _span(seconds: float) -> str:
-    whole = max(0, round(seconds))
-    if whole < 1:
-        return f"{max(0.0, seconds):.1f} s"
-    hours, rest = divmod(whole, 3600)
-    minutes, rest = divmod(rest, 60)
-    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
-    return " ".join(f"{count} {unit}" for count, unit in parts if count)
+    page.say(indent + ", ".join(parts), style="yellow")
+    error = wait.error.strip()
+    if error and (repeat or not page.is_shown(error)):
+        page.say(f"{indent}  error: {cut(error)}")
+    page.shown.add(error)
+    page.do(wait.action, f"{indent}  ")

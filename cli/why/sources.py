@@ -6,56 +6,138 @@ import asyncio
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 
-from controlplane.cluster.edge import state
+from cli.why.logs import BYTES, LINES, LogWanted
+from cli.why.model import KINDS, OTHERS, Facts
 from controlplane.cluster.model import Cluster
 from controlplane.supervisor.edge import units
 from nodelib.errors import NodewrightError
-from nodelib.json_values import Json
+from nodelib.json_values import Json, objects_in
 from nodelib.kube.access import load_kubeconfig
-from nodelib.kube.client import KubeClient
+from nodelib.kube.client import ApiUnreachable, KubeClient
 
 SOCKET = "/run/nodewright/agent.sock"
+NOT_ALLOWED = "only root may open its socket"
 _SECONDS = 3.0
+_LONGER = 15.0  # for the rest of the answers of a server that has answered once
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
     """The answers. `agents`: by node, the explanations of its pods; `silent`: by node, why it did not answer.
 
-    `pods` and `events` are the API server's; without an answer `pods` is None and `api` says why.
+    `facts` is what the API server has; without an answer it is empty and `api` says why. `unlisted`: by kind, why the
+    API server did not list it.
     """
 
     agents: Mapping[str, tuple[Json, ...]]
     silent: Mapping[str, str]
-    pods: tuple[Json, ...] | None
-    events: tuple[Json, ...]
+    facts: Facts
     api: str
+    unlisted: Mapping[str, NodewrightError] = field(default_factory=dict)
+
+    @property
+    def api_answers(self) -> bool:
+        return "pod" in self.facts.lists
 
 
-async def ask(name: str, kubeconfig: str = "") -> Answers:
-    """Ask all of them at once. `name`: a cluster of `up`; if there is none, this machine's own agent is asked."""
-    cluster = state.load(name)
-    ways = sockets(cluster)
-    config = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else _own_kubeconfig())
-    listed = asyncio.ensure_future(_api(config))
-    replies = await asyncio.gather(*(asked(path, "/why") for path in ways.values()))
-    pods, events, api = await listed
-    agents, silent = {}, {}
-    for node, (found, problem) in zip(ways, replies, strict=True):
-        if found is None:
-            silent[node] = problem
+async def ask(cluster: Cluster | None, kubeconfig: str = "") -> Answers:
+    """Ask all of them once."""
+    sources = Sources(cluster, kubeconfig)
+    try:
+        return await sources.ask()
+    finally:
+        await sources.close()
+
+
+class Sources:
+    """The agents and the API server of one cluster, or of this machine's own agent if there is no such cluster."""
+
+    def __init__(self, cluster: Cluster | None, kubeconfig: str = "") -> None:
+        own = cluster.admin_kubeconfig if cluster is not None else _own_kubeconfig()
+        self._sockets, self._kubeconfig = sockets(cluster), kubeconfig or own
+        self._api, self._no_api = _client(self._kubeconfig, _SECONDS)
+
+    async def close(self) -> None:
+        if self._api is not None:
+            await self._api.close()
+
+    async def ask(self) -> Answers:
+        """Ask all of them at once."""
+        listed = asyncio.ensure_future(self._lists())
+        replies = await asyncio.gather(*(asked(path, "/why") for path in self._sockets.values()))
+        facts, api, unlisted = await listed
+        agents, silent = {}, {}
+        for node, (found, problem) in zip(self._sockets, replies, strict=True):
+            if found is None:
+                silent[node] = problem
+            else:
+                agents[node] = tuple(found["pods"])
+        return Answers(agents, silent, facts, api, unlisted)
+
+    async def pod(self, node: str, namespace: str, pod: str) -> Json | None:
+        """The agent's explanation of one pod with its resource costs; `node` as in Answers.agents. None: no answer."""
+        return (await asked(self._sockets.get(node, ""), f"/why/{namespace}/{pod}"))[0]
+
+    async def log(self, wanted: LogWanted) -> str:
+        """The end of a container's log; "" when it cannot be had."""
+        if self._api is None:
+            return ""
+        params = {"container": wanted.container, "tailLines": str(LINES), "limitBytes": str(BYTES)}
+        params |= {"previous": "true"} if wanted.previous else {}
+        path = f"/api/v1/namespaces/{wanted.namespace}/pods/{wanted.pod}/log"
+        try:
+            return await self._api.text(path, params, limit=BYTES)
+        except NodewrightError:
+            return ""
+
+    async def _lists(self) -> tuple[Facts, str, Mapping[str, NodewrightError]]:
+        if self._api is None:
+            return Facts(), self._no_api, {}
+        every = {**{kind: path for kind, (_, path) in KINDS.items()}, **OTHERS}
+        lists, problems = await _listed(self._api, every)
+        if "pod" not in lists:
+            return Facts(), problems["pod"].message, problems
+        late = {kind: every[kind] for kind, error in problems.items() if isinstance(error, ApiUnreachable)}
+        patient = _client(self._kubeconfig, _LONGER)[0] if late else None
+        if patient is not None:  # the server is alive and slow: what it did not list would be taken for missing
+            try:
+                more, still = await _listed(patient, late)
+            finally:
+                await patient.close()
+            lists |= more
+            problems = {kind: error for kind, error in problems.items() if kind not in late} | still
+        return Facts(lists), "", problems
+
+
+async def _listed(
+    client: KubeClient, paths: Mapping[str, str]
+) -> tuple[dict[str, tuple[Json, ...]], dict[str, NodewrightError]]:
+    """The lists by kind, and by kind why there is none: perhaps this user may not, or the server has no such kind."""
+    replies = await asyncio.gather(*(client.get(path) for path in paths.values()), return_exceptions=True)
+    lists: dict[str, tuple[Json, ...]] = {}
+    problems: dict[str, NodewrightError] = {}
+    for kind, reply in zip(paths, replies, strict=True):
+        if isinstance(reply, NodewrightError):
+            problems[kind] = reply
+        elif isinstance(reply, BaseException):
+            raise reply
         else:
-            agents[node] = tuple(found["pods"])
-    return Answers(agents, silent, pods, events, api)
+            lists[kind] = tuple(objects_in(reply.get("items")))
+    return lists, problems
 
 
-async def ask_for(name: str, node: str, namespace: str, pod: str) -> Json | None:
-    """The agent's explanation of one pod with its resource costs; `node` as in Answers.agents. None: no answer."""
-    return (await asked(sockets(state.load(name)).get(node, ""), f"/why/{namespace}/{pod}"))[0]
+def _client(kubeconfig: str, timeout: float) -> tuple[KubeClient | None, str]:
+    """The client, or None and why there is none."""
+    if not kubeconfig:
+        return None, "no kubeconfig on this machine"
+    try:
+        return KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-why", timeout=timeout), ""
+    except NodewrightError as error:
+        return None, str(error)
 
 
 def sockets(cluster: Cluster | None) -> dict[str, str]:
@@ -96,23 +178,7 @@ def _why_silent(error: Exception, path: str) -> str:
     # aiohttp wraps the socket's error in one of its own, which keeps the number.
     match getattr(error, "errno", None):
         case errno.EACCES | errno.EPERM:
-            return "only root may open its socket"
+            return NOT_ALLOWED
         case errno.ENOENT | errno.ECONNREFUSED:
             return f"its agent is not running (nothing listens on {path})"
     return f"its agent does not answer ({error or type(error).__name__})"
-
-
-async def _api(kubeconfig: str) -> tuple[tuple[Json, ...] | None, tuple[Json, ...], str]:
-    if not kubeconfig:
-        return None, (), "no kubeconfig on this machine"
-    try:
-        client = KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-why", timeout=_SECONDS)
-    except NodewrightError as error:
-        return None, (), str(error)
-    try:
-        pods, events = await asyncio.gather(client.get("/api/v1/pods"), client.get("/api/v1/events"))
-        return tuple(pods.get("items") or ()), tuple(events.get("items") or ()), ""
-    except NodewrightError as error:
-        return None, (), error.message
-    finally:
-        await client.close()

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ipaddress
 import posixpath
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from controlplane.config.model import Custom, Member
 from nodelib.version import KUBERNETES_VERSION as KUBERNETES_VERSION
 
 RELEASE = KUBERNETES_VERSION.removeprefix("v").rpartition(".")[0]
@@ -26,6 +27,8 @@ CGROUP_ROOT = "/nodewright"
 STATE_ROOT = "/var/lib/nodewright"
 CONTROL_PLANE = "control-plane"
 BALANCER = "balancer"  # the unit of the load balancer in front of several control planes
+PORTS = "ports"  # the unit that leads ports of this machine to nodes
+OUTSIDE = (CONTROL_PLANE, BALANCER, PORTS)  # units that run on this machine and not in a node
 KINDS = ("net", "uts", "ipc", "cgroup", "pid", "mnt")  # a node's namespaces; nsenter(1) needs the mounts last
 BALANCER_HOST = 10  # its host number in the nodes' subnet
 
@@ -58,6 +61,8 @@ class Options:
     cpus: int = 0  # of each node; 0: all of the machine's
     memory: int = 0  # of each node, in bytes; 0: all of the machine's
     addons: str = ""  # names from controlplane.cluster.plan.addons, separated by commas
+    members: tuple[Member, ...] = ()  # nodes of their own kind; further ones, up to `nodes`, are plain
+    custom: Custom = field(default_factory=Custom)  # what only a file can say
 
     @property
     def addon_names(self) -> tuple[str, ...]:
@@ -66,7 +71,29 @@ class Options:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known["members"] = tuple(map(Member.from_json, known.get("members") or ()))
+        known["custom"] = Custom.from_json(known.get("custom") or {})
         return cls(**known)
+
+    @property
+    def all_members(self) -> tuple[Member, ...]:
+        """One for each node, in the order of the nodes, each with a number."""
+        return numbered(self.members, self.nodes)
+
+
+def numbered(members: tuple[Member, ...], count: int) -> tuple[Member, ...]:
+    """These members with free numbers for those without one, and plain ones after them until there are `count`."""
+    taken = {one.number for one in members}
+    free = (number for number in range(1, len(members) + count + 1) if number not in taken)
+    found = [one if one.number else replace(one, number=next(free)) for one in members]
+    names = {one.name for one in found}
+    while len(found) < count:
+        number = next(free)
+        choices = (f"node{word}" for word in (number, *range(1, len(members) + count + 1)))
+        name = next(word for word in choices if word not in names)
+        names.add(name)
+        found.append(Member(name, number))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +120,9 @@ class Cluster:
     service_cidr: str = SERVICE_CIDR
     domain: str = CLUSTER_DOMAIN
     tools: Mapping[str, str] = field(default_factory=dict)  # paths of its binaries
+    pod_cidr6: str = POD_CIDR6
+    service_cidr6: str = SERVICE_CIDR6
+    images: str = "demo"  # which the nodes have from the start
     root: str = STATE_ROOT
 
     @property
@@ -114,11 +144,11 @@ class Cluster:
 
     @property
     def pod_cidrs(self) -> tuple[str, ...]:
-        return tuple(self.pod_cidr if version == 4 else POD_CIDR6 for version in self.families)
+        return tuple(self.pod_cidr if version == 4 else self.pod_cidr6 for version in self.families)
 
     @property
     def service_cidrs(self) -> tuple[str, ...]:
-        return tuple(self.service_cidr if version == 4 else SERVICE_CIDR6 for version in self.families)
+        return tuple(self.service_cidr if version == 4 else self.service_cidr6 for version in self.families)
 
     @property
     def host_addresses(self) -> tuple[str, ...]:
@@ -136,8 +166,17 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        count, networks = self.options.nodes, self.networks
-        return tuple(Node(f"node{i + 1}", tuple(str(net[11 + i]) for net in networks)) for i in range(count))
+        networks = self.networks
+        return tuple(Node(one.name, tuple(str(net[10 + one.number]) for net in networks)) for one in self.members)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """What is known of each node, in the order of `nodes`."""
+        return self.options.all_members
+
+    def member(self, node: str) -> Member:
+        """What is known of one node."""
+        return next(one for one in self.members if one.name == node)
 
     @property
     def api_address(self) -> str:
@@ -183,6 +222,11 @@ class Cluster:
         return posixpath.join(self.dir, "admin.conf")
 
     @property
+    def context(self) -> str:
+        """The name of its context, cluster and user in kubeconfig files."""
+        return f"nodewright-{self.name}"
+
+    @property
     def control_plane_dir(self) -> str:
         return posixpath.join(self.dir, CONTROL_PLANE)
 
@@ -217,5 +261,8 @@ class Cluster:
             service_cidr=data["service_cidr"],
             domain=data["domain"],
             tools=data.get("tools") or {},
+            pod_cidr6=data.get("pod_cidr6") or POD_CIDR6,
+            service_cidr6=data.get("service_cidr6") or SERVICE_CIDR6,
+            images=data.get("images") or "demo",
             root=root,
         )

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -18,9 +19,9 @@ from controlplane.cluster.edge.roots import cache_root, state_root
 from controlplane.cluster.model import Cluster, Node, Options
 from controlplane.cluster.plan import components
 from controlplane.cluster.work import network
-from controlplane.doctor.edge import configz, daemons, machine, pod_network
+from controlplane.doctor.edge import configz, daemons, machine, nodes, pod_network
 from controlplane.doctor.model import FileFact, NodeFacts, ProxyFacts
-from controlplane.doctor.plan import cis, cis_kubelet, kubelet_files, netcheck
+from controlplane.doctor.plan import cis, cis_kubelet, kubelet_files, netcheck, registration
 from controlplane.doctor.plan.cis import ControlFinding
 from controlplane.doctor.plan.preflight import Finding, fatal, preflight
 from controlplane.machine.edge import namespaces
@@ -46,28 +47,48 @@ async def examine(project: str, binaries_dir: Path | None = None) -> tuple[Findi
 
 
 async def examine_nodes(name: str) -> tuple[Finding, ...]:
-    """Check the pod networks of this machine (as a node of some cluster) and of the nodes of the cluster `name`."""
-    places: list[tuple[str, str, str]] = []
+    """Check the pod networks of this machine (as a node of some cluster), and the cluster `name`: its Nodes as the API
+    server has them, and each node's pod network and routes."""
+    found: list[Finding] = []
     if os.path.exists("/sys/class/net/nw0"):
-        places.append(("this machine", "", ""))
+        found += (await _check_network("this machine", "", ""))[0]
     cluster = state.load_readable(name)
-    for node in cluster.nodes if cluster else ():
-        net = cluster.namespace(node.name, "net") if cluster else ""
-        if namespaces.is_bound(net) and cluster:
-            places.append((f"{name}/{node.name}", net, cluster.dns_service))
-    checked = await asyncio.gather(*(_check_network(*where) for where in places))
+    if cluster is not None:
+        found += await _check_cluster(cluster)
     others = [one for one in state.clusters() if one != name]
     names = f"{', '.join(others)} (`./nodewright doctor --name NAME` checks their nodes)" if others else "none"
-    return (*(finding for found in checked for finding in found), Finding("other clusters", "ok", names))
+    return (*found, Finding("other clusters", "ok", names))
 
 
-async def _check_network(name: str, net: str, dns: str) -> tuple[Finding, ...]:
+async def _check_cluster(cluster: Cluster) -> list[Finding]:
+    points = set(await asyncio.to_thread(namespaces.mount_points))
+    here = [node.name for node in cluster.nodes if cluster.namespace(node.name, "net") in points]
+    (objects, problem), *seen = await asyncio.gather(
+        nodes.listed(cluster.admin_kubeconfig),
+        *(_check_network(f"{cluster.name}/{one}", cluster.namespace(one, "net"), cluster.dns_service) for one in here),
+    )
+    found = [*registration.registration(cluster, objects, problem)]
+    gone = [node.name for node in cluster.nodes if node.name not in here]
+    found += [registration.down(cluster, one) for one in gone]
+    ranges = registration.pod_ranges(objects or ())
+    for node, (findings, routes) in zip(here, seen, strict=True):
+        found += findings
+        if routes is not None and cluster.options.network == "nodewright":
+            log = f"{cluster.log_dir(node)}/agent.log"
+            found += registration.missing_routes(f"{cluster.name}/{node}", node, routes, ranges, log)
+    return found
+
+
+async def _check_network(name: str, net: str, dns: str) -> tuple[tuple[Finding, ...], list[dict[str, Any]] | None]:
+    """The findings, and the routes there if there is a pod network."""
     argv = [sys.executable, "-I", "-S", pod_network.__file__, dns]
     done = await command.run(namespaces.entered(net, argv) if net else argv, check=False, timeout=60)
     if done.returncode != 0:
         why = done.stderr.decode(errors="replace").strip()[-200:]
-        return (Finding(f"{name}: pod network", "warning", f"could not be checked: {why}"),)
-    return netcheck.check(netcheck.place(name, json.loads(done.stdout)))
+        return (Finding(f"{name}: pod network", "warning", f"could not be checked: {why}"),), None
+    seen = json.loads(done.stdout)
+    here = netcheck.place(name, seen)
+    return netcheck.check(here), seen["routes"] if netcheck.has_pods(here) else None
 
 
 async def refuse_if_fatal(project: str, binaries_dir: Path | None = None) -> None:

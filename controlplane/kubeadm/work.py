@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from controlplane.cluster.model import BALANCER, Cluster, Node
-from controlplane.cluster.plan import components, manifests, node_files
+from controlplane.cluster.plan import components, manifests, node_files, user_kubeconfig
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.plan.node_files import commands_dir
 from controlplane.cluster.work import bridge_network, nodes, workloads
@@ -130,7 +130,9 @@ async def _init(context: Context, node: Node, secret: Mapping[str, str]) -> None
         more = ("--upload-certs",) if key else ()
         await run_kubeadm(context, node, say, "init", f"--config={path}", *more, *config.skipped_phases(cluster))
         own = f"{cluster.node_dir(node.name)}/kubernetes/admin.conf"
-        files.write(cluster.admin_kubeconfig, await asyncio.to_thread(_read, own))
+        text = await asyncio.to_thread(_read, own)
+        # kubeadm gives the entries of every cluster the same names.
+        files.write(cluster.admin_kubeconfig, user_kubeconfig.merge("", own, cluster.context, text).text)
 
 
 async def _rights(context: Context) -> None:

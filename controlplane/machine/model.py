@@ -51,3 +51,12 @@ class Route:
 
 
 NetworkObject = Bridge | Veth | Up | Address | Route
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A socket that takes packets: a listening TCP one, or a UDP one without a peer. `protocol`: tcp or udp."""
+
+    protocol: str
+    address: str
+    port: int

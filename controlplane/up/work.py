@@ -5,18 +5,31 @@ from __future__ import annotations
 import asyncio
 import compileall
 import os
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root, state_root
-from controlplane.cluster.model import CONTROL_PLANE, POD_CIDR, SERVICE_CIDR, Cluster, Node, Options
+from controlplane.cluster.model import CONTROL_PLANE, Cluster, Node, Options
 from controlplane.cluster.plan import addons, addresses, components, manifests
 from controlplane.cluster.plan.components import Tools
-from controlplane.cluster.work import bridge_network, control_plane, host_changes, network, nodes, workloads
+from controlplane.cluster.work import (
+    bridge_network,
+    control_plane,
+    host_changes,
+    host_ports,
+    logins,
+    network,
+    node_marks,
+    nodes,
+    user_kubeconfig,
+    workloads,
+)
 from controlplane.cluster.work.node_images import import_images
 from controlplane.cluster.work.workloads import DemoAnswer
+from controlplane.config.model import Ranges
 from controlplane.doctor import work as doctor
 from controlplane.kubeadm import work as kubeadm
 from controlplane.machine.edge import cgroups
@@ -24,7 +37,7 @@ from controlplane.machine.edge.locks import directory_lock
 from controlplane.progress import Progress
 from controlplane.up import plan
 from nodelib.clock import Clock
-from nodelib.errors import NodewrightError
+from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
@@ -38,12 +51,25 @@ class Request:
     explicit: frozenset[str]  # names of the options that were given on the command line
     subnet: str = ""
     binaries_dir: Path | None = None
-    images: str = "demo"  # or "conformance": the images on the nodes from the start
+    images: str = ""  # demo or conformance: the images on the nodes from the start; "" for what the cluster has
     project: str = ""
     python: str = ""
+    kubeconfig: str | None = ""  # whose file gets the cluster's entries: "" none, None the one that kubectl reads
+    kubeconfig_variable: str = ""  # $KUBECONFIG
+    ranges: Ranges = field(default_factory=Ranges)
+    environment: Mapping[str, str] = field(default_factory=dict)  # may hold passwords of registries
 
 
-async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluster, list[DemoAnswer]]:
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The cluster, what its demo answered, and which kubeconfig files have its entries."""
+
+    cluster: Cluster
+    answers: list[DemoAnswer]
+    kubeconfigs: tuple[user_kubeconfig.Outcome, ...] = ()
+
+
+async def up(request: Request, progress: Progress, clock: Clock) -> Raised:
     """Raise or repair the cluster. Raises NodewrightError with step, cause and action.
 
     Run again after a failure or crash at any point, it continues with what is there.
@@ -57,9 +83,15 @@ async def up(request: Request, progress: Progress, clock: Clock) -> tuple[Cluste
         except NodewrightError:
             await asyncio.to_thread(host_changes.remove_if_empty, request.name)
             raise
+        chosen = await asyncio.to_thread(
+            user_kubeconfig.choose, cluster, request.kubeconfig, request.kubeconfig_variable
+        )
         raising = _Raising(cluster, request, progress, clock)
         answers = await raising.run()
-        return raising.cluster, answers
+        with progress.step("kubeconfig") as say:
+            changed = await asyncio.to_thread(user_kubeconfig.merge, raising.cluster, chosen)
+            say(", ".join(one.path for one in changed if not one.problem) or "left alone")
+        return Raised(raising.cluster, answers, changed)
 
 
 def settle(request: Request) -> Cluster:
@@ -70,9 +102,9 @@ def settle(request: Request) -> Cluster:
         options = plan.merge(request.name, known.options, request.options, request.explicit)
     plan.check_options(options)
     if known is not None:
-        cluster = replace(known, options=options)
-        if request.subnet and request.subnet != known.subnet:
-            raise plan.cannot_change(request.name, "--subnet", known.subnet, request.subnet)
+        cluster = replace(known, options=options, images=request.images or known.images)
+        plan.check_ranges_kept(known, replace(request.ranges, nodes=request.subnet))
+        _check(cluster, known.options, request)
         if cluster != known:
             state.save(cluster)
         return cluster
@@ -80,13 +112,35 @@ def settle(request: Request) -> Cluster:
         taken = addresses.parse_networks(network.networks_in_use())
         others = [other for name in state.clusters() if (other := state.load_readable(name)) is not None]
         taken += addresses.parse_networks(other.subnet for other in others)
+        asked = plan.with_ranges(Cluster(request.name, "", options), request.ranges)
         if request.subnet:
-            subnet = addresses.check_subnet(request.subnet, taken, (POD_CIDR, SERVICE_CIDR))
+            subnet = addresses.check_subnet(request.subnet, taken, (asked.pod_cidr, asked.service_cidr))
         else:
-            subnet = addresses.choose_subnet(taken)
-        cluster = Cluster(request.name, subnet, request.options, root=state_root())
+            subnet = addresses.choose_subnet((*taken, *addresses.parse_networks((asked.pod_cidr, asked.service_cidr))))
+        cluster = replace(asked, subnet=subnet, root=state_root(), images=request.images or "demo")
+        _check(cluster, None, request)
         state.save(cluster)
     return cluster
+
+
+def _check(cluster: Cluster, known: Options | None, request: Request) -> None:
+    """Raises Invalid for what a file asks for and this machine does not have, before anything is made."""
+    plan.check_overlaps(cluster)
+    plan.check_kubelets(cluster)
+    host_ports.check_free(cluster, known.custom.ports if known else ())
+    logins.check_authorities(cluster)
+    before = {one.name for one in known.all_members} if known else set()
+    for member in cluster.members:
+        for mount in member.mounts if member.name not in before else ():
+            if not os.path.exists(mount.host_path):
+                raise Invalid(
+                    "there is no such folder or file on this machine",
+                    obj=f"{mount.host_path}, a mount of {member.name}",
+                    step="check the nodes (nothing was changed)",
+                    action=f"Make it first: `mkdir -p {shlex.quote(mount.host_path)}`.",
+                )
+    if any(one.username for one in cluster.options.custom.registries):
+        logins.read(cluster, request.environment)
 
 
 class _Raising:
@@ -99,6 +153,7 @@ class _Raising:
         self.clock = clock
         self.tools = Tools({}, request.python, request.project)
         self.relinked: frozenset[str] = frozenset()
+        self.rewritten: dict[str, frozenset[str]] = {}  # files of nodes whose daemons may have read another text
 
     async def run(self) -> list[DemoAnswer]:
         images = await self._binaries_and_images()
@@ -142,7 +197,17 @@ class _Raising:
                 await bridge_network.ensure_network(self.cluster, client, self.clock)
         with self.progress.step("nodes Ready"):
             await workloads.wait_nodes(self.cluster, client, self.clock)
+            await workloads.label_roles(self.cluster, client)
         return await self._workloads(client)
+
+    async def _marks_and_ports(self, client: KubeClient) -> None:
+        if self.cluster.options.members:
+            with self.progress.step("labels and taints") as say:
+                changed = await node_marks.ensure(self.cluster, client)
+                say(f"mended on {', '.join(changed)}" if changed else "all there")
+        if self.cluster.options.custom.ports or host_ports.there(self.cluster):
+            with self.progress.step("ports of this machine") as say:
+                say(await host_ports.ensure(self.cluster, self.tools, self.clock))
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         from controlplane.binaries.work import ensure
@@ -150,7 +215,7 @@ class _Raising:
         from controlplane.images.work import binaries_for, ensure_images
 
         with self.progress.step("binaries and images") as say:
-            images = CONFORMANCE if self.request.images == "conformance" else DEMO
+            images = CONFORMANCE if self.cluster.images == "conformance" else DEMO
             if self.cluster.options.kubeadm:
                 images = tuple(dict.fromkeys((*images, *KUBEADM)))
             chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
@@ -186,12 +251,16 @@ class _Raising:
     def _prepare(self) -> None:
         host_changes.record_kernel_tunables()
         cgroups.ensure(cgroups.hierarchies(), f"{self.cluster.cgroup}/{CONTROL_PLANE}")
+        if any(one.username for one in self.cluster.options.custom.registries):
+            logins.save(self.cluster, logins.read(self.cluster, self.request.environment))
+        else:
+            logins.save(self.cluster, {})
         for node in self.cluster.nodes:
-            nodes.write_files(self.cluster, node)
+            self.rewritten[node.name] = nodes.write_files(self.cluster, node)
 
     async def _control_plane(self, client: KubeClient, ready: asyncio.Event) -> None:
         with self.progress.step("etcd and API server"):
-            await control_plane.start_storage(self.cluster, self.tools)
+            await control_plane.start_storage(self.cluster, self.tools, self.clock)
             await control_plane.wait_ready(self.cluster, client, self.clock)
         ready.set()
         with self.progress.step("controllers, rights, DNS and demo objects"):
@@ -204,15 +273,18 @@ class _Raising:
 
     async def _node(self, node: Node, images: Mapping[str, Path], ready: asyncio.Event) -> None:
         with self.progress.step(f"{node.name}: containerd and images") as say:
+            if nodes.RUNTIME_CONFIG in self.rewritten[node.name]:
+                await nodes.restart_runtime(self.cluster, node, self.clock)
             await asyncio.to_thread(nodes.start_runtime, self.cluster, node, self.tools)
             await nodes.wait_runtime(self.cluster, node, self.clock)
             say(await import_images(self.cluster, node, self.tools, images))
         with self.progress.step(f"{node.name}: agent and proxy started"):
-            if node.name in self.relinked:
+            if node.name in self.relinked or nodes.KUBELET_CONFIG in self.rewritten[node.name]:
                 nodes.restart_agent(self.cluster, node)
             await asyncio.to_thread(nodes.start_daemons, self.cluster, node, self.tools)
 
     async def _workloads(self, client: KubeClient) -> list[DemoAnswer]:
+        await self._marks_and_ports(client)
         deployments = [] if self.cluster.options.kubeadm else [manifests.dns_deployment()]
         if self.cluster.options.demo:
             deployments.append(manifests.demo_deployment(self.cluster))

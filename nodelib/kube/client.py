@@ -118,6 +118,32 @@ class KubeClient:
         except answers.Unusable as error:
             raise self._unexpected(method, path, error) from error
 
+    async def text(self, path: str, params: Mapping[str, str], *, limit: int) -> str:
+        """At most `limit` bytes of an answer that is no JSON, such as a log. Raises as request()."""
+        try:
+            async with (
+                self._open() as pool,
+                pool.session.get(
+                    self.access.server + path,
+                    params=params,
+                    headers={"Accept": "*/*", **self._authorization()},
+                    server_hostname=self.access.tls_server_name,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                body = bytearray()
+                async for chunk in response.content.iter_any():
+                    body += chunk
+                    if len(body) >= limit:
+                        break
+                if response.status >= 300:
+                    raise answers.failure(response.status, "GET", path, bytes(body[:limit]), None)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable("GET", path, error) from error
+        except answers.Unusable as error:
+            raise self._unexpected("GET", path, error) from error
+        return bytes(body[:limit]).decode(errors="replace")
+
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Json]:
         """Watch events as they arrive, until the server ends the watch or reconnect() does. Raises as request()."""
         # A watch may be silent, but bookmarks arrive about every minute: after a longer silence the peer has stopped.
@@ -205,7 +231,7 @@ class KubeClient:
                 refused, obj=f"API server {self.access.server}", step=f"{method} {path}", action=f"{advice}."
             )
         return ApiUnreachable(
-            f"no answer: {str(error) or type(error).__name__}",
+            f"no answer: {_plainly(error)}",
             obj=f"API server {self.access.server}",
             step=f"{method} {path}",
             action="Check that the API server is running and that this node can reach it. The call will be repeated.",
@@ -219,6 +245,16 @@ class KubeClient:
             action="Something else than an API server answers at that address, or a balancer in front of it does."
             " Nothing is concluded from this answer, and the call will be repeated.",
         )
+
+
+def _plainly(error: Exception) -> str:
+    """The kernel's words where it has some; aiohttp's own end in `ssl:default [Connect call failed ...]`."""
+    number = getattr(error, "errno", None)
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(number, int) and number > 0:
+        return f"{os.strerror(number)} ({error.host}:{error.port})"
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    return str(error) or type(error).__name__
 
 
 class _Pool:

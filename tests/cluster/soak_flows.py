@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.builders.pods import manifest, sleeper, web
 from tests.builders.services import WEB_PORT, service
+from tests.cluster.soak_evidence import silent_pods_reported
 from tests.cluster.world import Load, World, load
 
 _FLOW = Path(__file__).with_name("tcp_flow.py")
@@ -45,7 +46,8 @@ async def traffic(world: World, nodes: Sequence[str]) -> AsyncIterator[Traffic]:
             flows += [stack.enter_context(_flow(net, address, port)) for address, port in places]
             urls = [f"http://{address}:{port}/hostname" for address, port in places]
             loads.append(stack.enter_context(load(urls, net=net, pause=0.2)))
-        yield found
+        async with silent_pods_reported(world, servers, _PORT, found.wrong):
+            yield found
         ends: list[dict[str, Any]] = [json.loads(one.communicate("", timeout=60)[0]) for one in flows]
         asked = [one.stop() for one in loads]
     found.wrong += [f"a flow broke after {one['asked']} requests: {one['broken']}" for one in ends if one["broken"]]

@@ -71,6 +71,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api_server.ApiServ
         yield one
 
 
+_UPSTREAM_WATCHES = 'Caches are synced" controller="node config"'
+
+
 @dataclass(frozen=True)
 class Setting:
     """A configuration of both proxies."""
@@ -101,6 +104,8 @@ def test_every_rule_is_upstreams(api: api_server.ApiServer, tmp_path: Path, sett
             _start(made, api, tmp_path, name, number, setting.config)
             for number, name in enumerate(("nodewright", "upstream"))
         ]
+        until_sync(lambda: _UPSTREAM_WATCHES in proxies[1].log.read_text(), LIMIT, "upstream's proxy watches its Node")
+        api_server.run_inside(api.netns, lambda: _tell_the_zone_again(api), 60)
         _same(*proxies)
         count = sum(len(proxies[0].rules(family)) for family in SAVE)
         assert count > 1000, "the two agree on too little to say anything"
@@ -168,6 +173,21 @@ def _start(
     made.callback(process.wait)
     made.callback(process.kill)
     return Proxy(name, space, process, log)
+
+
+async def _tell_the_zone_again(api: api_server.ApiServer) -> None:
+    """Upstream's proxy adds its handler of the zone to an informer that runs already, and registers the proxier after.
+
+    A Node that is delivered between the two is never heard of again unless its zone changes, and every hint is ignored
+    (NodeTopologyConfig in pkg/proxy/config, 1.37).
+    """
+    client = KubeClient(api.access("admin"), user_agent="test")
+    try:
+        for zone in ("for-a-moment", ZONE):
+            patch = {"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}}
+            await client.patch(f"/api/v1/nodes/{HERE}", patch)
+    finally:
+        await client.close()
 
 
 def _kubeconfig(api: api_server.ApiServer) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import sys
 from typing import Any
 
@@ -26,12 +27,12 @@ async def nodewright(world: World, *arguments: str) -> tuple[int, str]:
     done = await asyncio.create_subprocess_exec(
         *argv, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    out, _ = await asyncio.wait_for(done.communicate(), 60)
+    out, _ = await asyncio.wait_for(done.communicate(), 180)
     return done.returncode or 0, out.decode()
 
 
 async def ends(world: World, come: str, to: str, *more: str) -> list[dict[str, Any]]:
-    _, text = await nodewright(world, "trace", come, to, "--json", *more)
+    _, text = await nodewright(world, "trace", come, to, "-o", "json", *more)
     found: list[dict[str, Any]] = json.loads(text)
     return found
 
@@ -49,9 +50,10 @@ async def test_the_way_to_a_service_is_the_one_that_packets_take(world: World) -
     assert {len(path["legs"]) for path in found} == {1, 2}, "one endpoint is on the other node"
     status, text = await nodewright(world, "trace", "outside", name)
     assert status == 0 and "its NodePort" in text and "source becomes this node's address" in text
-    _, text = await nodewright(world, "service", name)
+    _, text = await nodewright(world, "service", name, "--rules")
     assert "web-0 on node1: ready" in text and "web-1 on node2: ready" in text
-    counters = [int(one) for one in re.findall(r"^ +(\d+)  \w.* KUBE-SEP-\w+: .*DNAT", text, re.MULTILINE)]
+    counted = re.findall(r"^((?: +\d+)+)  \w.* KUBE-SEP-\w+: .*DNAT", text, re.MULTILINE)
+    counters = [int(one) for columns in counted for one in columns.split()]
     assert sum(counters) >= 20 or world.cluster.options.proxy_mode != "iptables"
     assert f"src={made['spec']['clusterIP']}" in text or f"dst={made['spec']['clusterIP']} (Service {name})" in text
 
@@ -134,8 +136,8 @@ async def test_source_ranges_and_policies_are_reported(world: World) -> None:
 
 async def test_a_live_trace_follows_a_real_connection_and_leaves_nothing(world: World) -> None:
     made = await world.create(service("web", selector=APP, ports=[WEB_PORT]))
-    await servers(world, "node1")
-    await client(world)
+    (pod,) = await servers(world, "node2")
+    await client(world, "node1")
     url = f"http://{made['spec']['clusterIP']}/hostname"
     await answers_from(world, url, {"web-0"})
     argv = [sys.executable, "-m", "cli", "trace", f"{world.namespace}/client", f"{world.namespace}/web", "--live"]
@@ -148,6 +150,20 @@ async def test_a_live_trace_follows_a_real_connection_and_leaves_nothing(world: 
     rest = (await asyncio.wait_for(following.stdout.read(), 60)).decode()
     assert await following.wait() == 0
     assert f"Service {world.namespace}/web" in rest and f"pod {world.namespace}/web-0" in rest
+    assert "ARRIVES" in rest and "node1: " in rest and "node2: " in rest
+    drop = ("-d", pod["status"]["podIP"], "-p", "tcp", "--dport", "8080", "-j", "DROP")
+    await world.in_node("node2", "iptables", "-w", "5", "-I", "FORWARD", *drop)
+    try:
+        blocked = await asyncio.create_subprocess_exec(
+            *argv, "--name", world.cluster.name, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
+        assert blocked.stdout is not None
+        assert b"waiting" in await asyncio.wait_for(blocked.stdout.readline(), 60)
+        await ask(world, url)
+        rest = (await asyncio.wait_for(blocked.stdout.read(), 60)).decode()
+        assert await blocked.wait() == 1 and "DROPPED on node2" in rest and "by ip filter FORWARD" in rest
+    finally:
+        await world.in_node("node2", "iptables", "-w", "5", "-D", "FORWARD", *drop)
     killed = await asyncio.create_subprocess_exec(
         *argv, "--name", world.cluster.name, cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
@@ -160,3 +176,33 @@ async def test_a_live_trace_follows_a_real_connection_and_leaves_nothing(world: 
         return b"nodewright-trace" not in (await world.in_node("node1", "nft", "list", "tables")).stdout
 
     await holds(gone, "a killed trace leaves no table")
+
+
+async def test_a_target_port_where_nobody_listens(world: World) -> None:
+    """Looked up where the pod listens: neither the API nor the rules know it; the remedy works as it is printed."""
+    own = world.namespace
+    made = await world.create(service("web", selector=APP, ports=[{"port": 80, "targetPort": 9999}]))
+    await servers(world, "node1", "node2")
+    await client(world)
+
+    async def refused() -> bool:
+        status, text = await nodewright(world, "trace", f"{own}/client", f"web.{own}.svc.cluster.local")
+        return status == 1 and text.startswith("REFUSED") and "nobody listens on 9999/tcp, only on 8080/tcp" in text
+
+    await holds(refused, "the closed port is no arrival")
+    said = await world.shell("client", f"/agnhost connect --timeout 20s {made['spec']['clusterIP']}:80 2>&1 || true")
+    assert "REFUSED" in said, "the kernel says the same"
+    status, text = await nodewright(world, "service", f"{own}/web")
+    assert status == 0 and "nobody listens on 9999/tcp, only on 8080/tcp: connections to port 80 are refused." in text
+    do = re.search(r"do: If 8080 is the right port: `\./nodewright (.*)`\.", text)
+    assert do is not None
+    argv = [sys.executable, "-m", "cli", *shlex.split(do[1])]
+    assert await (await asyncio.create_subprocess_exec(*argv, cwd=ROOT)).wait() == 0
+
+    async def arrives() -> bool:
+        return (await nodewright(world, "trace", f"{own}/client", f"{own}/web"))[0] == 0
+
+    await holds(arrives, "the remedy helps")
+    assert (await nodewright(world, "trace", f"{own}/client", "node2:10250"))[0] == 0
+    assert (await nodewright(world, "trace", f"{own}/client", "node2:2"))[0] == 1
+    assert (await nodewright(world, "trace", f"{own}/client", "nobody"))[0] == 2

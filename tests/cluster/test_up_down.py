@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from controlplane.machine.edge import cgroups, process_one
+from controlplane.machine.edge.namespaces import unmount_below
 from controlplane.supervisor.edge import units
 from tests.cluster.command_line import (
     STATE,
@@ -125,6 +127,70 @@ def test_a_lost_namespace_file_is_bound_again(cluster: Cluster) -> None:
     assert path in status()["missing"]
     cli(*UP)
     assert os.stat(path).st_ino == inode
+
+
+def test_kubectl_knows_the_cluster_by_its_own_name(cluster: Cluster) -> None:
+    """`up` has written the context into the user's kubeconfig, which is one of the tests' own here."""
+    line = [
+        cluster.tools["kubectl"],
+        f"--kubeconfig={os.environ['NODEWRIGHT_KUBECONFIG']}",
+        f"--context=nodewright-{NAME}",
+    ]
+    done = subprocess.run([*line, "get", "nodes", "--no-headers"], capture_output=True, text=True, check=True)
+    assert [(row.split()[0], row.split()[2]) for row in done.stdout.splitlines()] == [
+        ("node1", "control-plane"),
+        ("node2", "<none>"),
+    ]
+
+
+def test_up_after_a_node_was_deleted(cluster: Cluster) -> None:
+    """Its agent registers it again, and the pods on it live on."""
+    before = containers()
+    kubectl("delete", "node", "node1", "node2")
+    cli(*UP)
+    assert containers() == before
+    assert "control-plane" in kubectl("get", "node", "node1")
+
+
+def listed() -> dict[str, Any]:
+    found: list[dict[str, Any]] = json.loads(cli("clusters", "-o", "json", check=False).stdout)
+    return next(one for one in found if one["name"] == NAME)
+
+
+def as_after_a_reboot(cluster: Cluster) -> None:
+    """All processes, namespaces, mounts, links and cgroups of the cluster end at once."""
+    trees = cgroups.hierarchies()
+    for node in cluster.nodes:
+        process_one.kill(units.machine_lock(cluster.unit_dir(node.name)))
+    units.kill_supervisor(cluster.unit_dir(CONTROL_PLANE))
+    cgroups.kill_all(trees, cluster.cgroup)
+    unmount_below(cluster.dir)
+    subprocess.run(["ip", "link", "del", cluster.host_link], check=True)
+    cgroups.remove(trees, cluster.cgroup)
+
+
+@pytest.mark.parametrize("how", ["stop", "reboot"])
+def test_a_cluster_that_ended_comes_back_with_all_it_had(cluster: Cluster, how: str) -> None:
+    pods, nodes = pods_of_demo(), kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.uid}")
+    kubectl("create", "configmap", f"acknowledged-before-{how}")
+    if how == "stop":
+        cli("stop", "--name", NAME, "--plain")
+    else:
+        as_after_a_reboot(cluster)
+    left = traces(NAME)
+    assert not (left.processes | left.links | left.namespaces | left.mounts | left.cgroups)
+    assert (listed()["state"], listed()["processes"]) == ("stopped", 0)
+    said = cli("start", "--name", NAME, "--plain").stdout
+    assert "NodePort on node2" in said
+    assert listed()["state"] == "running" and listed()["ready_nodes"] == 2
+    assert f"acknowledged-before-{how}" in kubectl("get", "configmaps", "-o", "name")
+    assert kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.uid}") == nodes
+    assert pods_of_demo() == pods, "the same pods, with the same names"
+    assert status()["api"] == ""
+
+
+def pods_of_demo() -> set[str]:
+    return set(kubectl("get", "pods", "-l", "app=demo", "-o", "name").split())
 
 
 def test_status_without_the_api_server(cluster: Cluster) -> None:

@@ -69,7 +69,7 @@ _EXPECTED = {
 
 async def _why(world: World) -> dict[str, Object]:
     argv = [sys.executable, "-m", "cli", "why", "--name", world.cluster.name, "--output", "json"]
-    done = await run(argv, timeout=60)
+    done = await run(argv, timeout=60, check=False)  # its status says that something is not well
     found = json.loads(done.text)["pods"]
     return {one["name"]: one for one in found if one["namespace"] == world.namespace}
 
@@ -136,7 +136,7 @@ async def test_a_timeline_tells_where_the_start_and_a_restart_went(world: World)
 
     await holds(restarted, "the container was restarted", 60)
     argv = [sys.executable, "-m", "cli", "why", f"{world.namespace}/web", "--name", world.cluster.name, "-o", "json"]
-    (found,) = json.loads((await run(argv, timeout=60)).text)["pods"]
+    (found,) = json.loads((await run(argv, timeout=60, check=False)).text)["pods"]
     # The probe fails again and again: the newest stop may be under way.
     steps = {(one["of"], one["step"]): one for one in found["timeline"] if one["seconds"] is not None}
     for step in [
@@ -166,7 +166,7 @@ async def test_the_node_explains_its_pods_to_one_who_cannot_reach_the_api_server
     ]
 
     async def explained() -> bool:
-        found = json.loads((await run(argv, timeout=60)).text)
+        found = json.loads((await run(argv, timeout=60, check=False)).text)
         assert found["api"] != "answers"
         pods = {one["name"]: one for one in found["pods"] if one["namespace"] == world.namespace}
         return _fits(pods.get("crash"), _EXPECTED["crash"])
@@ -183,7 +183,7 @@ async def test_a_pod_tells_what_it_costs_and_its_node_what_holds_its_image(world
 
     async def explained() -> bool:
         argv = [sys.executable, "-m", "cli", "why", f"{world.namespace}/busy", "--name", world.cluster.name]
-        (found,) = json.loads((await run([*argv, "-o", "json"], timeout=60)).text)["pods"]
+        (found,) = json.loads((await run([*argv, "-o", "json"], timeout=60, check=False)).text)["pods"]
         costs = {one["of"]: one for one in found["costs"]}
         assert costs["readinessProbe of main"]["figures"]["runs"] >= 1
         return "(limit 50m)" in costs.get("container main", {"told": ""})["told"]

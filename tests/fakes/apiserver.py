@@ -33,6 +33,7 @@ class FakeApiServer:
         self.fail_with: list[int] = []
         self.nonsense: Callable[[web.Request], Nonsense | None] = lambda request: None
         self.requests: list[tuple[str, str]] = []
+        self._made: dict[str, int] = {}
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
         self._watches: set[asyncio.Task[Any]] = set()
@@ -74,7 +75,9 @@ class FakeApiServer:
         async with self._changed:
             self.version += 1
             obj = {**_type_of(path), **obj}
-            given = {"uid": f"uid-of-{path.rpartition('/')[2]}", **obj["metadata"]}
+            self._made[path] = self._made.get(path, 0) + (kind == "ADDED")
+            again = f"-{self._made[path]}" if self._made[path] > 1 else ""  # an object that is made anew is another
+            given = {"uid": f"uid-of-{path.rpartition('/')[2]}{again}", **obj["metadata"]}
             obj["metadata"] = {**given, "resourceVersion": str(self.version)}
             if kind != "DELETED":
                 self.objects[path] = obj

@@ -22,6 +22,9 @@ def space() -> Iterator[Namespace]:
     try:
         made.run("ip", "link", "add", "nw0", "type", "bridge")
         made.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "far0")
+        made.run("ip", "link", "set", "far0", "up")
+        made.run("ip", "link", "set", "eth0", "up")
+        made.run("ip", "route", "add", "default", "dev", "eth0")
         yield made
     finally:
         made.close()
@@ -34,7 +37,7 @@ def findings(space: Namespace) -> dict[str, str]:
 
 def test_faults_of_a_real_namespace_are_seen_and_gone_when_mended(space: Namespace) -> None:
     space.run("ip", "link", "set", "eth0", "mtu", "1400")
-    space.run("sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv4/conf/nw0/rp_filter")
+    space.run("sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv4/conf/eth0/rp_filter")
     space.run("iptables-nft", "-P", "FORWARD", "DROP")
     space.run("iptables-nft", "-t", "nat", "-N", "KUBE-SERVICES")
     space.run("iptables-nft", "-t", "nat", "-A", "PREROUTING", "-j", "KUBE-SERVICES")
@@ -46,7 +49,7 @@ def test_faults_of_a_real_namespace_are_seen_and_gone_when_mended(space: Namespa
         expected.add("other iptables backend")
     assert set(findings(space)) == expected
     space.run("ip", "link", "set", "nw0", "mtu", "1400")
-    space.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/nw0/rp_filter")
+    space.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/eth0/rp_filter")
     space.run("iptables-nft", "-P", "FORWARD", "ACCEPT")
     space.run("iptables-legacy", "-F", check=False)
     assert findings(space) == {"pod network": "ok"}

@@ -15,7 +15,7 @@ from agent.common.model.pods import Pod
 from agent.common.plan import downward
 from agent.common.plan.secrets import decode_secret
 from agent.containers.plan.expand import Room, expand, lookup_in
-from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
+from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, create_command
 from nodelib.errors import Invalid, NotFound, Permanent
 from nodelib.json_values import Json
 
@@ -236,7 +236,8 @@ def _text(pod: Pod, kind: str, name: str, key: str, value: str) -> str:
 
 def _missing_object(pod: Pod, kind: str, name: str) -> NotFound:
     plural = {CONFIG_MAP: "configmap", SECRET: "secret"}[kind]
+    command = create_command(kind, pod.namespace, name)
     return NotFound(
         f'{plural} "{name}" not found',
-        action=f"Create {_KINDS[kind]} {pod.namespace}/{name}, or mark the reference optional.",
+        action=f"Create {_KINDS[kind]} {pod.namespace}/{name} ({command}), or mark the reference optional.",
     )

@@ -16,7 +16,6 @@ from typing import Protocol
 from agent.common.model.errors import PluginError
 from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore
-from agent.common.work.key_locks import KeyLocks
 from agent.devices.model.devices import (
     AllocationKey,
     DeviceAllocation,
@@ -32,6 +31,7 @@ from agent.plugins.model import NodeExtras, PluginInfo
 from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
+from nodelib.key_locks import KeyLocks
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class DeviceManager:
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._removed: set[str] = set()
         self._admitted: set[str] = set()
-        self._of_resources, self._of_pods = KeyLocks[str](), KeyLocks[str]()
+        self._resource_locks, self._pod_locks = KeyLocks[str](), KeyLocks[str]()
         self._saving = asyncio.Lock()
         self._registering = asyncio.Lock()
         self._stopped = asyncio.Event()
@@ -236,7 +236,7 @@ class DeviceManager:
         """
         if pod.uid in self._admitted or not plan.device_requests(pod, self._known()):
             return
-        async with self._of_pods.of(pod.uid):
+        async with self._pod_locks.of(pod.uid):
             self._free_inactive()
             if not running and pod.uid not in self._admitted:
                 await self._allocate(pod)
@@ -273,7 +273,7 @@ class DeviceManager:
         fresh: set[AllocationKey] = set()
         try:
             for request in plan.device_requests(pod, self._known()):
-                async with self._of_resources.of(request.key.resource):
+                async with self._resource_locks.of(request.key.resource):
                     found = await self._allocate_one(pod, request)
                     if found is not None:
                         self._allocations[request.key] = found

@@ -17,7 +17,6 @@ from typing import Protocol
 from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore
 from agent.common.work.jobs import Jobs
-from agent.common.work.key_locks import KeyLocks
 from agent.devices.model.devices import DeviceGrant
 from agent.devices.model.dra import ClaimRef, ClaimState
 from agent.devices.plan import dra as plan
@@ -25,6 +24,7 @@ from agent.plugins.model import PluginInfo
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 from nodelib.json_values import Json
+from nodelib.key_locks import KeyLocks
 
 log = logging.getLogger(__name__)
 

@@ -10,15 +10,17 @@ from agent.explain.plan.record import Record
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.container_exits import how
 from agent.probes.model import ProbeAnswer
+from nodelib.text import cut
 
 _MESSAGE_LIMIT = 300  # characters of a termination message, from its end
+_ERROR_LIMIT = 600  # bytes of the runtime's error
 
 
 def ends(record: Record) -> Iterator[End]:
     """Every container of the pod that has exited."""
     for one in record.seen.containers:
         if one.state is RunState.EXITED:
-            yield End(one.name, one.finished_at / 1e9, how(one), _reason(record, one))
+            yield End(one.name, one.finished_at / 1e9, how(one), _reason(record, one), one.attempt + 1)
 
 
 def _reason(record: Record, one: ContainerState) -> str:
@@ -28,8 +30,11 @@ def _reason(record: Record, one: ContainerState) -> str:
 
 
 def last_message(one: ContainerState) -> str:
-    """The end of its termination message."""
-    return one.message.strip()[-_MESSAGE_LIMIT:]
+    """The end of its termination message, or the runtime's error for one that never started."""
+    text = one.message.strip()
+    if one.reason == "StartError":
+        return cut(text, _ERROR_LIMIT)
+    return text if len(text) <= _MESSAGE_LIMIT else f"…{text[-_MESSAGE_LIMIT:]}"
 
 
 def fatal_probe(record: Record, one: ContainerState) -> ProbeAnswer | None:
@@ -62,5 +67,5 @@ def out_of_memory(record: Record, name: str) -> str:
     """The limit that container `name` ran into, and what to do."""
     found = record.pod.container(name)
     limit = (((found[1].get("resources") or {}).get("limits") or {}).get("memory", "")) if found else ""
-    had = f"it used more memory than its limit of {limit}" if limit else "the node or the pod ran out of memory"
+    had = f"It used more memory than its limit of {limit}" if limit else "The node or the pod ran out of memory"
     return f"{had}. {record.action('OOMKilled', '', name)}"

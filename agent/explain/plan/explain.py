@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agent.common.model.pods import ContainerState, Kind
-from agent.common.model.states import Failure, ImagePhase
-from agent.common.plan import backoff
+from agent.common.model.pods import Kind
+from agent.common.model.states import ImagePhase
 from agent.common.plan.restart import is_sidecar
 from agent.explain.model import Explanation, TimelineLine, Wait
-from agent.explain.plan.exits import ends, fatal_probe, last_message, out_of_memory, stopped_for
+from agent.explain.plan.crashes import crash_loop, failure
+from agent.explain.plan.exits import ends
 from agent.explain.plan.record import Record
+from agent.explain.plan.waits import failed_step, newest_failure, wait_for
 from agent.images.model.pulls import PullProgress
 from agent.images.plan.pull_progress import progress_text
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.container_exits import how
 from agent.pods.plan.container_status import LISTED
-from agent.pods.plan.pod import backoff_key
+from agent.pods.plan.termination import seconds_left
 from agent.probes.model import ProbeAnswer, ProbeKind, Verdict
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
@@ -39,7 +40,8 @@ def explain(record: Record) -> Explanation:
     """The explanation of the pod, without its resource costs."""
     pod = record.pod
     phase = str(record.status.get("phase") or pod.status.get("phase") or "Pending")
-    waits = tuple(_termination_waits(record) if record.facts.termination is not None else _waits(record))
+    over = failure(record) if phase == "Failed" else ()
+    waits = (*over, *(_termination_waits(record) if record.facts.termination is not None else _waits(record)))
     return Explanation(
         namespace=pod.namespace,
         name=pod.name,
@@ -72,13 +74,14 @@ def _line(entry: TimelineEntry) -> TimelineLine:
 
 def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
     termination = record.facts.termination
-    if termination is not None and termination.fails:
-        parts = [termination.message]
-        if record.refused_for:
-            parts += [record.refused_for, record.action(termination.reason, termination.message)]
-        return f"{phase}: {termination.reason}: {'. '.join(part for part in parts if part)}"
+    if waits and not waits[0].on:
+        return f"{phase}: {waits[0].reason}: {waits[0].error}"
     if termination is not None:
         what = "Terminating" if termination.cause.value != "finished" else phase
+        stops = [one.what.container for one in record.under_way if one.what.kind is ActivityKind.STOP]
+        if stops:  # the plan's own words are as old as the plan
+            left = seconds_left(termination, record.facts.now)
+            return f"{what}: {', '.join(stops)}: stopping, {left} s of grace left"
         return f"{what}: {record.plan.reason or waits[0].reason}" if waits or record.plan.reason else what
     if waits:
         first = waits[0]
@@ -91,10 +94,10 @@ def _summary(record: Record, phase: str, waits: tuple[Wait, ...]) -> str:
 
 def _waits(record: Record) -> Iterator[Wait]:
     if record.facts.blocked is not None:
-        yield _failed(record, _STEP_OF.get(record.facts.blocked.reason, "pod"), record.facts.blocked)
+        yield failed_step(record, _STEP_OF.get(record.facts.blocked.reason, "pod"), record.facts.blocked)
     elif record.node_problems and not record.seen.sandboxes and not record.pod.host_network:
         text = "; ".join(record.node_problems)
-        yield _wait(record, "network", "NetworkNotReady", text, retry_at=record.plan.wait_until)
+        yield wait_for(record, "network", "NetworkNotReady", text, retry_at=record.plan.wait_until)
     statuses = {one["name"]: one for listed in LISTED.values() for one in record.status.get(listed) or []}
     found_any = False
     for kind, container in record.pod.containers():
@@ -115,7 +118,7 @@ def _container_waits(record: Record, kind: Kind, container: Json, status: Json) 
         yield from _unready(record, kind, container, status)
     elif "terminated" in state and kind is Kind.INIT and state["terminated"].get("exitCode"):
         latest = record.seen.latest(name)
-        yield _wait(record, f"init container {name}", "Failed", how(latest) if latest else "", container=name)
+        yield wait_for(record, f"init container {name}", "Failed", how(latest) if latest else "", container=name)
 
 
 def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wait]:
@@ -123,16 +126,16 @@ def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wai
     on, message = f"container {name}", str(waiting.get("message", ""))
     failure, image = record.facts.failures.get(name), record.facts.images.get(name)
     if reason == "CrashLoopBackOff":
-        yield _crash_loop(record, container, on)
+        yield crash_loop(record, container, on)
     elif failure is not None:
-        yield _failed(record, on, failure, name)
+        yield failed_step(record, on, failure, name)
     elif image is not None and image.phase is ImagePhase.FAILED:
-        began = _since(record, Activity(ActivityKind.PULL, name), Activity(ActivityKind.IMAGE, name))
-        yield _wait(record, f"image of {on}", reason, message, container=name, retry_at=image.retry_at, begun=began)
+        began = newest_failure(record, Activity(ActivityKind.PULL, name), Activity(ActivityKind.IMAGE, name))
+        yield wait_for(record, f"image of {on}", reason, message, container=name, retry_at=image.retry_at, begun=began)
     elif image is not None and image.phase is ImagePhase.PULLING:
         yield _pulling(record, f"image of {on}", name)
     elif reason not in ("PodInitializing", "ContainerCreating"):
-        yield _wait(record, on, reason, message, container=name)
+        yield wait_for(record, on, reason, message, container=name)
 
 
 def _pulling(record: Record, on: str, key: str) -> Wait:
@@ -143,38 +146,13 @@ def _pulling(record: Record, on: str, key: str) -> Wait:
     )
 
 
-def _crash_loop(record: Record, container: Json, on: str) -> Wait:
-    name = container["name"]
-    latest = record.seen.latest(name)
-    if latest is None:
-        return _wait(record, on, "CrashLoopBackOff", container=name)
-    restart_at = backoff.until(record.facts.backoff.get(backoff_key(container)), record.facts.ended_at(latest))
-    begun = _since(record, Activity(ActivityKind.ENDED, name))
-    wait = _wait(record, on, "CrashLoopBackOff", container=name, retry_at=restart_at, begun=begun)
-    probe = fatal_probe(record, latest)
-    if probe is not None and probe.outcome is not None:
-        error = f"it is stopped because its {probe.kind.value.lower()} probe fails: {probe.outcome.output}"
-        return replace(
-            wait, error=error, action=record.action(f"{probe.kind.value}ProbeFailed", probe.outcome.output, name)
-        )
-    error = _crash_error(record, latest)
-    oom = latest.reason == "OOMKilled"
-    action = out_of_memory(record, name) if oom else record.action("CrashLoopBackOff", error, name)
-    return replace(wait, error=error, action=action)
-
-
-def _crash_error(record: Record, latest: ContainerState) -> str:
-    if note := stopped_for(record, latest):
-        return note
-    error = f"it ended with {how(latest)}" if latest.exit_code else "it exits by itself with exit code 0"
-    return f"{error}: {last_message(latest)}" if latest.message else error
-
-
 def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Iterator[Wait]:
     name = container["name"]
     if kind is Kind.INIT and not is_sidecar(kind, container):
         since = (status["state"]["running"] or {}).get("startedAt")
-        yield Wait(f"init container {name}", "Running", since=parse_rfc3339(since) if since else None)
+        text = "it has not ended yet"
+        action = record.action("Running", text, name)
+        yield Wait(f"init container {name}", "Running", text, action, parse_rfc3339(since) if since else None)
         return
     for one in record.probes:
         if one.container != name or not _is_failing(one):
@@ -200,7 +178,7 @@ def _gates(record: Record) -> Iterator[Wait]:
     ready = conditions.get("Ready") or {}
     if ready.get("reason") == "ReadinessGatesNotReady":
         since = ready.get("lastTransitionTime")
-        wait = _wait(record, "readiness gates", "ReadinessGatesNotReady", str(ready.get("message", "")))
+        wait = wait_for(record, "readiness gates", "ReadinessGatesNotReady", str(ready.get("message", "")))
         yield replace(wait, since=parse_rfc3339(since) if since else None)
 
 
@@ -220,7 +198,7 @@ def _termination_waits(record: Record) -> Iterator[Wait]:
     if termination is None:
         return
     if record.facts.blocked is not None:
-        yield _failed(record, _STEP_OF.get(record.facts.blocked.reason, "end"), record.facts.blocked)
+        yield failed_step(record, _STEP_OF.get(record.facts.blocked.reason, "end"), record.facts.blocked)
     hooks = {one.of: one for one in record.under_way if one.what.kind is ActivityKind.PRE_STOP}
     for one in record.under_way:
         if one.what.kind is ActivityKind.STOP:
@@ -235,36 +213,4 @@ def _termination_waits(record: Record) -> Iterator[Wait]:
                 yield Wait(one.what.words, "UnderWay", since=one.at)
     finalizers = record.pod.meta.get("finalizers")
     if record.facts.confirmed and finalizers:
-        yield _wait(record, "finalizers", "Finalizers", ", ".join(finalizers))
-
-
-def _failed(record: Record, on: str, failure: Failure, container: str = "") -> Wait:
-    action = failure.action or record.action(failure.reason, failure.message, container)
-    since = record.facts.shown(failure.since) if failure.since else None
-    next_try = record.facts.shown(max(failure.retry_at, record.facts.now))
-    return Wait(on, failure.reason, failure.message, action, since, next_try, failure.times)
-
-
-def _wait(
-    record: Record,
-    on: str,
-    reason: str,
-    error: str = "",
-    *,
-    container: str = "",
-    retry_at: float | None = None,
-    begun: TimelineEntry | None = None,
-) -> Wait:
-    """`retry_at` in steady seconds."""
-    next_try = record.facts.shown(retry_at) if retry_at is not None else None
-    action = record.action(reason, error, container)
-    return Wait(on, reason, error, action, begun.at if begun else None, next_try, begun.times if begun else 0)
-
-
-def _since(record: Record, *activities: Activity) -> TimelineEntry | None:
-    """The newest failures (or container ends) in the timeline, of the first activity that has any."""
-    for what in activities:
-        newest = next((one for one in reversed(record.timeline) if one.what == what), None)
-        if newest is not None and (newest.outcome != "ok" or what.kind is ActivityKind.ENDED):
-            return newest
-    return None
+        yield wait_for(record, "finalizers", "Finalizers", ", ".join(finalizers))

@@ -17,7 +17,7 @@ from typing import Protocol
 from agent.admission.plan.sysctls import kernel_version
 from agent.common.plan.demand import Amounts
 from agent.common.ports import Events
-from agent.common.work.observable import Observable
+from agent.common.work.observable import Observable, until
 from agent.node.model import MachineFacts, NodeCondition, NodeEvent, NodeInputs, NodePlace, NodePolicy
 from agent.node.plan import capacity as capacity_plan
 from agent.node.plan import status as plan
@@ -44,6 +44,8 @@ from nodelib.tasks import Work
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 7.0, 1.5  # seconds between tries to register
+_AGAIN_PAUSES = (1.0, 300.0)  # seconds before a deleted Node is registered again: doubled when it is deleted again soon
+_STANDS_AFTER = 600.0  # seconds; a Node that stood so long is registered again after the first pause
 
 
 class Machine(Protocol):
@@ -118,6 +120,7 @@ class NodeManager:
         self._places = NodePlaces(hooks.on_nodes)
         self._reported: float | None = None
         self._pod_cidrs: tuple[str, ...] = ()
+        self._deleted = ""  # the UID of the Node that somebody deleted last
         self._runner = BoundedFrequencyRunner(
             "node status",
             self.sync,
@@ -204,6 +207,7 @@ class NodeManager:
         self._runner.poke()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._report_version_skew(), name="version skew")
+            group.create_task(self._keep_registered(), name="registration")
             await self._runner.run()
 
     async def _report_version_skew(self) -> None:
@@ -224,6 +228,25 @@ class NodeManager:
         log.info("Node %s is registered", self._policy.name)
         self.registered.set()
 
+    async def _keep_registered(self) -> None:
+        """Register a Node that somebody deleted again. Upstream's kubelet does so only when it starts.
+
+        Its pods live on: the garbage collector of pods grants a Node that is gone 40 s. Pauses grow, so that a
+        controller that deletes it for good is not fought.
+        """
+        pause, since = Backoff(*_AGAIN_PAUSES), self._edges.clock.monotonic()
+        while True:
+            await until(self._hooks.own_node, lambda node: node is None)
+            if self._edges.clock.monotonic() - since >= _STANDS_AFTER:
+                pause.reset()
+            seconds = pause.next()
+            log.warning("Node %s was deleted: registering it again in %g s", self._policy.name, seconds)
+            await self._edges.clock.sleep(seconds)
+            await self.register()
+            since = self._edges.clock.monotonic()
+            self._reported = None
+            self._runner.poke()
+
     async def sync(self) -> None:
         """Compute the status and patch what differs. Raises ApiError, ApiUnreachable."""
         if self.node is None:
@@ -243,13 +266,20 @@ class NodeManager:
             return await self._registration.take_over()
         status, events = plan.node_status({}, await self._inputs(), self._policy, self._edges.clock.now())
         try:
-            created = await self._registration.create(status)
+            created = await self._registration.create(status, self._former_ranges())
         except ApiError as refused:
             if not (refused.is_already_exists or refused.is_forbidden):
                 raise
             return await self._take_over_after(refused)
         self._emit(events)
         return created
+
+    def _former_ranges(self) -> tuple[str, ...]:
+        """The pod ranges of a Node that was deleted, which its pods have addresses of; () when the pod network is not
+        ours, or another node has them by now."""
+        others = self._places.ranges_beside(self._policy.name)
+        kept = self._pod_cidrs if self._hooks.on_nodes is not None else ()
+        return () if others & set(kept) else kept
 
     async def _take_over_after(self, refused: ApiError) -> Json:
         try:
@@ -291,9 +321,12 @@ class NodeManager:
 
     def _on_own_node(self, kind: str, node: Json, old: Json | None) -> None:
         if kind == "DELETED":
-            log.error("Node %s was deleted; restart the agent to register it again", self._policy.name)
-            self._hooks.own_node.set(None)
+            if self.node is None or _uid(node) == _uid(self.node):
+                self._deleted = _uid(node)
+                self._hooks.own_node.set(None)
             return
+        if _uid(node) == self._deleted:
+            return  # an API server that is behind
         if old is None or (old.get("spec") or {}) != (node.get("spec") or {}):
             self._emit(schedulable_events(old, node))
         self._store(node)

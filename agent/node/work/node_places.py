@@ -27,3 +27,7 @@ class NodePlaces:
             self._places[name] = fresh
         if changed and self._on_nodes is not None:
             self._on_nodes([self._places[name] for name in sorted(self._places)])
+
+    def ranges_beside(self, name: str) -> set[str]:
+        """The pod ranges of all Nodes but this one."""
+        return {cidr for place in self._places.values() if place.name != name for cidr in place.pod_cidrs}

@@ -36,9 +36,12 @@ class Registration:
         """The Node to register, without its status."""
         return plan.initial_node(self._policy, self._machine.architecture, self._policy.name)
 
-    async def create(self, status: Json) -> Json:
-        """A new Node with this status."""
-        return await self._api.post(NODES, {**self.wanted, "status": status})
+    async def create(self, status: Json, pod_cidrs: tuple[str, ...] = ()) -> Json:
+        """A new Node with this status, and with these pod ranges if it had some before it was deleted."""
+        node = {**self.wanted, "status": status}
+        if pod_cidrs:
+            node["spec"] = {**node["spec"], "podCIDR": pod_cidrs[0], "podCIDRs": list(pod_cidrs)}
+        return await self._api.post(NODES, node)
 
     async def take_over(self) -> Json:
         """The existing Node, its default labels and annotations repaired.

@@ -102,7 +102,7 @@ def plan_termination(pod: Pod, seen: ObservedPod, facts: Facts, termination: Ter
         names = ", ".join(kill.name for kill in kills)
         hooks = early_hooks(pod, seen, facts, kills)
         return PodPlan(
-            (*kills, *hooks), reason=f"{names}: stopping, {_seconds_left(termination, facts.now)} s of grace left"
+            (*kills, *hooks), reason=f"{names}: stopping, {seconds_left(termination, facts.now)} s of grace left"
         )
     if facts.blocked is not None and facts.blocked.retry_at > facts.now:
         return PodPlan(wait_until=facts.blocked.retry_at, reason=facts.blocked.message, terminal=True)
@@ -217,5 +217,6 @@ def _grace(pod: Pod) -> int:
     return max(1, grace_seconds(pod)) if pod.spec else MINIMUM_GRACE
 
 
-def _seconds_left(termination: Termination, now: float) -> int:
+def seconds_left(termination: Termination, now: float) -> int:
+    """Of the grace period, at `now` (steady seconds)."""
     return max(0, math.ceil(termination.since + termination.grace - now))

@@ -18,7 +18,9 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
 _KEPT = 64
-_LOCAL_PORT = re.compile(r":\d+->")  # in the error of a failed connection; different each time
+# What differs each time in the error of one and the same failure: the local port of a connection, the id of a
+# container or sandbox, the descriptor or process of a path in /proc.
+_EACH_TIME = re.compile(r"(?<=:)\d+(?=->)|\b[0-9a-f]{64}\b|(?<=/fd/)\d+|(?<=/proc/)\d+")
 
 
 class Timeline:
@@ -107,4 +109,4 @@ class Timeline:
 
 
 def _comparable(outcome: str) -> str:
-    return _LOCAL_PORT.sub(":*->", outcome)
+    return _EACH_TIME.sub("*", outcome)

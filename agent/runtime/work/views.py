@@ -16,8 +16,8 @@ from dataclasses import replace
 from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
 from agent.common.model.pods import ContainerState, ObservedPod, RunState, SandboxState
 from agent.common.ports import PodFiles
-from agent.common.work.key_locks import KeyLocks
 from agent.runtime.ports import RuntimeService
+from nodelib.key_locks import KeyLocks
 
 log = logging.getLogger(__name__)
 

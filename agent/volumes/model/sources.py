@@ -12,6 +12,12 @@ CONFIG_MAP = "configmaps"
 SECRET = "secrets"
 
 
+def create_command(kind: str, namespace: str, name: str) -> str:
+    """How a user creates a ConfigMap or Secret that is missing."""
+    what = "configmap" if kind == CONFIG_MAP else "secret generic"
+    return f"`kubectl create {what} {name} -n {namespace} --from-literal=KEY=VALUE`"
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
     """A ConfigMap or Secret (kind: the plural of its path) in the pod's namespace."""

@@ -23,6 +23,7 @@ from agent.volumes.model.sources import (
     TokenRequest,
     TrustBundleProjection,
     VolumeSources,
+    create_command,
 )
 from agent.volumes.model.volumes import FileProjection
 from nodelib.errors import Invalid, NodewrightError, Temporary
@@ -205,7 +206,8 @@ def _missing(pod: Pod, volume: str, ref: ObjectRef, key: str) -> Temporary:
     else:
         singular = ref.kind.removesuffix("s")
         message = f'MountVolume.SetUp failed for volume "{volume}" : {singular} "{ref.name}" not found'
-        todo = f"Create {shown}, or mark the reference optional"
+        command = create_command(ref.kind, pod.namespace, ref.name)
+        todo = f"Create {shown} ({command}), or mark the reference optional"
     return Temporary(
         message, obj=f"pod {pod.full_name}", action=f"{todo}; the pod starts as soon as it exists.", retry_after=60
     )

@@ -17,7 +17,6 @@ from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.common.work.jobs import Jobs
-from agent.common.work.key_locks import KeyLocks
 from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Published, SecretRef, VolumeKey
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.plan import csi as plan
@@ -26,6 +25,7 @@ from agent.volumes.work.csi_drivers import CsiDrivers
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound, Temporary
 from nodelib.json_values import Json
+from nodelib.key_locks import KeyLocks
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)

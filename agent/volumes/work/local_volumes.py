@@ -15,7 +15,6 @@ from functools import partial
 
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
-from agent.common.work.key_locks import KeyLocks
 from agent.common.work.pod_warnings import Warn
 from agent.volumes.model.local import Device, LocalVolume
 from agent.volumes.model.volumes import HostPath
@@ -25,6 +24,7 @@ from agent.volumes.ports import LocalDisk
 from agent.volumes.work.growing import GrowingVolume
 from nodelib.command import CommandError
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.key_locks import KeyLocks
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)

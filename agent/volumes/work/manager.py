@@ -24,6 +24,7 @@ from agent.volumes.ports import CsiMounter, LocalMounter, PodCertificates, Volum
 from agent.volumes.work.sources import SourceReader
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
+from nodelib.key_locks import KeyLocks
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class VolumeManager:
         self._root_dir = root_dir
         self._sources = SourceReader(deps.objects, deps.certificates)
         self._disk, self._csi, self._local, self._node = deps.disk, deps.csi, deps.local, deps.node
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks = KeyLocks[str]()  # by UID: a refresh runs beside the pod's worker
         self._live: set[str] = set()
 
     async def mount(self, pod: Pod) -> Mapping[str, MountedVolume]:
@@ -63,7 +64,7 @@ class VolumeManager:
             # Nothing is done to a raw device: a debug container that comes later may have it, too.
             local = [plan for plan in local if plan.block or volumes.is_used(pod, plan.name)]
             csi = [plan for plan in plans if isinstance(plan, CsiVolume)]
-            async with self._lock(pod.uid):
+            async with self._locks.of(pod.uid):
                 await self._reserve(pod, paths, volumes.sole_volumes(pod, sources))
                 on_disk = [*_on_disk(plans), *(await self._local.mount(pod, paths, local) if local else ())]
                 mounted = await run_blocking(pod, "volumes", lambda: self._disk.set_up(paths, on_disk))
@@ -95,7 +96,7 @@ class VolumeManager:
         with refuse_malformed(pod):
             names.check_names(pod)
             plans, problems = volumes.plan_updates(pod, await self._sources.read(pod), self._node())
-        async with self._lock(pod.uid):
+        async with self._locks.of(pod.uid):
             changed = await run_blocking(pod, "update of volumes", lambda: self._disk.update(paths, _on_disk(plans)))
         if pod.uid not in self._live:
             self._sources.drop_pod(pod.uid)  # released meanwhile: stop the watches that this refresh has started
@@ -106,7 +107,7 @@ class VolumeManager:
 
     async def release(self, uid: str) -> None:
         """See PodVolumes."""
-        async with self._lock(uid):
+        async with self._locks.of(uid):
             try:
                 await self._csi.release(self._paths(uid))
                 await self._local.release(self._paths(uid))
@@ -120,7 +121,6 @@ class VolumeManager:
                 ) from error
         self._live.discard(uid)
         self._sources.drop_pod(uid)
-        self._locks.pop(uid, None)
 
     async def pods_on_disk(self) -> list[str]:
         """See PodVolumes."""
@@ -128,10 +128,6 @@ class VolumeManager:
 
     def _paths(self, uid: str) -> PodPaths:
         return PodPaths(self._root_dir, uid)
-
-    def _lock(self, uid: str) -> asyncio.Lock:
-        """One caller at a time in a pod's directory: a refresh runs beside the pod's worker."""
-        return self._locks.setdefault(uid, asyncio.Lock())
 
 
 def _on_disk(plans: Sequence[VolumePlan]) -> list[DiskVolume]:

@@ -70,7 +70,7 @@ async def _measure(name: str, maker: str, plan: Plan, display: Display, binaries
     )
     clock = SystemClock()
     try:
-        cluster, _ = await up(request, display, clock)
+        cluster = (await up(request, display, clock)).cluster
         client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-bench")
         try:
             with display.step(f"pods under {maker}") as say:

@@ -12,17 +12,21 @@ from controlplane.cluster.plan.manifests import Object
 
 @dataclass(frozen=True, slots=True)
 class Addon:
-    """`objects`: all its objects, workloads last; `selector` finds its pods in `namespace`; `hint`: what to try."""
+    """`objects`: all its objects, workloads last; `selector` finds its pods in `namespace`; `hint`: what to try.
+
+    `about`: what it is, in a few words.
+    """
 
     images: tuple[str, ...]
     objects: Callable[[], list[Object]]
     namespace: str
     selector: str
     hint: Callable[[Cluster], str]
+    about: str
 
 
 def _top(cluster: Cluster) -> str:
-    return f"./nodewright kubectl --name {cluster.name} -- top pods -A"
+    return f"./nodewright kubectl --name {cluster.name} top pods -A"
 
 
 def _route(cluster: Cluster) -> str:
@@ -32,7 +36,19 @@ def _route(cluster: Cluster) -> str:
 
 TABLE: dict[str, Addon] = {
     "metrics": Addon(
-        (metrics_server.IMAGE,), metrics_server.objects, metrics_server.NAMESPACE, metrics_server.SELECTOR, _top
+        (metrics_server.IMAGE,),
+        metrics_server.objects,
+        metrics_server.NAMESPACE,
+        metrics_server.SELECTOR,
+        _top,
+        "metrics-server: kubectl top, HorizontalPodAutoscalers",
     ),
-    "ingress": Addon((ingress.IMAGE,), ingress.objects, ingress.NAMESPACE, ingress.SELECTOR, _route),
+    "ingress": Addon(
+        (ingress.IMAGE,),
+        ingress.objects,
+        ingress.NAMESPACE,
+        ingress.SELECTOR,
+        _route,
+        "Traefik: Ingresses of the class traefik",
+    ),
 }

@@ -41,6 +41,7 @@ class Kubeconfig:
     user: str
     server: str
     seen_at: str = ""
+    cluster: str = "nodewright"  # its name in the file
 
 
 def service_account_key(cluster: Cluster) -> str:
@@ -123,7 +124,7 @@ def kubeconfigs(cluster: Cluster) -> tuple[Kubeconfig, ...]:
     """Every kubeconfig file of the cluster."""
     pki, url = cluster.pki_dir, cluster.api_url
     found = [
-        Kubeconfig(cluster.admin_kubeconfig, f"{pki}/admin", "kubernetes-admin", url),
+        Kubeconfig(cluster.admin_kubeconfig, f"{pki}/admin", cluster.context, url, cluster=cluster.context),
         Kubeconfig(
             f"{pki}/controller-manager.conf", f"{pki}/controller-manager", "system:kube-controller-manager", url
         ),

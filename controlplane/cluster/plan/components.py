@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controlplane.cluster.model import API_PORT, CONTROL_PLANE, Cluster, Node, Options
+from controlplane.cluster.model import API_PORT, CONTROL_PLANE, PORTS, Cluster, Node, Options, in_url
 from controlplane.cluster.plan.certificates import authentication_config, service_account_key
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET, SYSTEM_PATH
+from controlplane.cluster.plan.node_marks import registration_flags
 from controlplane.supervisor.model import Program
 
 
@@ -95,7 +96,7 @@ def etcd_flags(cluster: Cluster) -> tuple[str, ...]:
 def api_server_flags(cluster: Cluster) -> tuple[str, ...]:
     """https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/"""
     pki, service_account = cluster.pki_dir, service_account_key(cluster)
-    return (
+    flags = (
         f"--advertise-address={cluster.api_address}",
         f"--secure-port={API_PORT}",
         "--allow-privileged=true",
@@ -134,13 +135,14 @@ def api_server_flags(cluster: Cluster) -> tuple[str, ...]:
         "--profiling=false",
         "--v=0",
     )
+    return _customized(cluster, flags, cluster.options.custom.api_server)
 
 
 def controller_manager_flags(cluster: Cluster) -> tuple[str, ...]:
     """https://kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/"""
     pki = cluster.pki_dir
     config = f"{pki}/controller-manager.conf"
-    return (
+    flags = (
         f"--kubeconfig={config}",
         f"--authentication-kubeconfig={config}",
         f"--authorization-kubeconfig={config}",
@@ -167,6 +169,15 @@ def controller_manager_flags(cluster: Cluster) -> tuple[str, ...]:
         "--profiling=false",
         "--v=0",
     )
+    return _customized(cluster, flags, cluster.options.custom.controller_manager)
+
+
+def _customized(cluster: Cluster, flags: Sequence[str], given: Mapping[str, str]) -> tuple[str, ...]:
+    """A program's flags with those that the user gave, instead of ours of the same name, and the feature gates."""
+    kept = [flag for flag in flags if flag.removeprefix("--").partition("=")[0] not in given]
+    gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(cluster.options.custom.feature_gates.items()))
+    more = [f"--{name}={value}" for name, value in sorted(given.items())]
+    return (*kept, *more, *([f"--feature-gates={gates}"] if gates else []))
 
 
 def _mask_sizes(cluster: Cluster) -> tuple[str, ...]:
@@ -180,7 +191,7 @@ def _mask_sizes(cluster: Cluster) -> tuple[str, ...]:
 def scheduler_flags(cluster: Cluster) -> tuple[str, ...]:
     """https://kubernetes.io/docs/reference/command-line-tools-reference/kube-scheduler/"""
     config = f"{cluster.pki_dir}/scheduler.conf"
-    return (
+    flags = (
         f"--kubeconfig={config}",
         f"--authentication-kubeconfig={config}",
         f"--authorization-kubeconfig={config}",
@@ -191,6 +202,17 @@ def scheduler_flags(cluster: Cluster) -> tuple[str, ...]:
         "--profiling=false",
         "--v=0",
     )
+    return _customized(cluster, flags, cluster.options.custom.scheduler)
+
+
+def ports(cluster: Cluster, tools: Tools) -> Program:
+    """What listens on ports of this machine and leads each connection to a node."""
+    argv = [tools.python, "-S", "-m", "controlplane.machine.edge.forward"]
+    for port in cluster.options.custom.ports:
+        nodes = [node for node in cluster.nodes if port.node in ("", node.name)]
+        behind = ",".join(f"{in_url(node.address)}:{port.node_port}" for node in nodes)
+        argv.append(f"{in_url(port.listen)}:{port.host_port}={behind}")
+    return Program("ports", tuple(argv), f"{cluster.log_dir(PORTS)}/ports.log", tools.python_environment())
 
 
 def runtime(cluster: Cluster, node: Node, tools: Tools) -> Program:
@@ -208,6 +230,7 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
         "--root-dir=/var/lib/kubelet",
         f"--node-ip={','.join(node.addresses)}",
         f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
+        *registration_flags(cluster.member(node.name)),
         "--v=2",
     )
     log = f"{cluster.log_dir(node.name)}/agent.log"

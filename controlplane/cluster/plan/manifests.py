@@ -158,7 +158,7 @@ def demo_deployment(cluster: Cluster) -> Object:
     pod = {
         "serviceAccountName": "demo",
         "terminationGracePeriodSeconds": 1,
-        "topologySpreadConstraints": [_spread(labels, "DoNotSchedule")],
+        "topologySpreadConstraints": [{**_spread(labels, "DoNotSchedule"), "nodeTaintsPolicy": "Honor"}],
         "containers": [container],
     }
     return deployment("demo", "default", max(2, cluster.options.nodes), labels, pod)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from controlplane.cluster.model import Cluster, Node
+from controlplane.cluster.plan import registries
+from controlplane.config.plan.kubelet import merged
 from nodelib.ciphers import STRONG_CIPHERS
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
@@ -59,6 +61,10 @@ def machine(
     mounts: list[dict[str, Any]] = [{"target": path, "source": "", "type": "tmpfs"} for path in _MEMORY]
     mounts += [{"target": path, "source": path, "type": "bind", "readonly": True} for path in readonly]
     mounts += [{"target": t, "source": f"{own}/{s}", "type": "bind"} for s, t in (NODE_DIRS | NODE_FILES).items()]
+    mounts += [
+        {"target": one.node_path, "source": one.host_path, "type": "bind", "readonly": one.readonly}
+        for one in cluster.member(node.name).mounts
+    ]
     # The paths of these are the same inside and outside; nothing else of the cluster's folder is seen in a node.
     mounts += [{"target": path, "source": path, "type": "bind"} for path in (unit, log, commands_dir(cluster, node))]
     init = posixpath.join(project, "controlplane/machine/edge/init.py")
@@ -132,7 +138,9 @@ def resolv_conf(host_text: str, resolved_text: str, uplink: bool) -> str:
     return "# the host has no name server that this node could reach\n"
 
 
-def containerd_config(*, restrict_oom_score_adj: bool, durable: bool) -> str:
+def containerd_config(
+    *, restrict_oom_score_adj: bool, durable: bool, logins: Mapping[str, registries.Login] | None = None
+) -> str:
     """config.toml, version 3 (containerd 2.x, docs/cri/config.md). Plugins that nodes never use are disabled."""
     return f"""version = 3
 root = "/var/lib/containerd"
@@ -159,7 +167,7 @@ disabled_plugins = [
 
 [plugins."io.containerd.cri.v1.images".registry]
   config_path = "/etc/containerd/certs.d"
-
+{registries.logins(logins or {})}
 [plugins."io.containerd.cri.v1.runtime"]
   # Detected: without CAP_SYS_RESOURCE no process may lower its oom_score_adj, and every sandbox would fail.
   restrict_oom_score_adj = {_toml(restrict_oom_score_adj)}
@@ -199,7 +207,7 @@ def _toml(value: bool) -> str:
 
 def kubelet_config(cluster: Cluster, node: Node) -> str:
     """KubeletConfiguration (kubelet.config.k8s.io/v1beta1), as JSON, which is YAML."""
-    config = {
+    config: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "address": node.address,
@@ -241,6 +249,10 @@ def kubelet_config(cluster: Cluster, node: Node) -> str:
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "shutdownGracePeriod": "0s",
     }
+    custom = cluster.options.custom
+    if custom.feature_gates:
+        config["featureGates"] = dict(sorted(custom.feature_gates.items()))
+    config = merged(merged(config, custom.kubelet), cluster.member(node.name).kubelet)
     return json.dumps(config, indent=2) + "\n"
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from controlplane.cluster.model import RELEASE, Options
+from controlplane.config.model import Taint
+from nodelib.text import one_line
 from nodelib.version import skew
+
+_CRI_PLUGIN = "io.containerd.grpc.v1.cri"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +30,40 @@ class Pod:
     deleting: bool
 
 
-def node_waits_for(node: dict[str, Any] | None) -> str:
-    """Why no pods can be scheduled to the node, "" if they can."""
+def node_waits_for(node: dict[str, Any] | None, boot: str = "", given: Iterable[Taint] = ()) -> str:
+    """Why no pods can be scheduled to the node, "" if they can.
+
+    `boot`: when it was started, as RFC 3339 in UTC; `given`: the taints that it is meant to have.
+    """
     if node is None:
         return "not registered"
     conditions = {c["type"]: c for c in node.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready")
     if ready is None or ready["status"] != "True":
         return f"not Ready: {(ready or {}).get('message') or 'no condition yet'}"
+    if str(ready.get("lastHeartbeatTime") or "9") < boot:
+        return "nothing was heard from its agent since it was started"
     if not node["spec"].get("podCIDR"):
         return "no podCIDR yet"
-    taints = [t["key"] for t in node["spec"].get("taints") or [] if t.get("effect") in ("NoSchedule", "NoExecute")]
+    meant = {(one.key, one.effect) for one in given}
+    found = [t for t in node["spec"].get("taints") or [] if (t["key"], t.get("effect")) not in meant]
+    taints = [t["key"] for t in found if t.get("effect") in ("NoSchedule", "NoExecute")]
     return f"tainted {', '.join(taints)}" if taints else ""
+
+
+def runtime_problem(log: str) -> str:
+    """Why a containerd that answers serves no pods, from the end of its log; "" if it does.
+
+    It goes on without a plugin that fails, and never tries that one again.
+    """
+    started = log.rpartition('msg="starting containerd"')[2]
+    lines = (line for line in started.splitlines() if 'msg="failed to load plugin"' in line)
+    found = next((line for line in lines if f"id={_CRI_PLUGIN} " in f"{line} "), "")
+    if not found:
+        return ""
+    cause = one_line(found.partition('error="')[2].partition('" id=')[0] or "see its log", 300)
+    fix = ": too little of fs.inotify.max_user_instances is left, `./nodewright doctor` says more"
+    return f"containerd runs without its CRI plugin ({cause}){fix if 'inotify' in cause else ''}"
 
 
 _EXPECTED = {"Ready": "True", "ServingCertificate": "True"}  # all others: False
@@ -83,6 +110,25 @@ def serving_waits_for(node: dict[str, Any] | None) -> str:
     conditions = ((node or {}).get("status") or {}).get("conditions") or []
     found: dict[str, Any] = next((one for one in conditions if one["type"] == "ServingCertificate"), {})
     return str(found.get("message", "")) if found.get("status") == "False" else ""
+
+
+def proxy_says(bodies: Sequence[str], error: str) -> str:
+    """What a proxy's health check says: "synced TIME", "answers" (of another proxy), or the end of a sentence."""
+    if not bodies:
+        if "HTTP/1" in error and " 503" in error:
+            return "is not healthy: its last change is not in the kernel yet (503); its log says why"
+        if "HTTP/1" in error:
+            return "is not healthy: another answer came than a health check gives"
+        if "refused" in error.lower():
+            return "is down: nothing listens on its health port"
+        return f"does not answer: {error or 'no reason known'}"
+    try:
+        answer = json.loads(bodies[0])
+    except (ValueError, RecursionError):
+        return "answers"
+    if not isinstance(answer, dict):
+        return "answers"
+    return f"synced {answer.get('lastUpdated', '')}".rstrip()
 
 
 def pod_facts(pod: dict[str, Any], boots: Mapping[str, str] | None = None) -> Pod:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controlplane.cluster.model import BALANCER, CONTROL_PLANE, Cluster
+from controlplane.cluster.model import CONTROL_PLANE, OUTSIDE, Cluster
 from controlplane.cluster.plan import components
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.work.network import unit_namespaces
@@ -23,7 +23,7 @@ _GIVE_UP_AFTER = 4  # starts of a program that keeps exiting
 def start_unit(cluster: Cluster, unit: str, programs: tuple[Program, ...], project: str) -> None:
     """Let the unit's supervisor run `programs`; those that run already and have not changed are left alone."""
     directories = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{unit}{_leaf(unit)}")
-    outside = unit in (CONTROL_PLANE, BALANCER)  # process 1 of a node starts the supervisor in its place already
+    outside = unit in OUTSIDE  # process 1 of a node starts the supervisor in its place already
     units.write_spec(
         cluster.unit_dir(unit),
         cgroups=directories if outside else (),
@@ -35,16 +35,40 @@ def start_unit(cluster: Cluster, unit: str, programs: tuple[Program, ...], proje
 
 def _leaf(unit: str) -> str:
     # On v2 a cgroup with controllers for its children may not have processes, so a node's pods are in sibling cgroups.
-    return "" if unit in (CONTROL_PLANE, BALANCER) else "/system"
+    return "" if unit in OUTSIDE else "/system"
 
 
-async def start_storage(cluster: Cluster, tools: Tools) -> None:
-    """Start etcd and the API server; controllers that are running already stay in the list."""
-    running = set(units.programs(cluster.unit_dir(CONTROL_PLANE)))
+async def start_storage(cluster: Cluster, tools: Tools, clock: Clock) -> None:
+    """Start etcd and the API server; controllers that are running already stay in the list.
+
+    An API server that runs with other flags has ended when this returns: it would still say that it is ready, and not
+    answer what is sent to it next.
+    """
+    folder = cluster.unit_dir(CONTROL_PLANE)
+    running = units.programs(folder)
     programs = components.storage(cluster, tools)
     if "kube-scheduler" in running:
         programs += components.controllers(cluster, tools)
+    server = running.get("kube-apiserver")
+    flags = next(list(one.argv) for one in programs if one.name == "kube-apiserver")
+    other = bool(server and server["alive"]) and units.arguments(folder, "kube-apiserver") != flags
     start_unit(cluster, CONTROL_PLANE, programs, tools.project)
+    if not other:
+        return
+
+    async def waits_for() -> str:
+        again = starts(cluster, CONTROL_PLANE).get("kube-apiserver", 0) > int(server["starts"]) if server else True
+        return "" if again else "the old one still runs"
+
+    await until(
+        waits_for,
+        clock,
+        60,
+        obj=f"API server {cluster.api_url}",
+        step="restart, for its new flags",
+        action=f"Its log: {cluster.log_dir(CONTROL_PLANE)}/kube-apiserver.log",
+        pause=_POLL,
+    )
 
 
 async def wait_ready(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 90) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import state_root
 from controlplane.cluster.model import CGROUP_ROOT, Cluster, Options
 from controlplane.cluster.plan.addresses import check_name
-from controlplane.cluster.work import host_changes
+from controlplane.cluster.work import host_changes, user_kubeconfig
 from controlplane.machine.edge import cgroups, namespaces, process_one
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.machine.edge.netlink import Netlink
@@ -33,6 +33,7 @@ class Removed:
     link: bool = False
     rules: int = 0
     directory: bool = False
+    kubeconfigs: tuple[str, ...] = ()  # why a user's kubeconfig could not be changed
 
     @property
     def anything(self) -> bool:
@@ -57,7 +58,8 @@ def _of(name: str) -> Cluster:
     return Cluster(name, "10.89.0.0/24", Options(), root=state_root())
 
 
-async def _remove(cluster: Cluster, progress: Progress) -> Removed:
+async def clear(cluster: Cluster, progress: Progress) -> Removed:
+    """Remove all of it but its directory: as a machine is after a reboot."""
     trees = cgroups.hierarchies()
     with progress.step("processes") as say:
         processes = await asyncio.to_thread(_end_processes, cluster, trees)
@@ -68,11 +70,20 @@ async def _remove(cluster: Cluster, progress: Progress) -> Removed:
     with progress.step("namespaces and mounts") as say:
         mounts = await asyncio.to_thread(namespaces.unmount_below, cluster.dir)
         say(f"{mounts} unmounted")
-    with progress.step("cgroups and files"):
+    with progress.step("cgroups"):
         await asyncio.to_thread(cgroups.remove, trees, cluster.cgroup)
         cgroups.remove_if_empty(trees, CGROUP_ROOT)
+    return Removed(processes, mounts, link, rules)
+
+
+async def _remove(cluster: Cluster, progress: Progress) -> Removed:
+    removed = await clear(cluster, progress)
+    with progress.step("kubeconfig") as say:
+        kept = await asyncio.to_thread(user_kubeconfig.remove, cluster)
+        say(f"{len(kept)} left as they are" if kept else "")
+    with progress.step("files"):
         directory = await asyncio.to_thread(_remove_directory, cluster)
-    return Removed(processes, mounts, link, rules, directory)
+    return replace(removed, directory=directory, kubeconfigs=tuple(one.problem for one in kept))
 
 
 def _end_processes(cluster: Cluster, trees: cgroups.Hierarchies) -> int:

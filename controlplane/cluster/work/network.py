@@ -7,7 +7,7 @@ import os
 import sys
 
 from controlplane.cluster.edge.roots import cache_root
-from controlplane.cluster.model import BALANCER, Cluster, Node
+from controlplane.cluster.model import BALANCER, PORTS, Cluster, Node
 from controlplane.cluster.plan import node_files
 from controlplane.cluster.plan.node_files import readonly_folders
 from controlplane.cluster.plan.wiring import wiring
@@ -55,7 +55,8 @@ def _fresh_cgroups(cluster: Cluster, node: Node) -> list[str]:
         cgroups.kill_all(trees, path)
         cgroups.remove(trees, path)
     folders = cgroups.ensure(trees, path)
-    cgroups.limit(folders, cpus=cluster.options.cpus, memory=cluster.options.memory)
+    member, every = cluster.member(node.name), cluster.options
+    cgroups.limit(folders, cpus=member.cpus or every.cpus, memory=member.memory or every.memory)
     return folders
 
 
@@ -80,5 +81,7 @@ def networks_in_use() -> list[str]:
 
 def unit_namespaces(cluster: Cluster, unit: str) -> list[tuple[str, str]]:
     """Namespaces of the control plane's programs, or of the balancer's: they are in the first node's network or on the
-    wire, and otherwise on this machine, out of reach of every node."""
+    wire, and otherwise on this machine, out of reach of every node. Ports of this machine are listened to on it."""
+    if unit == PORTS:
+        return []
     return [("net", cluster.namespace(WIRE if unit == BALANCER else cluster.nodes[0].name, "net"))]

@@ -1,4 +1,4 @@
-"""Imports images into a node's containerd from archives; nothing is pulled."""
+"""Imports images into a node's containerd from archives, and removes them; nothing is pulled."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from controlplane.cluster.model import Cluster, Node
+from controlplane.cluster.plan import image_refs
 from controlplane.cluster.plan.components import Tools
 from controlplane.machine.edge.namespaces import in_node, is_bound
 from nodelib import command
-from nodelib.errors import Invalid, Temporary
+from nodelib.errors import Conflict, Invalid, NotFound, Temporary
 
 _IMPORT_TIMEOUT = 300.0
 _UNPACKED = re.compile(r"unpacking (\S+) \(")
@@ -42,13 +43,7 @@ async def name_only(cluster: Cluster, node: Node, tools: Tools, source: str, nam
 
 async def load(cluster: Cluster, node: Node, archive: Path, *, gzip: bool) -> list[str]:
     """Import an archive. Returns the images' names. Raises Temporary, or Invalid with containerd's reason."""
-    if not is_bound(cluster.namespace(node.name, "pid")):
-        raise Temporary(
-            "is not there",
-            obj=f"node {node.name}",
-            step="load an image",
-            action=f"`./nodewright up --name {cluster.name}` repairs it.",
-        )
+    _refuse_without_node(cluster, node, "load an image")
     ctr = cluster.tools.get("ctr") or "ctr"
     inside = in_node(cluster.namespaces(node.name), [ctr, "-n", "k8s.io", "images", "import", "--local", "-"])
     # Through standard input: the file may be where the node has its own mounts.
@@ -72,6 +67,45 @@ async def load(cluster: Cluster, node: Node, archive: Path, *, gzip: bool) -> li
             action="Save it by name and tag: `docker save -o FILE NAME:TAG`.",
         )
     return [name for name in names if "@sha256:" not in name] or names
+
+
+async def unload(cluster: Cluster, node: Node, name: str) -> str:
+    """Remove an image. Returns its full name.
+
+    Raises Temporary, NotFound, or Conflict while a container of the node was made from it.
+    """
+    step = "unload an image"
+    _refuse_without_node(cluster, node, step)
+    tools = Tools({"ctr": cluster.tools.get("ctr") or "ctr"}, "", "")
+    refs = image_refs.references((await _ctr(cluster, node, tools, "images", "ls")).text.splitlines(), name)
+    where = f"{name} on {node.name}"
+    if not refs:
+        raise NotFound(
+            "no such image",
+            obj=where,
+            step=step,
+            action=f"`./nodewright images {node.name} --name {cluster.name}` lists them.",
+        )
+    held = image_refs.users((await _ctr(cluster, node, tools, "containers", "ls")).text.splitlines(), refs)
+    if held:
+        raise Conflict(
+            f"{len(held)} container{'' if len(held) == 1 else 's'} of the node were made from it",
+            obj=where,
+            step=step,
+            action="Delete the pods that use it, then run this again.",
+        )
+    await _ctr(cluster, node, tools, "images", "rm", "--sync", *refs)
+    return refs[0]
+
+
+def _refuse_without_node(cluster: Cluster, node: Node, step: str) -> None:
+    if not is_bound(cluster.namespace(node.name, "pid")):
+        raise Temporary(
+            "is not there",
+            obj=f"node {node.name}",
+            step=step,
+            action=f"`./nodewright up --name {cluster.name}` repairs it.",
+        )
 
 
 async def _ctr(cluster: Cluster, node: Node, tools: Tools, *arguments: str) -> command.Completed:

@@ -14,14 +14,21 @@ from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import components, node_files
 from controlplane.cluster.plan.components import Tools
+from controlplane.cluster.plan.readiness import runtime_problem
+from controlplane.cluster.work import logins
 from controlplane.cluster.work.control_plane import fail_if_exiting, start_unit, starts
 from controlplane.machine.edge import files, oom, process_one
 from controlplane.progress import Say
 from controlplane.supervisor.edge import units
+from controlplane.supervisor.edge.procfs import age
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.files import no_link, text_of
 
+_LOG_BYTES = 128 << 10  # of one start of containerd
+_AGAIN_AFTER = 2.0  # seconds
+RUNTIME_CONFIG = "etc-containerd/config.toml"  # below a node's folder
+KUBELET_CONFIG = "kubernetes/kubelet.yaml"
 _RESOLVED = "/run/systemd/resolve/resolv.conf"
 
 
@@ -44,8 +51,11 @@ def seed_runtime(cluster: Cluster, node: Node, images: Mapping[str, Path], conta
     return True
 
 
-def write_files(cluster: Cluster, node: Node) -> None:
-    """Write directories and configuration of a node; files that are already right are not touched."""
+def write_files(cluster: Cluster, node: Node) -> frozenset[str]:
+    """Write directories and configuration of a node; files that are already right are not touched.
+
+    Returns the names of those that another text was written to.
+    """
     own = cluster.node_dir(node.name)
     for name in (
         *node_files.NODE_DIRS,
@@ -56,39 +66,48 @@ def write_files(cluster: Cluster, node: Node) -> None:
     ):  # after seed_runtime, which needs an empty containerd root
         os.makedirs(f"{own}/{name}", mode=0o755, exist_ok=True)
     config = node_files.containerd_config(
-        restrict_oom_score_adj=not oom.may_lower_score(), durable=cluster.options.durable
+        restrict_oom_score_adj=not oom.may_lower_score(), durable=cluster.options.durable, logins=logins.load(cluster)
     )
+    logins.write_hosts(cluster, node)
     resolv = node_files.resolv_conf(text_of("/etc/resolv.conf"), text_of(_RESOLVED), cluster.options.uplink)
     files = {
         "hosts": node_files.hosts(cluster),
         "hostname": f"{node.name}\n",
-        "etc-containerd/config.toml": config,
+        RUNTIME_CONFIG: config,
     }
     if not cluster.options.kubeadm:
-        files["kubernetes/kubelet.yaml"] = node_files.kubelet_config(cluster, node)
+        files[KUBELET_CONFIG] = node_files.kubelet_config(cluster, node)
         files["kubernetes/proxy.yaml"] = node_files.proxy_config(cluster, node)
+    secret = any(one.username for one in cluster.options.custom.registries)
+    changed = []
     for name, text in files.items():
-        _rewrite(f"{own}/{name}", text)
-        os.chmod(f"{own}/{name}", node_files.mode(name))
+        mode = 0o600 if secret and name == RUNTIME_CONFIG else node_files.mode(name)
+        if _rewrite(f"{own}/{name}", text, mode):
+            changed.append(name)
     if not os.path.exists(f"{own}/machine-id"):
         _rewrite(f"{own}/machine-id", f"{secrets.token_hex(16)}\n")
     if cluster.options.kubeadm and "nameserver" not in resolv:
         # kubeadm's CoreDNS forwards unknown names, and exits if there is no server to forward to.
         resolv += f"nameserver {cluster.host_address}\n"
     _rewrite(f"{own}/resolv.conf", resolv)
+    return frozenset(changed)
 
 
-def _rewrite(path: str, text: str) -> None:
+def _rewrite(path: str, text: str, mode: int = 0o644) -> bool:
+    """Whether another text was there before, which a daemon may have read."""
     # In place: if a bind-mounted file were replaced, the node would keep the old one. A link is what a pod left there.
     if os.path.islink(path):
         os.unlink(path)
-    if os.path.exists(path) and text_of(path) == text:
-        return
-    if os.path.exists(path):
+    there = os.path.exists(path)
+    if there:
+        os.chmod(path, mode)
+        if text_of(path) == text:
+            return False
         with open(path, "w", encoding="utf-8", opener=no_link) as file:
             file.write(text)
     else:
-        files.write(path, text, 0o644)
+        files.write(path, text, mode)
+    return there
 
 
 def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
@@ -115,9 +134,37 @@ def boot_time(cluster: Cluster, node: Node) -> str:
     return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
 
 
+def agent_runs_for(cluster: Cluster, node: Node) -> float:
+    """For how many seconds the node's agent has been running, 0 if it is not."""
+    row = units.programs(cluster.unit_dir(node.name)).get("agent")
+    return age(int(row["pid"])) if row and row["alive"] else 0.0
+
+
 def restart_agent(cluster: Cluster, node: Node) -> None:
     """Restart a running agent through its supervisor: it sets up the pod network's routes when it starts."""
     units.terminate(cluster.unit_dir(node.name), "agent")
+
+
+async def restart_runtime(cluster: Cluster, node: Node, clock: Clock) -> None:
+    """Restart a running containerd through its supervisor: it reads its configuration when it starts."""
+    folder = cluster.unit_dir(node.name)
+    row = units.programs(folder).get("containerd")
+    if not row or not row["alive"]:
+        return
+    units.terminate(folder, "containerd")
+
+    async def waits_for() -> str:  # the old one still accepts connections for a moment
+        return "" if starts(cluster, node.name).get("containerd", 0) > int(row["starts"]) else "the old one still runs"
+
+    await until(
+        waits_for,
+        clock,
+        30,
+        obj=f"{node.name}/containerd",
+        step="restart, for its new configuration",
+        action=f"Its log: {cluster.log_dir(node.name)}/containerd.log",
+        pause=0.02,
+    )
 
 
 async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: float = 60) -> None:
@@ -129,7 +176,11 @@ async def wait_runtime(cluster: Cluster, node: Node, clock: Clock, *, timeout: f
         pid = process_one.alive(units.machine_lock(cluster.unit_dir(node.name)))
         # The socket is in the node's own /run, which is reached through the root of its processes.
         if pid and _listens(f"/proc/{pid}/root{node_files.CONTAINERD_SOCKET}"):
-            return ""
+            if problem := runtime_problem(units.end_of(log, _LOG_BYTES)):
+                # It would never serve a pod. Its supervisor starts it again, and then it may find what it lacked.
+                units.terminate(cluster.unit_dir(node.name), "containerd")
+                await clock.sleep(_AGAIN_AFTER)
+            return problem
         fail_if_exiting(cluster, node.name, before)
         return f"no socket: {units.tail(log, 2)}"
 

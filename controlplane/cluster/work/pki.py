@@ -75,7 +75,7 @@ def kubeconfig(config: plan.Kubeconfig, authority: bytes, pair: Pair) -> str:
         access = replace(access, cert_file=f"{config.seen_at}.crt", key_file=f"{config.seen_at}.key")
     else:
         access = replace(access, cert_data=_pem(pair.certificate), key_data=_key_pem(pair.key))
-    return render_kubeconfig(access, cluster="nodewright", user=config.user)
+    return render_kubeconfig(access, cluster=config.cluster, user=config.user)
 
 
 def expiry(path: str) -> datetime.datetime | None:

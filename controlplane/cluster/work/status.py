@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import glob
-import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controlplane.cluster.edge import ask
-from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from controlplane.cluster.model import CONTROL_PLANE, PORTS, Cluster
 from controlplane.cluster.plan.readiness import (
     Pod,
     node_versions,
     node_waits_for,
     pod_facts,
+    proxy_says,
     serving_waits_for,
     settings,
     skews,
@@ -25,7 +25,9 @@ from controlplane.machine.edge import namespaces
 from controlplane.supervisor.edge import units
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
-from nodelib.kube.client import KubeClient
+
+if TYPE_CHECKING:
+    from nodelib.kube.client import KubeClient
 
 _PROXY_HEALTH = 10256
 
@@ -80,15 +82,21 @@ class Status:
 async def read_status(cluster: Cluster) -> Status:
     """Read the status. Never raises because something is down: that is part of the status."""
     by_pods = cluster.options.kubeadm  # the control plane has no unit, as it runs in pods
-    unit_names = [*(() if by_pods else (CONTROL_PLANE,)), *(node.name for node in cluster.nodes)]
-    api, api_nodes, pods, version = await _ask_api(cluster)
+    outside = (*(() if by_pods else (CONTROL_PLANE,)), *((PORTS,) if cluster.options.custom.ports else ()))
+    unit_names = [*outside, *(node.name for node in cluster.nodes)]
+    (api, api_nodes, pods, version), proxies, certificates = await asyncio.gather(
+        _ask_api(cluster),
+        asyncio.gather(*(_proxy(cluster, node.name) for node in cluster.nodes)),
+        asyncio.to_thread(_first_to_expire, cluster),
+    )
     by_name = {item["metadata"]["name"]: item for item in api_nodes}
-    proxies = await asyncio.gather(*(_proxy(cluster, node.name) for node in cluster.nodes))
     nodes = tuple(
         NodeStatus(
             node.name,
             node.address,
-            "unknown: no answer from the API server" if api else node_waits_for(by_name.get(node.name)),
+            "unknown: no answer from the API server"
+            if api
+            else node_waits_for(by_name.get(node.name), given=cluster.member(node.name).taints),
             sum(pod.node == node.name for pod in pods),
             proxy,
             serving_waits_for(by_name.get(node.name)),
@@ -109,7 +117,7 @@ async def read_status(cluster: Cluster) -> Status:
         settings=settings(cluster.options),
         version=version,
         skew=skews((node.version for node in nodes), version),
-        certificates=await asyncio.to_thread(_first_to_expire, cluster),
+        certificates=certificates,
         logs=f"{cluster.log_dir('UNIT')}/DAEMON.log",
         pods=tuple(pods),
     )
@@ -152,7 +160,7 @@ def _first_to_expire(cluster: Cluster) -> str:
 
 async def _ask_api(cluster: Cluster) -> tuple[str, list[dict[str, Any]], list[Pod], str]:
     try:
-        client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-status", timeout=3)
+        client = await asyncio.to_thread(_client, cluster)
     except NodewrightError as error:
         return str(error), [], [], ""
     try:
@@ -164,16 +172,17 @@ async def _ask_api(cluster: Cluster) -> tuple[str, list[dict[str, Any]], list[Po
         await client.close()
 
 
+def _client(cluster: Cluster) -> KubeClient:
+    # Imported while the proxies are being asked.
+    from nodelib.kube.client import KubeClient
+
+    return KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-status", timeout=3)
+
+
 async def _proxy(cluster: Cluster, node: str) -> str:
     net = cluster.namespace(node, "net")
     if not namespaces.is_bound(net):
-        return "namespace missing"
+        return "is down: the node's network namespace is gone"
     loopback = "127.0.0.1" if 4 in cluster.families else "::1"
     found = await ask.ask(loopback, _PROXY_HEALTH, "/healthz", net=net, times=1, seconds=2)
-    if not found.bodies:
-        return f"no answer ({found.error})"
-    try:
-        answer = json.loads(found.bodies[0])
-    except ValueError:
-        return "answers"
-    return f"synced {answer.get('lastUpdated', '')}".rstrip()
+    return proxy_says(found.bodies, found.error)

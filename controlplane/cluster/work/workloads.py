@@ -14,13 +14,14 @@ from controlplane.cluster.model import CONTROL_PLANE, Cluster, in_url
 from controlplane.cluster.plan import manifests
 from controlplane.cluster.plan.readiness import Pod, node_waits_for, pod_facts, pods_wait_for
 from controlplane.cluster.work.control_plane import fail_if_exiting, starts
-from controlplane.cluster.work.nodes import boot_time
+from controlplane.cluster.work.nodes import agent_runs_for, boot_time, restart_agent
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 
 _APPLY = {"fieldManager": "nodewright-up", "force": "true"}
+_REGISTERS_WITHIN = 30.0  # seconds from an agent's start, also on a busy machine
 _PODS = "/api/v1/namespaces/{}/pods"
 
 
@@ -57,16 +58,35 @@ async def _apply_one(client: KubeClient, obj: dict[str, Any], clock: Clock) -> N
 
 async def wait_nodes(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 120) -> None:
     """Wait until every node is Ready and schedulable. Raises Temporary with what each one waits for."""
-    wanted = [node.name for node in cluster.nodes]
+    boots = {node.name: boot_time(cluster, node) for node in cluster.nodes}
+    restarted: set[str] = set()
+    taints = {member.name: member.taints for member in cluster.members}
+    wanted = list(taints)
 
     async def waits() -> str:
         listed = await client.get("/api/v1/nodes")
         by_name = {item["metadata"]["name"]: item for item in listed["items"]}
-        found = [f"{name}: {reason}" for name in wanted if (reason := node_waits_for(by_name.get(name)))]
-        return "; ".join(found)
+        # What the API still says of a node that was started anew since then is of no use.
+        reasons = {name: node_waits_for(by_name.get(name), boots[name], taints[name]) for name in wanted}
+        for node in cluster.nodes:
+            lost = node.name not in by_name and agent_runs_for(cluster, node) > _REGISTERS_WITHIN
+            if lost and node.name not in restarted:
+                restarted.add(node.name)
+                restart_agent(cluster, node)  # upstream's kubelet registers a Node only when it starts
+        return "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
 
     logs = ", ".join(f"{cluster.log_dir(name)}/agent.log" for name in wanted)
     await _until(cluster, waits, clock, timeout, obj="nodes", action=f"Their agents' logs: {logs}")
+
+
+async def label_roles(cluster: Cluster, client: KubeClient) -> None:
+    """Give the first node the role that `kubectl get nodes` shows, as kubeadm and kind do. No taint: pods run there.
+
+    It is not applied, which would make a Node that somebody has just deleted, and a kubelet may not do it itself.
+    """
+    path, role = f"/api/v1/nodes/{cluster.nodes[0].name}", "node-role.kubernetes.io/control-plane"
+    if role not in ((await client.get(path))["metadata"].get("labels") or {}):
+        await client.patch(path, {"metadata": {"labels": {role: ""}}})
 
 
 async def wait_pods(
@@ -95,7 +115,7 @@ async def wait_pods(
         clock,
         timeout,
         obj=f"pods {selector} in {namespace}",
-        action=f"`./nodewright kubectl --name {cluster.name} -- -n {namespace} describe pod -l {selector}` says more.",
+        action=f"`./nodewright kubectl --name {cluster.name} -n {namespace} describe pod -l {selector}` says more.",
     )
     return [pod for pod in found if pod.ready]
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import errno
 import glob
 import os
-import socket
 import stat
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from controlplane.doctor.model import FileFact
+from controlplane.machine.edge import listeners
 
 _MODULES = {"cli.node_main": "kubelet", "agent": "kubelet", "proxy": "kube-proxy"}
 _COMMANDS = {"kubelet": "kubelet", "agent": "kubelet", "kube-proxy": "kube-proxy", "proxy": "kube-proxy"}
@@ -149,7 +148,7 @@ def listening(daemon: Daemon, port: int) -> tuple[str, ...]:
     for family, row in rows:
         host, _, number = row[1].rpartition(":")
         if row[3] == _LISTEN and int(number, 16) == port and row[9] in inodes:
-            address = _address(family, host)
+            address = listeners.address(family, host)
             found.append(f"[{address}]:{port}" if family == 6 else f"{address}:{port}")
     return tuple(found)
 
@@ -172,9 +171,3 @@ def _sockets(pid: int) -> frozenset[str]:
         if target.startswith("socket:["):
             found.add(target[8:-1])
     return frozenset(found)
-
-
-def _address(family: int, text: str) -> str:
-    """An address of /proc/net/tcp: words of 32 bits in the machine's order."""
-    words = [int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8)]
-    return socket.inet_ntop(socket.AF_INET6 if family == 6 else socket.AF_INET, b"".join(words))

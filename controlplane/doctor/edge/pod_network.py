@@ -50,6 +50,14 @@ def links() -> list[dict[str, object]]:
     return found
 
 
+def routes() -> list[dict[str, object]]:
+    """Of both families; at most as many as a cluster of 5,000 nodes has."""
+    found: list[dict[str, object]] = []
+    for version in ("-4", "-6"):
+        found += json.loads(run("ip", version, "-json", "route", "show") or "[]")
+    return [{key: one[key] for key in ("type", "dst") if key in one} for one in found[:20_000]]
+
+
 def conntrack() -> dict[str, int]:
     """`conntrack -S` summed over the CPUs: drop (table full), insert_failed (two packets raced for one entry)."""
     sums: dict[str, int] = {}
@@ -90,6 +98,7 @@ def main() -> int:
     json.dump(
         {
             "links": links(),
+            "routes": routes(),
             "default_link": run("ip", "route", "show", "default"),
             "sysctls": {name: read("/proc/sys/" + name.replace(".", "/")) for name in _SYSCTLS},
             "conntrack": conntrack(),

@@ -66,9 +66,14 @@ def place(name: str, seen: Mapping[str, Any]) -> Place:
     )
 
 
+def has_pods(here: Place) -> bool:
+    """Whether the node has its pod network; without one there is nothing to check."""
+    return _BRIDGE in here.links
+
+
 def check(here: Place) -> tuple[Finding, ...]:
     """Run every check; there is nothing to check where the node has no pod network yet."""
-    if _BRIDGE not in here.links:
+    if not has_pods(here):
         return (Finding(f"{here.name}: pod network", "ok", f"no {_BRIDGE} here"),)
     found = []
     for name, judge in _CHECKS.items():
@@ -118,7 +123,8 @@ def _mtu(here: Place) -> Said:
 def _rp_filter(here: Place) -> Said:
     # The kernel uses the larger value of `all` and the link (ip-sysctl, rp_filter); 1 is strict.
     everywhere = here.sysctl("net.ipv4.conf.all.rp_filter")
-    names = (_BRIDGE, _OVERLAY, here.uplink)
+    # The pod network itself makes its bridge strict, so that no pod sends with another's address.
+    names = (_OVERLAY, here.uplink)
     values = {name: here.links[name].rp_filter for name in names if name in here.links}
     strict = [name for name, value in values.items() if max(everywhere, int(value) if value.isdigit() else 0) == 1]
     if not strict:

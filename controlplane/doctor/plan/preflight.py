@@ -10,7 +10,7 @@ from controlplane.cluster.model import POD_CIDR, SERVICE_CIDR
 from controlplane.doctor.model import NODE_PORTS, Machine
 
 GIB = 1024**3
-Level = Literal["ok", "warning", "fatal"]
+Level = Literal["ok", "warning", "error", "fatal"]  # error: something of a cluster is broken; fatal: `up` cannot work
 _NEEDED_CONTROLLERS = ("cpu", "memory", "pids")
 _MIN_INOTIFY_INSTANCES, _MIN_INOTIFY_WATCHES = 128, 8192
 _INOTIFY_FIX = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=65536"

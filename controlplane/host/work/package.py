@@ -45,8 +45,15 @@ class Commit:
 def write(folder: Path, project: Path, python: str, progress: Progress) -> Path:
     """Make the package in `folder`. Blocking.
 
-    Raises Invalid without dpkg-deb, CommandError when git, pip or dpkg-deb fails.
+    Raises Invalid without dpkg-deb or for a folder that cannot be made, CommandError when git, pip or dpkg-deb fails.
     """
+    if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
+        raise Invalid(
+            "is not a directory" if folder.exists() else "no such directory",
+            obj=str(folder if folder.exists() else folder.parent),
+            step="package",
+            action="Name a directory that exists, or a new one in it. Nothing was written.",
+        )
     if not shutil.which("dpkg-deb"):
         raise Invalid("is not installed", obj="dpkg-deb", step="package", action="Run this on Debian or Ubuntu.")
     work = Path(cache_root(), "package")

@@ -35,7 +35,7 @@ def init_config(cluster: Cluster, token: str, certificate_key: str) -> str:
             "kind": "InitConfiguration",
             "bootstrapTokens": [{"token": token, "ttl": "24h0m0s", "usages": ["signing", "authentication"]}],
             "localAPIEndpoint": {"advertiseAddress": first.address, "bindPort": API_PORT},
-            "nodeRegistration": _registration(first),
+            "nodeRegistration": _registration(cluster, first),
             **({"certificateKey": certificate_key} if certificate_key else {}),
         },
         _cluster_config(cluster),
@@ -57,7 +57,7 @@ def join_config(cluster: Cluster, node: Node, token: str, ca_hash: str, certific
                 "caCertHashes": [ca_hash],
             }
         },
-        "nodeRegistration": _registration(node),
+        "nodeRegistration": _registration(cluster, node),
     }
     if node in control_planes(cluster):
         endpoint = {"advertiseAddress": node.address, "bindPort": API_PORT}
@@ -65,12 +65,13 @@ def join_config(cluster: Cluster, node: Node, token: str, ca_hash: str, certific
     return _documents([document])
 
 
-def _registration(node: Node) -> Json:
+def _registration(cluster: Cluster, node: Node) -> Json:
     return {
         "name": node.name,
         "criSocket": f"unix://{CONTAINERD_SOCKET}",
         "imagePullPolicy": "IfNotPresent",
-        "taints": [],  # every node of a cluster on one machine runs pods
+        # Every node of a cluster on one machine runs pods, unless a file says otherwise.
+        "taints": [one.to_api() for one in cluster.member(node.name).taints],
         "kubeletExtraArgs": [{"name": "node-ip", "value": ",".join(node.addresses)}],
         "ignorePreflightErrors": list(IGNORED),
     }

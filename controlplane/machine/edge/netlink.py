@@ -71,13 +71,13 @@ class Netlink:
                     self._route(wanted)
         return made
 
-    def delete_link(self, name: str) -> bool:
-        """Remove a link of our own namespace. False if it was not there."""
-        index = self.index(links.HOST, name)
+    def delete_link(self, name: str, space: str = links.HOST) -> bool:
+        """Remove a link, with its addresses and routes. False if it was not there."""
+        index = self.index(space, name)
         if index is None:
             return False
         with _translated(name):
-            self.socket(links.HOST).link("del", index=index)
+            self.socket(space).link("del", index=index)
         return True
 
     def networks_in_use(self) -> list[str]:

@@ -5,20 +5,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
 from controlplane.machine.edge.namespaces import entered
 from nodelib.errors import Temporary
 
 TABLE_PREFIX = "nodewright-trace-"
+_FIRST, _LAST = ("prerouting", "output"), ("input", "postrouting")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The first packets that are reported; `source` "" means any sender."""
+
+    source: str
+    destination: str
+    port: int
+    protocol: str
 
 
 class Watch:
-    """Two nft processes in the network namespace `net` while the context lasts; `source` "" means any sender."""
+    """Two nft processes in the network namespace `net` while the context lasts; they report what any match selects."""
 
-    def __init__(self, net: str, source: str, destination: str, port: int, protocol: str) -> None:
+    def __init__(self, net: str, matches: Sequence[Match]) -> None:
         self._net = net
-        self._rule = _rule(source, destination, port, protocol)
+        self._rules = [f"{_selection(one)} meta nftrace set 1;" for one in matches]
         self._table = f"{TABLE_PREFIX}{os.getpid()}"
         self._processes: list[asyncio.subprocess.Process] = []
 
@@ -28,10 +41,11 @@ class Watch:
         owner = await self._start("nft", "-i")
         self._processes.append(owner)
         assert owner.stdin is not None
-        # One line, as each line of `nft -i` is a transaction. Priority before raw, so that every chain is reported.
+        # One line, as each line of `nft -i` is a transaction. Priority before raw, so that every chain is reported; the
+        # last chains are there to be reported: a packet that comes to none of them was lost on the way.
         chains = " ".join(
-            f"chain {hook} {{ type filter hook {hook} priority -400; {self._rule} meta nftrace set 1; }};"
-            for hook in ("prerouting", "output")
+            [f"chain {hook} {{ type filter hook {hook} priority -400; {' '.join(self._rules)} }};" for hook in _FIRST]
+            + [f"chain {hook} {{ type filter hook {hook} priority 400; }};" for hook in _LAST]
         )
         owner.stdin.write(f"table inet {self._table} {{ flags owner; {chains} }}\n".encode())
         await owner.stdin.drain()
@@ -46,14 +60,11 @@ class Watch:
                 process.kill()
             await process.wait()
 
-    async def line(self, seconds: float) -> str | None:
-        """The next line of the kernel's report; None if there was none within `seconds`."""
+    async def line(self) -> str | None:
+        """The next line of the kernel's report; None when nft has ended."""
         stdout = self._processes[0].stdout
         assert stdout is not None
-        try:
-            raw = await asyncio.wait_for(stdout.readline(), seconds)
-        except TimeoutError:
-            return None
+        raw = await stdout.readline()
         return raw.decode(errors="replace").strip() if raw else None
 
     async def _start(self, *argv: str) -> asyncio.subprocess.Process:
@@ -86,9 +97,9 @@ class Watch:
         )
 
 
-def _rule(source: str, destination: str, port: int, protocol: str) -> str:
-    ip = "ip6" if ":" in destination else "ip"
-    sender = f"{ip} saddr {source} " if source else ""
+def _selection(one: Match) -> str:
+    ip = "ip6" if ":" in one.destination else "ip"
+    sender = f"{ip} saddr {one.source} " if one.source else ""
     # Connection tracking has not seen the packet yet, so its flags say whether it is new.
-    first = " tcp flags & (fin | syn | rst | ack) == syn" if protocol == "tcp" else ""
-    return f"{sender}{ip} daddr {destination} {protocol} dport {port}{first}"
+    first = " tcp flags & (fin | syn | rst | ack) == syn" if one.protocol == "tcp" else ""
+    return f"{sender}{ip} daddr {one.destination} {one.protocol} dport {one.port}{first}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from dataclasses import dataclass, field
@@ -33,19 +34,22 @@ async def read(node: str, net: str, version: int = 4) -> Kernel:
     tables: dict[str, TableContent] = {}
     notes: list[str] = []
     found = [tool for tool in _TOOLS[version] if shutil.which(tool)] or ["iptables-save"]
-    for tool in found:
-        # Without -t the legacy tool reads only tables in use; naming a table would create it.
-        done = await command.run(entered(net, [tool, "-c"]), timeout=_TIMEOUT, check=False)
+    nft = ["nft", "-j", "list", "ruleset"] if shutil.which("nft") else ["true"]
+
+    async def said(argv: list[str]) -> command.Completed:
+        return await command.run(entered(net, argv), timeout=_TIMEOUT, check=argv[0] == "ip")
+
+    # Without -t the legacy tool reads only tables in use; naming a table would create it.
+    saved, listed, shown = await asyncio.gather(
+        asyncio.gather(*(said([tool, "-c"]) for tool in found)), said(nft), said(["ip", "-json", "address", "show"])
+    )
+    for tool, done in zip(found, saved, strict=True):
         for name, content in parse_tables(_without_notes(done.text)).items():
             if name in tables and any(content.chains.values()):
                 notes.append(f"{tool}: table {name} also has rules in the other backend; they are not followed")
             tables.setdefault(name, content)
-    ruleset: dict[str, Any] = {}
-    if shutil.which("nft"):
-        done = await command.run(entered(net, ["nft", "-j", "list", "ruleset"]), timeout=_TIMEOUT, check=False)
-        ruleset = json.loads(done.stdout or b"{}")
-    done = await command.run(entered(net, ["ip", "-json", "address", "show"]), timeout=_TIMEOUT)
-    links = json.loads(done.stdout)
+    ruleset: dict[str, Any] = json.loads(listed.stdout or b"{}")
+    links = json.loads(shown.stdout)
     addresses = {one["local"] for link in links for one in link.get("addr_info") or []}
     names = frozenset(str(link["ifname"]) for link in links if "ifname" in link)
     return Kernel(node, tables, ruleset, frozenset(addresses), names, tuple(notes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 
 from nodelib.files import no_link
@@ -19,6 +20,12 @@ def start_time(pid: int) -> str:
     except OSError:
         return ""
     return "" if fields[0] == "Z" else fields[19]
+
+
+def age(pid: int) -> float:
+    """For how many seconds a process has been running, 0 if it is not."""
+    ticks = start_time(pid)
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK") if ticks else 0.0
 
 
 def read_state(folder: str) -> dict[str, dict[str, Any]]:

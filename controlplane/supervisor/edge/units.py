@@ -140,6 +140,7 @@ def _ensure_in_node(folder: str, log: str) -> bool:
     one, running = process_one.alive(machine_lock(folder)), supervisor_pid(folder)
     if one:
         os.kill(one, signal.SIGHUP)
+        os.kill(one, signal.SIGCONT)  # an interrupted `stop` had it wait
     deadline = time.monotonic() + 10
     while not supervisor_pid(folder):
         if not process_one.alive(machine_lock(folder)) or time.monotonic() > deadline:
@@ -164,13 +165,18 @@ def programs(folder: str) -> dict[str, dict[str, Any]]:
 
 def tail(path: str, lines: int) -> str:
     """The last lines of a log, joined by " | "."""
+    text = end_of(path, 4096) or "(no log)"
+    return " | ".join(text.strip().splitlines()[-lines:])
+
+
+def end_of(path: str, size: int) -> str:
+    """The last `size` bytes of a log, "" if it cannot be read."""
     try:
         with open(path, "rb", opener=no_link) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            text = file.read(4096).decode(errors="replace")
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+            return file.read(size).decode(errors="replace")
     except (OSError, ValueError):
-        return "(no log)"
-    return " | ".join(text.strip().splitlines()[-lines:])
+        return ""
 
 
 def terminate(folder: str, program: str) -> None:

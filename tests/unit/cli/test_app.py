@@ -5,26 +5,33 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from cli.app import app
+from cli.options.shared import DEFAULT
 
 PROJECT = Path(__file__).resolve().parents[3]
 RUNNER = CliRunner()
 COMMANDS = {
-    "Cluster": ("up", "down", "kubectl", "kubeconfig", "shell", "load"),
-    "Diagnosis": ("status", "why", "doctor", "images", "trace", "service", "version"),
+    "Cluster": (
+        *("up", "down", "clusters", "stop", "start", "kubectl", "kubeconfig", "shell", "load", "unload", "node"),
+        "addons",
+    ),
+    "Diagnosis": ("status", "why", "doctor", "images", "trace", "service", "version", "completion", "export"),
     "Nodes": ("join", "leave", "install", "uninstall", "payload", "package"),
     "Daemons": ("agent", "kubelet", "kube-proxy", "proxy"),
     "Tests": ("test", "conformance", "bench"),
 }
-EVERY = [command for listed in COMMANDS.values() for command in listed]
+BELOW = ("node add", "node remove", "addons list", "addons add", "addons remove")
+EVERY = [*(command for listed in COMMANDS.values() for command in listed), *BELOW]
 
 
 def test_help_names_every_command_and_where_to_start() -> None:
@@ -77,6 +84,36 @@ def test_bad_options_are_usage_errors(arguments: list[str]) -> None:
     assert done.exit_code == 2 and arguments[1] in done.output
 
 
+def test_the_file_of_a_cluster_is_printed_and_flags_win_over_it(tmp_path: Path) -> None:
+    (tmp_path / "lab.yaml").write_text(
+        "apiVersion: nodewright.io/v1alpha1\nkind: Cluster\nname: lab\ndemo: false\nnetworking: {ipFamily: dual}\n"
+        "nodes: [{name: a, labels: {x: y}}, {name: b}, {name: c}]\n"
+    )
+    words = ["up", "--config", str(tmp_path / "lab.yaml"), "--print-config", "--nodes", "2", "--ip-family", "ipv4"]
+    done = RUNNER.invoke(app, words, env={"NODEWRIGHT_STATE": str(tmp_path / "state")})
+    assert done.exit_code == 0, done.stderr
+    found = yaml.safe_load(done.stdout)
+    assert (found["name"], found["demo"], found["networking"]["ipFamily"]) == ("lab", False, "ipv4")
+    assert found["nodes"] == [{"name": "a", "labels": {"x": "y"}}, {"name": "b"}]
+    (tmp_path / "printed.yaml").write_text(done.stdout)
+    again = [*words[:2], str(tmp_path / "printed.yaml"), "--print-config"]
+    assert RUNNER.invoke(app, again, env={"NODEWRIGHT_STATE": str(tmp_path / "state")}).stdout == done.stdout
+    assert not (tmp_path / "state").exists(), "nothing is made"
+
+
+def test_all_that_is_wrong_in_a_file_is_shown_with_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "lab.yaml").write_text(
+        "apiVersion: nodewright.io/v1alpha1\nkind: Cluster\nnodez: 3\nports: [{hostPort: 80, nodePort: many}]\n"
+    )
+    done = _cli("up", "--config", str(tmp_path / "lab.yaml"), NODEWRIGHT_STATE=str(tmp_path / "state"))
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "lab.yaml, line 3" in done.stderr and "do: Write `nodes`." in done.stderr
+    assert "lab.yaml, line 4" in done.stderr and "ports[0].nodePort" in done.stderr
+    assert not (tmp_path / "state").exists()
+    done = _cli("up", "--config", str(tmp_path / "none.yaml"), NODEWRIGHT_STATE=str(tmp_path / "state"))
+    assert done.returncode == 1 and "--print-config" in done.stderr
+
+
 def test_no_such_cluster_says_how_to_make_one(tmp_path: Path) -> None:
     done = _cli("kubeconfig", "--name", "nowhere", NODEWRIGHT_STATE=str(tmp_path))
     assert done.returncode == 1
@@ -98,6 +135,46 @@ def test_options_of_kubectl_before_its_verb_are_let_through(tmp_path: Path) -> N
     for arguments in (["--namespace", "x", "get", "pods"], ["--", "-v=6", "get", "pods"], ["get", "pods", "--nme"]):
         done = RUNNER.invoke(app, ["kubectl", *arguments], env={"NODEWRIGHT_STATE": str(tmp_path)})
         assert "no such cluster" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "kubectls"),
+    [
+        ("get pods", DEFAULT, "get pods"),
+        ("get --help", DEFAULT, "get --help"),
+        ("get pods -h", DEFAULT, "get pods -h"),
+        ("expose deploy web --name=x", DEFAULT, "expose deploy web --name=x"),
+        ("--name lab expose deploy web --name x", "lab", "expose deploy web --name x"),
+        ("--name=lab get pods", "lab", "get pods"),
+        ("-n shop --name lab get pods", "lab", "-n shop get pods"),
+        ("-nshop get pods", DEFAULT, "-nshop get pods"),
+        ("--namespace shop get --name x", DEFAULT, "--namespace shop get --name x"),
+        ("--namespace=shop --name lab get pods", "lab", "--namespace=shop get pods"),
+        ("-v 6 --insecure-skip-tls-verify --name lab get pods", "lab", "-v 6 --insecure-skip-tls-verify get pods"),
+        ("-- get pods", DEFAULT, "get pods"),
+        ("-- --help", DEFAULT, "--help"),
+        ("-- --name x", DEFAULT, "--name x"),
+        ("--name lab -- exec web -- ls --name", "lab", "exec web -- ls --name"),
+        ("exec web -- ls -l", DEFAULT, "exec web -- ls -l"),
+        ("apply -f -", DEFAULT, "apply -f -"),
+        ("", DEFAULT, ""),
+    ],
+    ids=lambda text: text or "nothing",
+)
+def test_options_after_kubectls_first_word_are_kubectls(
+    given: str, name: str, kubectls: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr("cli.commands.kubectl.run", lambda name, arguments: heard.append((name, arguments)))
+    done = RUNNER.invoke(
+        app, ["kubectl", *given.split()], env={"NODEWRIGHT_NAME": None, "NODEWRIGHT_STATE": str(tmp_path)}
+    )
+    assert (done.exit_code, heard) == (0, [(name, kubectls.split())]), done.output
+
+
+@pytest.mark.parametrize("given", ["--help", "-h", "--name lab --help"])
+def test_help_before_kubectls_first_word_is_ours(given: str) -> None:
+    assert "Usage: nodewright kubectl" in RUNNER.invoke(app, ["kubectl", *given.split()]).output
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an image is imported as root")
@@ -132,7 +209,10 @@ def test_other_users_than_root_are_refused(command: str, tmp_path: Path) -> None
     code = f"import os; from cli.commands import {command} as c; from cli.errors import reported\n"
     code += "os.setgid(65534); os.setuid(65534)\nwith reported(): c.run('x'" + (", {})" if command == "up" else ")")
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "NODEWRIGHT_LAUNCHER": ""},
     )
     assert done.returncode == 1
     assert "needs root" in done.stderr
@@ -156,3 +236,55 @@ def _cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
         text=True,
         env={**os.environ, "PYTHONPATH": str(PROJECT), **environment},
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "archive"),
+    [
+        ("web", False),
+        ("team/web:v1", False),
+        ("x.test/web:v1", False),
+        ("web.tar", True),
+        ("./web", True),
+        ("/tmp/web", True),
+        ("a.tgz", True),
+        ("-x", True),
+    ],
+)
+def test_load_tells_images_from_files(
+    source: str, archive: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cli.commands.load import is_archive
+
+    monkeypatch.chdir(tmp_path)
+    assert is_archive(source) is archive
+    (tmp_path / "web").touch()
+    assert is_archive("web"), "a file that is there is meant"
+
+
+@pytest.mark.parametrize("command", ["up", "doctor", "payload out", "bench pods", "conformance"])
+def test_a_folder_of_binaries_that_is_missing_is_refused_before_anything_is_made(command: str, tmp_path: Path) -> None:
+    words = [*command.split(), "--binaries", f"{tmp_path}/nosuch"]
+    done = RUNNER.invoke(app, words, env={"NODEWRIGHT_STATE": str(tmp_path / "state")})
+    assert done.exit_code == 2 and "nosuch" in done.output.replace("\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed")
+def test_a_package_for_a_folder_that_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder, words in ((tmp_path / "no" / "such", "no such directory"), (tmp_path / "file", "is not a directory")):
+        done = RUNNER.invoke(app, ["package", str(folder)], env={"NODEWRIGHT_CACHE": str(tmp_path / "cache")})
+        assert done.exit_code == 1 and words in done.stderr and str(tmp_path) in done.stderr
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="install needs root")
+def test_install_into_another_root_names_the_files_there(tmp_path: Path) -> None:
+    root = str(tmp_path / "a b")
+    done = RUNNER.invoke(app, ["install", "--root", root])
+    assert done.exit_code == 0 and f"written {root}/usr/local/bin/kubelet\n" in done.output
+    assert "kubeadm now finds" not in done.output and f"nodewright uninstall --root '{root}'" in done.output
+    done = RUNNER.invoke(app, ["uninstall", "--root", root])
+    assert f"removed {root}/usr/local/bin/kubelet\n" in done.output
+    assert f"Nothing is installed below {root}" in RUNNER.invoke(app, ["uninstall", "--root", root]).output

@@ -6,7 +6,10 @@ import io
 import re
 
 import pytest
+from typer.testing import CliRunner
 
+from cli.app import app
+from cli.display.quiet import quietly
 from cli.display.steps import Display
 
 
@@ -50,3 +53,21 @@ def test_the_live_table_shows_every_step() -> None:
     with Display(plain=False, out=out) as display, display.step("links") as say:
         say("2 nodes")
     assert "✓" in out.getvalue() and "links" in out.getvalue() and "2 nodes" in out.getvalue()
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "live"])
+def test_a_quiet_display_prints_nothing_and_still_measures(plain: bool) -> None:
+    out = io.StringIO()
+    with quietly(True), Display(plain=plain, out=out) as display, display.step("one") as say:
+        say("half way")
+    assert out.getvalue() == ""
+    assert [step.title for step in display.steps] == ["one"] and display.elapsed > 0
+    assert not Display(plain=True, out=out).quiet, "silence ends with the command that asked for it"
+
+
+def test_quiet_reaches_the_display_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = []
+    monkeypatch.setattr("cli.commands.package.run", lambda folder, plain: heard.append((plain, Display().quiet)))
+    for given in ([], ["--quiet"], ["-q", "--plain"]):
+        assert CliRunner().invoke(app, ["package", *given]).exit_code == 0
+    assert heard == [(False, False), (False, True), (True, True)]

@@ -36,18 +36,43 @@ def test_a_missing_right_names_the_command_with_its_options(monkeypatch: pytest.
     monkeypatch.setattr(sys, "argv", ["nodewright", "status", "--name", "lab"])
     text = describe(PermissionError(errno.EACCES, "Permission denied", "/var/lib/x/cluster.json"))
     assert text.splitlines() == [
-        "error: permission denied",
-        "  on: /var/lib/x/cluster.json",
+        "error: only root may use /var/lib/x/cluster.json",
         "  do: Run `sudo ./nodewright status --name lab`.",
     ]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert "sudo" not in describe(PermissionError(errno.EPERM, "Operation not permitted", "/proc/1"))
+    text = describe(PermissionError(errno.EPERM, "Operation not permitted", "/proc/1"))
+    assert text.splitlines() == ["error: Operation not permitted", "  on: /proc/1"]
+
+
+def test_the_advice_keeps_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sudo passes no environment on."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", ["nodewright", "up", "--nodes", "3"])
+    monkeypatch.setenv("NODEWRIGHT_NAME", "lab")
+    monkeypatch.setenv("NODEWRIGHT_CACHE", "/big disk")
+    monkeypatch.setenv("NODEWRIGHT_LAUNCHER", "/opt/node wright/nodewright")
+    with pytest.raises(NodewrightError) as caught:
+        need_root("up")
+    line = "sudo env NODEWRIGHT_NAME=lab 'NODEWRIGHT_CACHE=/big disk' '/opt/node wright/nodewright' up --nodes 3"
+    assert caught.value.action == f"Run `{line}`."
+
+
+def test_a_name_from_outside_cannot_drive_the_terminal() -> None:
+    text = describe(FileNotFoundError(errno.ENOENT, "No such file or directory", "a\x1b[2Jb"))
+    assert "\x1b" not in text and "[Errno" not in text
+
+
+@pytest.fixture(autouse=True)
+def _called_by_its_plain_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LAUNCHER", "NAME", "STATE", "CACHE", "PYTHON"):
+        monkeypatch.delenv(f"NODEWRIGHT_{name}", raising=False)
 
 
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
         (["nodewright", "up", "--name", "lab", "--subnet", "a b"], "up --name lab --subnet 'a b'"),
+        (["nodewright", "up", "--name=x y"], "up '--name=x y'"),
         (["-c"], "up"),
         (["pytest", "tests"], "up"),
     ],

@@ -69,3 +69,21 @@ def test_bad_input_names_what_there_is() -> None:
     for free in ("many", "-5Gi", "0"):
         with pytest.raises(Invalid, match=f"--free {free}"):
             images.run("lab", "node1", free, as_json=False)
+
+
+@pytest.mark.parametrize("node", ["", "node1"], ids=["every node", "one node"])
+@pytest.mark.parametrize("there", [[], ["lab", "peer"]], ids=["no cluster", "others"])
+def test_a_cluster_that_does_not_exist_is_said_to(node: str, there: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked: the answer of this machine's own agent, or that it has none, would be about something else."""
+
+    async def silent(path: str, what: str) -> tuple[None, str]:
+        return None, "Cannot connect to unix socket ssl:default"
+
+    monkeypatch.setattr(images, "sockets", lambda cluster: {"this node": "/run/nodewright/agent.sock"})
+    monkeypatch.setattr(images, "asked", silent)
+    monkeypatch.setattr(state, "clusters", lambda: there)
+    with pytest.raises(NotFound) as caught:
+        images.run("nosuch", node, "", as_json=False)
+    if there or not node:
+        assert "no such cluster" in str(caught.value) and all(one in str(caught.value) for one in there)
+    assert "ssl:default" not in str(caught.value)

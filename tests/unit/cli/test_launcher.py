@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.unit.cli.nobody import folder_for_all
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -17,7 +22,7 @@ def launched(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         [str(PROJECT / "nodewright"), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         env={**os.environ, **environment},
     )
 
@@ -35,3 +40,126 @@ def test_a_given_interpreter_is_used(arguments: list[str]) -> None:
     found = launched(*arguments, NODEWRIGHT_PYTHON=sys.executable, NODEWRIGHT_CACHE="/proc/nodewright")
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith("nodewright ")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Instead of pytest's own, which is for its user only."""
+    with folder_for_all() as folder:
+        yield folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What the launcher needs of a checkout, where everyone can read it."""
+    folder = tmp_path / "check out"
+    for name in ("nodewright", "requirements.lock", "controlplane/packages.txt", "tests/packages.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, folder / name)
+    return folder
+
+
+def by_nobody(checkout: Path, cache: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The launcher, started by a user without any rights. A hang fails by the time limit."""
+    return subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(checkout / "nodewright"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd="/",
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "NODEWRIGHT_CACHE": str(cache)}
+        | environment,
+    )
+
+
+def environment_of(checkout: Path, cache: Path) -> Path:
+    """Where the launcher expects its environment, asked of a run that wants to create it."""
+    empty = cache.with_name("asked")
+    empty.mkdir()
+    (empty / "venv").mkdir()
+    os.chown(empty / "venv", 65534, 65534)
+    with (empty / "venv" / ".lock").open("w") as lock:
+        os.chown(lock.fileno(), 65534, 65534)
+        found = by_nobody(checkout, empty, "--help", BASH_ENV=str(_traced(checkout)))
+    key = next(line.rpartition("/")[2] for line in found.stderr.splitlines() if line.startswith("VENV "))
+    return cache / "venv" / key
+
+
+def _traced(checkout: Path) -> Path:
+    """A start file of bash that prints the first value of `venv` and ends the run."""
+    file = checkout / "trace.sh"
+    file.write_text("set -T\ntrap 'if [[ -n ${venv:-} ]]; then echo \"VENV $venv\" >&2; kill $$; exit 1; fi' DEBUG\n")
+    return file
+
+
+_ROOT_ONLY = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv") or not Path("/usr/bin/python3").exists(),
+    reason="becomes another user, who has a Python",
+)
+
+
+@_ROOT_ONLY
+def test_a_cache_of_somebody_else_is_named_at_once_with_the_command_line(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache" / "venv").mkdir(parents=True)
+    (tmp_path / "cache" / "venv" / ".lock").touch()
+    found = by_nobody(checkout, tmp_path / "cache", "up", "--help", "a b")
+    assert found.returncode == 1 and found.stdout == ""
+    first, _, last = found.stderr.splitlines()
+    cache = tmp_path / "cache"
+    assert first == f"error: cannot write to the cache directory {cache}: {cache}/venv belongs to root"
+    line = (
+        f"NODEWRIGHT_CACHE=/tmp/nodewright-65534 {str(checkout).replace(' ', chr(92) + ' ')}/nodewright up --help a\\ b"
+    )
+    assert last == f"  do: Set NODEWRIGHT_CACHE to a directory of yours: `{line}`."
+
+
+@_ROOT_ONLY
+def test_a_lock_of_somebody_else_is_named(checkout: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "venv"
+    folder.mkdir(parents=True)
+    (folder / ".lock").touch()
+    folder.chmod(0o777)
+    found = by_nobody(checkout, tmp_path / "cache", "--help")
+    assert found.returncode == 1 and f"{folder}/.lock belongs to root" in found.stderr, found.stderr
+
+
+@_ROOT_ONLY
+def test_help_needs_no_writable_folder_if_the_environment_is_there(checkout: Path, tmp_path: Path) -> None:
+    venv = environment_of(checkout, tmp_path / "cache")
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").write_text('#!/bin/sh\nprintf "%s|" "$@" "$NODEWRIGHT_LAUNCHER"\n')
+    (venv / "bin" / "python").chmod(0o755)
+    (venv / ".complete").touch()
+    found = by_nobody(checkout, tmp_path / "cache", "--help", "a b")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout == f"-m|cli|--help|a b|{checkout}/nodewright|"
+    (venv / "bin" / "python").chmod(0o700)
+    found = by_nobody(checkout, tmp_path / "cache", "--help")
+    assert found.returncode == 1 and f"you may not execute {venv}/bin/python" in found.stderr
+
+
+def test_whoever_creates_the_environment_for_too_long_is_not_waited_for(checkout: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "venv"
+    folder.mkdir(parents=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = subprocess.run(
+            [str(checkout / "nodewright"), "--help"],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            env={
+                **os.environ,
+                "NODEWRIGHT_CACHE": str(tmp_path / "cache"),
+                "NODEWRIGHT_PYTHON": "",
+                "NODEWRIGHT_WAIT": "1",
+            },
+        )
+    assert found.returncode == 1
+    assert "waiting for another process that is creating the Python environment" in found.stderr
+    assert f"fuser -v {folder}/.lock" in found.stderr
+
+
+def test_completion_never_creates_an_environment(tmp_path: Path) -> None:
+    found = launched(NODEWRIGHT_CACHE=str(tmp_path), NODEWRIGHT_PYTHON="", _NODEWRIGHT_COMPLETE="complete_bash")
+    assert (found.returncode, found.stdout, found.stderr, list(tmp_path.iterdir())) == (1, "", "", [])

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from cli.explain import paths_text, reasons
+from cli.explain import dns_names, paths_text, reasons
+from cli.explain.dns_names import DnsName
 from cli.explain.facts import Facts
+from cli.explain.listening import Listening
 from cli.explain.places import sender, target
 from cli.explain.walk import Machine, Path, Rules, paths
+from controlplane.machine.model import Listener
+from nodelib.errors import Invalid, NodewrightError, NotFound
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.fib import Route
 from nodelib.firewall.trace_model import Fib, Hop, Packet
 from tests.builders.pods import pod_json
-from tests.builders.services import node, service
+from tests.builders.services import endpoint, endpoint_slice, node, service
 
 HOST, NODES, PODS = "192.0.2.1", {"node1": "192.0.2.11", "node2": "192.0.2.12"}, {"a": "10.0.1.2", "b": "10.0.2.2"}
 CLUSTER_IP = "10.9.0.7"
@@ -22,12 +26,25 @@ DIRECT, NONE = Route("unicast", "nw0", "", "REACHABLE"), Route("none")
 
 
 FACTS = Facts.of(
-    [service("web", CLUSTER_IP, namespace="shop", clusterIPs=[CLUSTER_IP], ports=[{"port": 80}])],
-    [],
+    [
+        service("web", CLUSTER_IP, namespace="shop", clusterIPs=[CLUSTER_IP], ports=[{"name": "http", "port": 80}]),
+        service("alias", namespace="shop", type="ExternalName", externalName="web.shop.svc.cluster.local"),
+        service("far", namespace="shop", type="ExternalName", externalName="example.com"),
+        service("each", "None", namespace="shop", ports=[{"port": 8080}]),
+    ],
+    [
+        endpoint_slice(
+            "each", [{**endpoint(PODS["b"]), "hostname": "b-0"}], namespace="shop", ports=[{"name": "", "port": 8080}]
+        )
+    ],
     [
         pod_json(
             name,
-            meta={"namespace": "shop"},
+            meta={
+                "namespace": "shop",
+                "labels": {"pod-template-hash": "77"},
+                "ownerReferences": [{"kind": "ReplicaSet", "name": f"app-{name}-77"}],
+            },
             status={"podIP": PODS[name], "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
             nodeName=place,
         )
@@ -51,7 +68,14 @@ def fib(space: str, more: dict[str, Route]) -> Fib:
     return ask
 
 
-def traced(come: str, to: str, **more: dict[str, Route]) -> tuple[list[Path], list[str]]:
+def everybody(address: str) -> tuple[Listener, ...]:
+    """Whoever is asked listens on the ports of the pods and of the kubelets."""
+    return tuple(Listener("tcp", "0.0.0.0", port) for port in (8080, 10250))
+
+
+def traced(
+    come: str, to: str, *, listening: Listening = everybody, **more: dict[str, Route]
+) -> tuple[list[Path], list[str]]:
     """The paths and the printed lines; `more`: other routes by node, `host` for this machine's."""
     rules = {}
     for name, address in NODES.items():
@@ -62,7 +86,7 @@ def traced(come: str, to: str, **more: dict[str, Route]) -> tuple[list[Path], li
     machine = Machine((HOST,), (HOST,), "nw-lab", fib("", more.get("host", {})))
     start = sender(come, FACTS, "shop", HOST)
     end = target(to, FACTS, "shop", start, "")
-    found = paths(start, end, rules, FACTS, machine)
+    found = paths(start, end, rules, FACTS, machine, listening)
     return found, paths_text.lines(start, end, found, FACTS, "node1", verbose=False)
 
 
@@ -128,3 +152,117 @@ def test_a_comment_is_no_statement(rule: str, reason: str) -> None:
     """The rule that only marks has the word masquerade in its comment; the one that masquerades also sets a mark."""
     hop = Hop("ip nodewright-proxy", "services", rule)
     assert reasons.reason(hop, FACTS).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("to", "listens", "why"),
+    [
+        ("web", (), "in pod shop/b nobody listens on 8080/tcp"),
+        ("b:8080", (Listener("tcp", "0.0.0.0", 9),), "in pod shop/b nobody listens on 8080/tcp, only on 9/tcp"),
+        ("b:8080", (Listener("tcp", "127.0.0.1", 8080),), "only at 127.0.0.1"),
+        ("node2:22", (Listener("tcp", "::", 10250),), "in node node2 nobody listens on 22/tcp, only on 10250/tcp"),
+    ],
+    ids=["a Service's pod", "a pod", "loopback", "a node"],
+)
+def test_a_closed_port_at_the_end_is_no_arrival(to: str, listens: tuple[Listener, ...], why: str) -> None:
+    route = {NODES["node2"]: SECOND}
+    found, said = traced("a", to, node1=route)
+    assert found[0].arrived is (to != "node2:22")
+    found, said = traced("a", to, listening=lambda address: listens, node1=route)
+    assert not found[0].arrived and found[0].closed
+    assert said[0] == "REFUSED" and why in said[1] and any("  do: " in line for line in said)
+
+
+def test_what_cannot_be_looked_at_is_taken_to_listen() -> None:
+    found, said = traced("a", "web", listening=lambda address: None)
+    assert found[0].arrived and said[0] == "ARRIVES"
+
+
+@pytest.mark.parametrize(
+    ("to", "address", "port"),
+    [
+        ("web", CLUSTER_IP, 80),
+        ("shop/web:http", CLUSTER_IP, 80),
+        ("svc/web", CLUSTER_IP, 80),
+        ("service/shop/web", CLUSTER_IP, 80),
+        ("web.shop", CLUSTER_IP, 80),
+        ("web.shop.svc", CLUSTER_IP, 80),
+        ("web.shop.svc.cluster.local", CLUSTER_IP, 80),
+        ("web.shop.svc.cluster.local.:80", CLUSTER_IP, 80),
+        ("_http._tcp.web.shop.svc.cluster.local", CLUSTER_IP, 80),
+        ("alias", CLUSTER_IP, 80),
+        ("b-0.each.shop.svc.cluster.local:8080", PODS["b"], 8080),
+        ("10-0-2-2.shop.pod.cluster.local:8080", PODS["b"], 8080),
+        ("b:8080", PODS["b"], 8080),
+        ("pod/b:8080", PODS["b"], 8080),
+        ("deploy/app-b:8080", PODS["b"], 8080),
+        ("node2:10250", NODES["node2"], 10250),
+        ("node/node2:10250", NODES["node2"], 10250),
+        ("10.0.2.2:8080", PODS["b"], 8080),
+    ],
+    ids=str,
+)
+def test_what_a_target_may_be(to: str, address: str, port: int) -> None:
+    start = sender("a", FACTS, "shop", HOST)
+    found = target(to, FACTS, "shop", start, "")
+    assert (found.address, found.port) == (address, port)
+
+
+@pytest.mark.parametrize(
+    ("to", "error", "says"),
+    [
+        ("nobody", NotFound, "There is no"),
+        ("web.other.svc.cluster.local", NotFound, "no Service"),
+        ("c-9.each.shop.svc.cluster.local", NotFound, "has the host name c-9"),
+        ("example.com", NotFound, "For a host outside, give its address."),
+        ("node2", Invalid, "Give node2:PORT"),
+        ("far", Invalid, "Trace to the address of that host."),
+        ("pod/web", NotFound, "no Service, pod or node"),
+        ("deploy/nobody", NotFound, "no Service, pod or node"),
+        ("web:https", Invalid, "Its ports are http=80/tcp."),
+    ],
+    ids=str,
+)
+def test_a_target_that_is_none(to: str, error: type[NodewrightError], says: str) -> None:
+    with pytest.raises(error) as caught:
+        target(to, FACTS, "shop", sender("a", FACTS, "shop", HOST), "")
+    assert says.lower() in str(caught.value).lower() and caught.value.action
+
+
+@pytest.mark.parametrize(
+    ("come", "address"),
+    [
+        ("a", PODS["a"]),
+        ("deploy/app-a", PODS["a"]),
+        ("rs/shop/app-a-77", PODS["a"]),
+        ("b-0.each.shop.svc.cluster.local", PODS["b"]),
+        ("node/node1", NODES["node1"]),
+        ("outside", HOST),
+    ],
+    ids=str,
+)
+def test_what_a_sender_may_be(come: str, address: str) -> None:
+    assert sender(come, FACTS, "shop", HOST).address == address
+
+
+def test_a_service_sends_nothing() -> None:
+    with pytest.raises(Invalid, match="a Service sends nothing"):
+        sender("web", FACTS, "shop", HOST)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("web.shop", DnsName("shop", "web")),
+        ("Web.Shop.svc.Cluster.Local", DnsName("shop", "web")),
+        ("fd00--2.shop.pod", DnsName("shop", address="fd00::2")),
+        ("web", None),
+        ("a.b.c", None),
+        ("x.shop.pod", None),
+        ("..svc", None),
+        ("a.b.c.d.svc", None),
+    ],
+    ids=str,
+)
+def test_names_of_the_clusters_dns(text: str, wanted: DnsName | None) -> None:
+    assert dns_names.parse(text, "cluster.local") == wanted

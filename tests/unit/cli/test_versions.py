@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import platform
 import re
 import subprocess
@@ -27,8 +28,35 @@ def test_the_versions_are_shown(arguments: list[str], monkeypatch: pytest.Monkey
     assert done.output.splitlines() == [
         f"nodewright {ours} (commit abc1234)",
         f"Kubernetes {KUBERNETES_VERSION.removeprefix('v')}",
+        f"containerd {_required('containerd', 'github.com/containerd/containerd/v2')}",
+        f"CoreDNS {_required('coredns', 'github.com/coredns/coredns')}",
         f"Python {platform.python_version()}",
     ]
+
+
+def _required(folder: str, module: str) -> str:
+    """The version of a module in a go.mod."""
+    words = (PROJECT / "controlplane" / "go" / folder / "go.mod").read_text().split()
+    return words[words.index(module) + 1].removeprefix("v")
+
+
+def test_scripts_read_the_versions_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "commit", lambda: "abc1234")
+    done = CliRunner().invoke(app, ["version", "-o", "json"])
+    assert done.exit_code == 0
+    found = json.loads(done.output)
+    assert found == {
+        "nodewright": versions.release(),
+        "commit": "abc1234",
+        "kubernetes": KUBERNETES_VERSION.removeprefix("v"),
+        "containerd": _required("containerd", "github.com/containerd/containerd/v2"),
+        "coredns": _required("coredns", "github.com/coredns/coredns"),
+        "python": platform.python_version(),
+    }
+
+
+def test_a_module_that_nothing_requires_has_no_version(tmp_path: Path) -> None:
+    assert versions.built("example.test/none", tmp_path) == "unknown"
 
 
 def test_no_commit_is_shown_outside_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from agent.explain.model import End, Explanation, TimelineLine, Wait
 from agent.explain.plan.document import to_json
 from cli.display.terminal import new_console
 from cli.why import judge, show
+from cli.why.model import Explained, Facts
 from cli.why.sources import asked
 from nodelib.json_values import Json
 from tests.builders.pods import pod_json
@@ -33,9 +34,17 @@ def api_pod(name: str = "web", uid: str = "u1", node: str = "n1", **status: Any)
     return pod_json(name, meta={"namespace": "shop", "uid": uid}, status=status, nodeName=node)
 
 
+def judged(agents: dict[str, list[Json]], pods: list[Json] | None, events: list[Json]) -> list[Explained]:
+    return judge.explained(agents, Facts({"pod": tuple(pods), "event": tuple(events)}) if pods is not None else Facts())
+
+
+def page(out: io.StringIO) -> show.Page:
+    return show.Page(NOW, console=new_console(out, width=200))
+
+
 def test_the_node_s_word_counts_before_the_api_s() -> None:
     mine = explained("web", "u1", Wait("volumes", "FailedMount"))
-    (only,) = judge.explained({"n1": [to_json(mine)]}, [api_pod(phase="Running")], [])
+    (only,) = judged({"n1": [to_json(mine)]}, [api_pod(phase="Running")], [])
     assert only.by_node and only.found == mine and not only.is_well
 
 
@@ -47,7 +56,7 @@ def test_a_pod_without_a_node_is_explained_by_the_scheduler_s_condition() -> Non
         "message": "0/1 nodes are available: 1 Insufficient memory.",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    (only,) = judge.explained({}, [api_pod(node="", phase="Pending", conditions=[condition])], [])
+    (only,) = judged({}, [api_pod(node="", phase="Pending", conditions=[condition])], [])
     (wait,) = only.found.waits
     assert (wait.on, wait.reason, wait.since) == ("scheduler", "Unschedulable", NOW)
     assert "Ask for less memory" in wait.action and not only.by_node
@@ -60,18 +69,18 @@ def test_finalizers_hold_a_pod_that_its_node_has_let_go() -> None:
         "deletionGracePeriodSeconds": 0,
         "finalizers": ["example.com/keep"],
     }
-    (only,) = judge.explained({"n1": []}, [pod], [])
+    (only,) = judged({"n1": []}, [pod], [])
     (wait,) = only.found.waits
     assert (wait.on, wait.error, wait.since) == ("finalizers", "example.com/keep", NOW)
 
 
 def test_without_the_api_the_nodes_are_enough() -> None:
-    (only,) = judge.explained({"n1": [to_json(explained())]}, None, [])
+    (only,) = judged({"n1": [to_json(explained())]}, None, [])
     assert only.by_node and only.is_well
 
 
 def test_a_name_finds_the_pods_of_a_deployment_when_no_pod_is_called_so() -> None:
-    every = judge.explained({"n1": [to_json(explained(f"web-{i}", f"u{i}")) for i in range(2)]}, None, [])
+    every = judged({"n1": [to_json(explained(f"web-{i}", f"u{i}")) for i in range(2)]}, None, [])
     assert [one.found.name for one in judge.matching(every, "shop", "web")] == ["web-0", "web-1"]
     assert [one.found.name for one in judge.matching(every, "shop", "web-1")] == ["web-1"]
     assert judge.matching(every, "other", "web") == []
@@ -87,7 +96,7 @@ def test_events_are_the_timeline_of_a_pod_that_no_agent_here_knows() -> None:
         "firstTimestamp": "2026-01-01T00:00:00Z",
         "count": 3,
     }
-    (only,) = judge.explained({}, [api_pod(phase="Pending", node="")], [event])
+    (only,) = judged({}, [api_pod(phase="Pending", node="")], [event])
     (entry,) = only.found.timeline
     assert (entry.step, entry.outcome, entry.times, entry.at) == ("FailedScheduling", "no room", 3, NOW)
 
@@ -102,7 +111,7 @@ def test_what_is_shown_of_one_pod() -> None:
     )
     found = explained("web", "u1", wait, ends=(End("app", NOW - 20, "exit code 1", "no disk"),), timeline=steps)
     out = io.StringIO()
-    show.one(judge.Explained(found, True), NOW, new_console(out, width=200))
+    show.one(Explained(found, True), page(out))
     text = out.getvalue()
     for part in ("for 1 min 15 s", "3 times", "(in 9 s)", "do: Read its log.", "ended 20 s ago, exit code 1: no disk"):
         assert part in text
@@ -118,8 +127,8 @@ def test_brackets_in_what_a_runtime_says_are_shown_as_they_are() -> None:
         "web", "u1", Wait("sandbox", error, error), timeline=(TimelineLine(NOW - 9, "sandbox", 0.1, outcome=error),)
     )
     out = io.StringIO()
-    show.one(judge.Explained(found, True), NOW, new_console(out, width=200))
-    show.many([judge.Explained(found, True)], NOW, new_console(out, width=200))
+    show.one(Explained(found, True), page(out))
+    show.many([Explained(found, True)], page(out))
     assert out.getvalue().count("[/opt/cni/bin]") >= 2
 
 
@@ -137,7 +146,7 @@ def test_the_newest_round_reads_from_top_to_bottom_and_nothing_is_said_twice() -
     wait = Wait("container app", "CrashLoopBackOff", error, "Mend it.")
     pod = explained("web", "u1", wait, ends=ends, timeline=steps)
     out = io.StringIO()
-    show.one(judge.Explained(replace(pod, summary=f"Running, waits: {error}"), True), NOW, new_console(out, width=200))
+    show.one(Explained(replace(pod, summary=f"Running, waits: {error}"), True), page(out))
     text = out.getvalue()
     assert text.count(error) == 1 and "failed, see above" in text
     assert text.count("failed liveness probe") == 1 and "ended 2 times, last 24 s ago" in text

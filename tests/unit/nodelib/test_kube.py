@@ -84,6 +84,26 @@ async def test_an_api_that_is_not_served_is_no_missing_object(text: str, words: 
     assert caught.value.code == 404 and caught.value.is_not_found is (words == "no pods x")
 
 
+async def test_a_log_is_read_to_its_limit_and_no_further() -> None:
+    async def log(request: web.Request) -> web.StreamResponse:
+        if request.query.get("container") != "app":
+            return web.json_response({"kind": "Status", "message": "no such container"}, status=400)
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        while True:  # a server that does not obey limitBytes
+            await answer.write(b"\xfftext\n" * 100)
+
+    app = web.Application()
+    app.router.add_get("/{tail:.*}", log)
+    async with TestServer(app) as server:
+        client = KubeClient(ClusterAccess(str(server.make_url("")).rstrip("/")), user_agent="test")
+        text = await client.text(f"{PODS}/web/log", {"container": "app"}, limit=600)
+        assert text.startswith("\ufffdtext\n") and len(text) == 600
+        with pytest.raises(ApiError, match="no such container"):
+            await client.text(f"{PODS}/web/log", {"container": "none"}, limit=600)
+        await client.close()
+
+
 async def test_the_certificate_is_checked_for_the_name_that_the_kubeconfig_gives(tmp_path: Path) -> None:
     cert, key = ensure_self_signed(str(tmp_path), ["api.example"], [])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

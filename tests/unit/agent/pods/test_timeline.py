@@ -86,3 +86,20 @@ def test_attempts_share_an_entry_that_names_the_newest() -> None:
         timeline.mark(Activity(ActivityKind.ENDED, "app"), outcome="exit code 1", attempt=attempt)
     (only,) = timeline.entries()
     assert (only.times, only.attempt) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "entries"),
+    [
+        (f"{'a1' * 32}: start container: no such file", f"{'b2' * 32}: start container: no such file", 1),
+        ("dial tcp 10.0.0.1:4711->10.0.0.2:80: refused", "dial tcp 10.0.0.1:4712->10.0.0.2:80: refused", 1),
+        ("mount (via /proc/self/fd/6): not a directory", "mount (via /proc/self/fd/11): not a directory", 1),
+        ("exit code 1", "exit code 2", 2),
+    ],
+    ids=["container id", "local port", "descriptor", "another error"],
+)
+def test_the_same_failure_is_one_entry_though_its_text_differs_each_time(first: str, second: str, entries: int) -> None:
+    timeline = Timeline(FakeClock())
+    for outcome in (first, second):
+        timeline.mark(Activity(ActivityKind.RUN, "app"), outcome=outcome)
+    assert len(timeline.entries()) == entries

@@ -87,6 +87,14 @@ class World:
     async def quiet(self) -> None:
         await until(lambda: not [one for one in asyncio.all_tasks() if one.get_name().startswith("('expand'")])
 
+    async def resize_begins(self) -> None:
+        """The claim asks for more, and the resize of the file system waits until `disk.released` is set."""
+        self.disk.released.clear()
+        self.disk.disks["/dev/sdz"].size = 20
+        self.api.ask("20Mi")
+        self.local.new_mount.set()
+        await self.disk.asked.wait()
+
     async def grow(self, size: str = "20Mi") -> None:
         """The disk has grown, and then the user asks for it."""
         await self.quiet()
@@ -188,11 +196,7 @@ async def test_after_a_restart(world: World) -> None:
     """mount() is called again for the pods that run; a resize that the last agent had begun is made again."""
     await world.mount()
     await world.quiet()
-    world.disk.released.clear()
-    world.disk.disks["/dev/sdz"].size = 20
-    world.api.ask("20Mi")
-    world.local.new_mount.set()
-    await world.disk.asked.wait()
+    await world.resize_begins()
     await world.restart()
     world.disk.released.set()
     assert (world.api.size, world.disk.disks["/dev/sdz"].used) == ("10Mi", 10)
@@ -206,11 +210,7 @@ async def test_a_pod_that_ends_meanwhile(world: World) -> None:
     """Its volume is unmounted after the resize, and one that is unmounted does not grow."""
     await world.mount()
     await world.quiet()
-    world.disk.released.clear()
-    world.disk.disks["/dev/sdz"].size = 20
-    world.api.ask("20Mi")
-    world.local.new_mount.set()
-    await world.disk.asked.wait()
+    await world.resize_begins()
     released = asyncio.create_task(world.release())
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(released), 0.5)

@@ -11,6 +11,7 @@ from controlplane.cluster.plan.readiness import (
     node_waits_for,
     pod_facts,
     pods_wait_for,
+    runtime_problem,
     serving_waits_for,
     settings,
     skews,
@@ -47,6 +48,45 @@ IN_D = {"namespace": "d"}
 )
 def test_node_waits_for(given: Any, words: str) -> None:
     assert words in node_waits_for(given) if words else node_waits_for(given) == ""
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "boot", "words"),
+    [
+        ("2026-01-01T00:00:10Z", "2026-01-01T00:00:09Z", ""),
+        ("2026-01-01T00:00:09Z", "2026-01-01T00:00:09Z", ""),
+        ("2026-01-01T00:00:08Z", "2026-01-01T00:00:09Z", "nothing was heard"),
+        ("2026-01-01T00:00:08Z", "", ""),
+    ],
+)
+def test_a_node_that_was_ready_before_it_was_started_is_not(heartbeat: str, boot: str, words: str) -> None:
+    given = node(conditions=[{**READY, "lastHeartbeatTime": heartbeat}])
+    assert words in node_waits_for(given, boot) if words else node_waits_for(given, boot) == ""
+
+
+STARTS = 'time="t" level=info msg="starting containerd" revision= version=v2.4.2\n'
+FAILS = (
+    'time="t" level=warning msg="failed to load plugin" error="failed to create CRI service: failed to create fsnotify '
+    "watcher: couldn't initialize inotify: too many open files\" id=io.containerd.grpc.v1.cri type=x\n"
+)
+OTHER = FAILS.replace("io.containerd.grpc.v1.cri", "io.containerd.grpc.v1.criminal")
+SERVES = "time=t level=info msg=serving... address=/run/containerd/containerd.sock\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        pytest.param("", "", id="no log"),
+        pytest.param(STARTS + SERVES, "", id="well"),
+        pytest.param(STARTS + FAILS + SERVES, "without its CRI plugin (failed to create CRI service", id="ill"),
+        pytest.param(STARTS + FAILS + SERVES, "max_user_instances", id="why"),
+        pytest.param(STARTS + FAILS + SERVES + STARTS + SERVES, "", id="well since the last start"),
+        pytest.param(STARTS + OTHER + SERVES, "", id="another plugin"),
+        pytest.param(STARTS + FAILS.replace("inotify", "x\x1b"), "x\\x1b", id="hostile"),
+    ],
+)
+def test_a_containerd_that_serves_no_pods(log: str, words: str) -> None:
+    assert words in runtime_problem(log) if words else runtime_problem(log) == ""
 
 
 def test_unexpected_conditions_beside_ready() -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan.components import Tools
+from controlplane.config.model import Member, Taint
 from controlplane.kubeadm.plan import commands, config
 
 CLUSTER = Cluster("adm", "10.89.7.0/24", Options(nodes=3, kubeadm=True))
@@ -64,3 +65,13 @@ def test_kubeadm_sees_no_environment_of_ours() -> None:
     line = commands.kubeadm_line(CLUSTER, CLUSTER.nodes[0], TOOLS, "init")
     assert line[:2] == ["env", "-i"] and line[-2:] == ["/b/kubeadm", "init"]
     assert line[2].startswith(f"PATH={CLUSTER.node_dir('node1')}/commands:")
+
+
+def test_a_node_joins_with_the_taints_that_it_is_to_have() -> None:
+    gpu = Member("gpu", taints=(Taint("gpu", "NoSchedule", "yes"),))
+    cluster = Cluster("adm", "10.89.7.0/24", Options(nodes=2, kubeadm=True, members=(Member("head"), gpu)))
+    taints = [
+        yaml.safe_load(config.join_config(cluster, node, "t", "h", ""))["nodeRegistration"]["taints"]
+        for node in cluster.nodes
+    ]
+    assert taints == [[], [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]]

@@ -39,7 +39,9 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_a_supervisor_rotates_the_log_of_a_running_program(tmp_path: Path) -> None:
     path = tmp_path / "noisy.log"
-    script = "import sys\nwhile True: sys.stdout.write('x' * 99 + chr(10))"
+    # It pauses: on a busy machine a program that never does is always past the limit when somebody looks.
+    text = "('x' * 99 + chr(10)) * 1000"
+    script = f"import sys, time\nwhile True: sys.stdout.write({text}), sys.stdout.flush(), time.sleep(0.02)"
     program = {"name": "noisy", "argv": [sys.executable, "-c", script], "log": str(path), "env": {}, "stop_timeout": 5}
     (tmp_path / "spec.json").write_text(json.dumps({"programs": [program], "cgroups": [], "namespaces": []}))
     start = (
@@ -50,13 +52,13 @@ def test_a_supervisor_rotates_the_log_of_a_running_program(tmp_path: Path) -> No
     )
     supervisor = subprocess.Popen([sys.executable, "-c", start], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
-        until_sync((tmp_path / "noisy.log.1").exists)
+        until_sync((tmp_path / "noisy.log.1").exists, 60)
         pid = json.loads((tmp_path / "state.json").read_text())["noisy"]["pid"]
-        until_sync(lambda: path.stat().st_size < (1 << 20))
+        until_sync(lambda: path.stat().st_size < (1 << 20), 60)
         state = json.loads((tmp_path / "state.json").read_text())["noisy"]
         assert (state["pid"], state["starts"]) == (pid, 1), "it was not started again for that"
     finally:
         supervisor.terminate()
-        supervisor.wait(20)
+        supervisor.wait(60)
         with contextlib.suppress(ProcessLookupError):
             os.kill(json.loads((tmp_path / "state.json").read_text())["noisy"]["pid"] or supervisor.pid, signal.SIGKILL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from agent.common.work.key_locks import KeyLocks
+from nodelib.key_locks import KeyLocks
 
 
 async def test_one_at_a_time_for_a_key_and_nobody_waits_for_another_key() -> None:

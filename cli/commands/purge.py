@@ -1,0 +1,91 @@
+"""`nodewright uninstall --purge`: removes what nodewright keeps on this machine, after showing it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from cli.commands.install import uninstall
+from controlplane.cluster.edge import state
+from controlplane.cluster.edge.roots import cache_root
+from controlplane.host.plan.host_files import RECORD
+from nodelib.errors import Conflict, Invalid
+
+_PACKAGES = "debian-packages"
+# Only what nodewright itself puts into its cache: NODEWRIGHT_CACHE may name a directory that has other things, too.
+_OURS = {
+    "venv": "Python environments, and the Go toolchain if it was fetched",
+    "bin": "binaries",
+    "go-build": "what the Go compiler keeps",
+    "go-mod": "source code of Go modules",
+    "images": "container images",
+    "seeds": "prepared stores of containerd",
+    "debs": "Debian packages that images are made of",
+    "package": "parts of the Debian package",
+    "conformance": "results of upstream's suites",
+    _PACKAGES: "names of the Debian packages that were installed",
+}
+
+
+def run(root: str, *, yes: bool) -> None:
+    """Show what goes, ask, and remove it. Exit status 1 if the answer is no.
+
+    Raises Conflict while there are clusters, Invalid without a terminal to ask on.
+    """
+    if os.path.abspath(root) != "/":
+        raise Invalid("--purge is for this machine only", obj=f"--root {root}", action="Leave --root or --purge out.")
+    if there := state.clusters():
+        raise Conflict(
+            "these clusters use the cache",
+            obj=", ".join(there),
+            step="uninstall --purge",
+            action=" && ".join(f"`sudo ./nodewright down --name {name}`" for name in there),
+        )
+    cache = Path(cache_root())
+    going = [cache / name for name in _OURS if (cache / name).exists()]
+    installed = Path(RECORD).exists()
+    packages = _packages(cache)
+    if not going and not installed:
+        print(f"Nothing to remove: {cache} has nothing of ours, and nothing is installed on this host.")
+        return
+    for path in going:
+        print(f"{path}  {_size(path) / 1e6:.0f} MB: {_OURS[path.name]}")
+    if installed:
+        print("what `install` wrote on this host (commands, units, sysctls)")
+    if not yes and not _agreed():
+        raise SystemExit(1)
+    if installed:
+        uninstall("/")
+    # The environment that runs this goes last, once nothing more is imported from it.
+    for path in reversed(going):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        print(f"removed {path}")
+    if cache.is_dir() and not any(cache.iterdir()):
+        cache.rmdir()
+    elif cache.is_dir():
+        print(f"kept {cache}: it holds {', '.join(sorted(one.name for one in cache.iterdir())[:10])}")
+    if packages:
+        print(f"Debian packages that were installed for it and stay: apt-get remove {' '.join(packages)}")
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise Invalid(
+            "there is no terminal to ask on, so nothing was removed", step="uninstall --purge", action="Add --yes."
+        )
+    return input("Remove all of this? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _size(path: Path) -> int:
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, files in os.walk(path) for name in files)
+
+
+def _packages(cache: Path) -> list[str]:
+    try:
+        return sorted(set((cache / _PACKAGES).read_text().split()))
+    except OSError:
+        return []

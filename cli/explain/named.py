@@ -1,0 +1,56 @@
+"""What the words FROM and TO of `trace` name: "web-0", "shop/web-0", "deploy/web", "svc/web", "node/node1". Pure."""
+
+from __future__ import annotations
+
+from cli.explain.dns_names import DnsName
+from cli.explain.facts import Facts, alive, key
+from nodelib.json_values import Json
+
+POD, SERVICE, NODE = "Pod", "Service", "Node"
+_KINDS = {
+    **dict.fromkeys(("po", "pod", "pods"), POD),
+    **dict.fromkeys(("svc", "service", "services"), SERVICE),
+    **dict.fromkeys(("no", "node", "nodes"), NODE),
+    **dict.fromkeys(("deploy", "deployment", "deployments"), "Deployment"),
+    **dict.fromkeys(("rs", "replicaset", "replicasets"), "ReplicaSet"),
+    **dict.fromkeys(("sts", "statefulset", "statefulsets"), "StatefulSet"),
+    **dict.fromkeys(("ds", "daemonset", "daemonsets"), "DaemonSet"),
+    **dict.fromkeys(("job", "jobs"), "Job"),
+}
+
+
+def kind_of(text: str) -> tuple[str, str]:
+    """("Pod", "web-0") of "pod/web-0"; the kind is "" where none is named."""
+    word, slash, rest = text.partition("/")
+    kind = _KINDS.get(word.lower(), "") if slash else ""
+    return (kind, rest) if kind else ("", text)
+
+
+def pod_named(kind: str, text: str, facts: Facts, namespace: str) -> Json | None:
+    """The pod of that name, or the first living one of a workload such as a Deployment."""
+    space, name = split_name(text, namespace)
+    if kind in ("", POD):
+        return facts.pod(space, name)
+    return next((pod for pod in facts.pods if key(pod)[0] == space and alive(pod) and _owned(pod, kind, name)), None)
+
+
+def _owned(pod: Json, kind: str, name: str) -> bool:
+    meta = pod["metadata"]
+    if kind == "Deployment":
+        kind, name = "ReplicaSet", f"{name}-{(meta.get('labels') or {}).get('pod-template-hash', '')}"
+    return any(one.get("kind") == kind and one.get("name") == name for one in meta.get("ownerReferences") or [])
+
+
+def address_of_host(named: DnsName, facts: Facts) -> str:
+    """The address of one endpoint of a Service by its host name, as DNS has it."""
+    service = facts.service(named.namespace, named.service)
+    for one in facts.slices_of(service) if service is not None and named.host else []:
+        for entry in one.get("endpoints") or []:
+            if entry.get("hostname") == named.host and entry.get("addresses"):
+                return str(entry["addresses"][0])
+    return ""
+
+
+def split_name(text: str, namespace: str) -> tuple[str, str]:
+    before, slash, after = text.partition("/")
+    return (before, after) if slash else (namespace, text)

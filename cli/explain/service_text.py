@@ -1,0 +1,152 @@
+"""The lines of `service`: what the Service is, what is wrong with it, its ports as the nodes see them, its rules. Pure.
+
+Nodes that agree are one paragraph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from cli.explain.endpoints import PortView, Silent
+from cli.explain.facts import Facts, balancer_addresses, title
+from cli.explain.remedies import Problem
+from cli.explain.rules_of import Matched
+from nodelib.firewall.trace_model import endpoint_text
+from nodelib.json_values import Json
+
+_SHOWN = 10  # connections
+_View = TypeVar("_View")
+
+
+def head(service: Json, said: str, problems: Iterable[Problem]) -> Iterator[str]:
+    """The Service in a line, its policies, what kind it is, and each problem with what to do."""
+    spec = service.get("spec") or {}
+    own = [one for one in spec.get("clusterIPs") or [] if one and one != "None"]
+    external = [*(spec.get("externalIPs") or []), *balancer_addresses(service)]
+    yield ", ".join([f"Service {title(service)}", f"type {spec.get('type', 'ClusterIP')}", *own, *external])
+    policies = [f"{name} {spec[name]}" for name in ("internalTrafficPolicy", "externalTrafficPolicy") if name in spec]
+    if spec.get("sessionAffinity") == "ClientIP":
+        policies.append("sessionAffinity ClientIP")
+    if spec.get("trafficDistribution"):
+        policies.append(f"trafficDistribution {spec['trafficDistribution']}")
+    if policies:
+        yield f"  {', '.join(policies)}"
+    if said:
+        yield f"  {said}"
+    for one in problems:
+        yield f"  problem: {one.text}"
+        if one.action:
+            yield f"    do: {one.action}"
+
+
+def ports(views: Mapping[str, Sequence[PortView]], silent: Sequence[Silent]) -> Iterator[str]:
+    """A paragraph for the nodes that see the same."""
+    for nodes, seen in folded(views):
+        if not seen:
+            continue
+        yield ""
+        yield f"{_on(nodes)}:"
+        for view in seen:
+            port = view.port
+            door = f", NodePort {port.node_port}" if port.node_port else ""
+            yield f"  port {port.name} {port.port}/{port.protocol}{door}: {_served(view, silent)}"
+            for one in view.endpoints:
+                where = f" on {one.node}" if one.node else ""
+                deaf = unheard(one.to, port.protocol, silent)
+                used = f"LEFT OUT: {one.left_out}" if one.left_out else one.state
+                used = f"{one.state}, but {deaf}" if deaf and not one.left_out else used
+                yield f"    {one.to} {one.name or '(no pod)'}{where}: {used}"
+
+
+def endpoints(service: Json, facts: Facts, silent: Sequence[Silent]) -> Iterator[str]:
+    """The endpoints of a headless Service, which are the same for everybody."""
+    yield ""
+    yield "Endpoints, as DNS has them:"
+    count = 0
+    for part in facts.slices_of(service):
+        for entry in part.get("endpoints") or []:
+            for address in entry.get("addresses") or []:
+                count += 1
+                pod = facts.pod_behind(service, str(address))
+                ready = (entry.get("conditions") or {}).get("ready") in (None, True)
+                state = "ready" if ready else "LEFT OUT: its EndpointSlice says that it is not ready"
+                deaf = next((one.why for one in silent if one.address == address), "")
+                where = f" on {entry['nodeName']}" if entry.get("nodeName") else ""
+                name = f"pod {title(pod)}" if pod is not None else "(no pod)"
+                own = f", host name {entry['hostname']}" if entry.get("hostname") else ""
+                yield f"  {address} {name}{where}: {state}{own}{f', but {deaf}' if deaf else ''}"
+    if not count:
+        yield "  none"
+
+
+def rules(found: Mapping[str, Sequence[Matched]]) -> Iterator[str]:
+    """The rules of the nodes that have the same, with a column of packets for each node."""
+    for nodes, shown in folded({node: [(one.where, one.text) for one in rules] for node, rules in found.items()}):
+        yield ""
+        yield f"Rules on {', '.join(nodes)} (packets, where, rule):"
+        counters = [[one.packets for one in found[node]] for node in nodes]
+        for number, (where, text) in enumerate(shown):
+            counted = "  ".join(f"{'-' if each[number] is None else each[number]:>8}" for each in counters)
+            yield f"  {counted}  {where}: {text}"
+        if not shown:
+            yield "  none"
+
+
+def connections(found: Mapping[str, Sequence[str]], facts: Facts) -> Iterator[str]:
+    """How many each node tracks, and the first of them."""
+    yield ""
+    yield "Tracked connections: " + ", ".join(f"{node} {len(lines)}" for node, lines in found.items())
+    for node, lines in found.items():
+        for line in lines[:_SHOWN]:
+            yield f"  {node}: {_named(line, facts)}"
+        if len(lines) > _SHOWN:
+            yield f"  {node}: and {len(lines) - _SHOWN} more"
+
+
+def folded(by_node: Mapping[str, _View]) -> list[tuple[list[str], _View]]:
+    """The nodes that have the same, in the order of the first of each."""
+    found: list[tuple[list[str], _View]] = []
+    for node, value in by_node.items():
+        for nodes, other in found:
+            if other == value:
+                nodes.append(node)
+                break
+        else:
+            found.append(([node], value))
+    return found
+
+
+def _served(view: PortView, silent: Sequence[Silent]) -> str:
+    if view.problem:
+        return view.problem
+    used = [one for one in view.endpoints if not one.left_out]
+    deaf = [one for one in used if unheard(one.to, view.port.protocol, silent)]
+    if not deaf:
+        return "served"
+    return "refused by every endpoint" if len(deaf) == len(used) else f"refused by {len(deaf)} of {len(used)} endpoints"
+
+
+def unheard(to: str, protocol: str, silent: Sequence[Silent]) -> str:
+    """Why nobody listens at the endpoint, "" when somebody does."""
+    return next(
+        (
+            one.why
+            for one in silent
+            if endpoint_text(one.address, one.port) == to and one.protocol.lower() == protocol.lower()
+        ),
+        "",
+    )
+
+
+def _on(nodes: Sequence[str]) -> str:
+    return f"On node {nodes[0]}" if len(nodes) == 1 else f"On nodes {', '.join(nodes[:-1])} and {nodes[-1]}"
+
+
+def _named(line: str, facts: Facts) -> str:
+    words = []
+    for word in line.split():
+        name, sign, value = word.partition("=")
+        known = facts.names.get(value) if sign and name in ("src", "dst") else None
+        words.append(f"{word} ({known})" if known else word)
+    return " ".join(words)

@@ -1,0 +1,223 @@
+"""What a Service is and what is wrong with it, each in one sentence with what to do about it. Pure.
+
+The counterpart is what a colleague says who has looked at `kubectl describe service`, the pods, their listeners and the
+rules of the nodes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterable, Iterator
+
+from cli.explain.dns_names import service_of
+from cli.explain.endpoints import chosen_pods, missing, selector_of, silent_endpoints
+from cli.explain.facts import Facts, alive, balancer_addresses, key, node_addresses, ready_addresses, title
+from cli.explain.listening import Listening, open_ports
+from cli.explain.remedies import Problem, kubectl, ours
+from nodelib.json_values import Json
+
+PROXY_NAME = "service.kubernetes.io/service-proxy-name"
+_SHOWN = 5
+
+
+def is_headless(service: Json) -> bool:
+    return (service.get("spec") or {}).get("clusterIP") == "None"
+
+
+def is_external_name(service: Json) -> bool:
+    return (service.get("spec") or {}).get("type") == "ExternalName"
+
+
+def about(service: Json, facts: Facts, domain: str) -> str:
+    """What kind of Service it is where that means that no rules serve it; "" for an ordinary one."""
+    spec = service.get("spec") or {}
+    namespace, name = key(service)
+    own = f"{name}.{namespace}.svc.{domain}"
+    if is_external_name(service):
+        return (
+            f"It is another name for {spec.get('externalName')}: DNS answers {own} with that name (CNAME)."
+            " It has no address, no endpoints and no rules, and needs none."
+        )
+    if is_headless(service):
+        count = len(ready_addresses(facts.slices_of(service)))
+        what = "the address of its 1 ready endpoint" if count == 1 else f"the addresses of its {count} ready endpoints"
+        what = "no address, since no endpoint is ready" if not count else what
+        return f"It is headless: DNS answers {own} with {what}. It has no rules, and needs none."
+    other = (service["metadata"].get("labels") or {}).get(PROXY_NAME)
+    if other is not None:
+        return f'Its label {PROXY_NAME} leaves it to another proxy, "{other}": the nodes\' own proxy writes no rules.'
+    return ""
+
+
+def problems(service: Json, facts: Facts, listening: Listening, cluster: str, domain: str) -> list[Problem]:
+    """Everything that keeps clients from being served, wherever they are."""
+    if is_external_name(service):
+        return list(_external_name(service, facts, domain))
+    return [
+        *_endpoints(service, facts, cluster),
+        *_silent(service, facts, listening, cluster),
+        *_pending(service, facts, cluster),
+    ]
+
+
+def unwritten(nodes: Iterable[str], service: Json, cluster: str) -> Problem:
+    """Nodes whose kernels have no rules for a Service that should have some."""
+    namespace, name = key(service)
+    return Problem(
+        f"The kernel of {', '.join(nodes)} has no rules for {namespace}/{name}: the proxy there has not written any.",
+        f"{ours(cluster, 'status')} shows whether the proxy runs; {ours(cluster, 'doctor')} checks its node.",
+    )
+
+
+def _external_name(service: Json, facts: Facts, domain: str) -> Iterator[Problem]:
+    namespace, name = key(service)
+    to = str((service.get("spec") or {}).get("externalName") or "")
+    try:
+        ipaddress.ip_address(to.rstrip("."))
+    except ValueError:
+        pass
+    else:
+        yield Problem(
+            f"{to} is an address, and a DNS name can only be another name for a name: clients do not find it.",
+            "Make it a Service without a selector, with an EndpointSlice that has the address.",
+        )
+        return
+    inside = service_of(to, domain)
+    if inside == (namespace, name):
+        yield Problem(f"{to} is its own name, so looking it up never ends.", "Give another externalName.")
+    elif inside is not None and facts.service(*inside) is None:
+        yield Problem(
+            f"{to} is a name of this cluster, and there is no Service {inside[0]}/{inside[1]}.",
+            "Create that Service, or correct externalName.",
+        )
+
+
+def _pending(service: Json, facts: Facts, cluster: str) -> Iterator[Problem]:
+    spec = service.get("spec") or {}
+    status = (service.get("status") or {}).get("loadBalancer") or {}
+    if spec.get("type") != "LoadBalancer" or status.get("ingress"):
+        return
+    namespace, name = key(service)
+    port: Json = next(iter(spec.get("ports") or []), {})
+    door = port.get("nodePort")
+    node = next((address for one in facts.nodes for address in node_addresses(one)), "")
+    if door and node:
+        meanwhile = f"Until then use its NodePort {door} on any node, such as {node}:{door}."
+    else:
+        forward = kubectl(cluster, namespace, "port-forward", f"service/{name}", str(port.get("port", "")))
+        meanwhile = f"Until then use {forward}."
+    has_one = [one for one in facts.services if one is not service and balancer_addresses(one)]
+    if spec.get("loadBalancerClass"):
+        yield Problem(
+            f"It has no external address (kubectl shows <pending>): the controller of its loadBalancerClass"
+            f" {spec['loadBalancerClass']} has not given it one.",
+            f"Start that controller, or read its log. {meanwhile}",
+        )
+    elif has_one:
+        events = kubectl(cluster, namespace, "describe", "service", name)
+        yield Problem(
+            f"It has no external address yet (kubectl shows <pending>), though {title(has_one[0])} has one:"
+            " the load balancer controller has not served it.",
+            f"The events of {events} may say why. {meanwhile}",
+        )
+    else:
+        yield Problem(
+            "It has no external address (kubectl shows <pending>): nothing in this cluster gives addresses to Services"
+            " of type LoadBalancer.",
+            f"Install a controller that does, such as MetalLB. {meanwhile}",
+        )
+
+
+def _endpoints(service: Json, facts: Facts, cluster: str) -> Iterator[Problem]:
+    """Why it has no endpoints or lacks some."""
+    namespace, name = key(service)
+    selector = selector_of(service)
+    if not selector:
+        if not facts.slices_of(service):
+            choose = kubectl(cluster, namespace, "set", "selector", "service", name, "app=NAME")
+            yield Problem(
+                "It has no selector, so nothing finds its pods, and nobody has written an EndpointSlice for it.",
+                f"Give it the labels of its pods by {choose}, or create an EndpointSlice.",
+            )
+        elif not ready_addresses(facts.slices_of(service)):
+            yield Problem(
+                "It has no selector, and no endpoint in its EndpointSlices is ready.",
+                f"{kubectl(cluster, namespace, 'get', 'endpointslices', '-l', f'kubernetes.io/service-name={name}')}"
+                " shows them; whoever wrote them keeps them up to date.",
+            )
+        return
+    wanted = ",".join(f"{label}={value}" for label, value in selector.items())
+    if not chosen_pods(service, facts):
+        yield _no_pods(service, facts, wanted, cluster)
+        return
+    if not any(map(alive, chosen_pods(service, facts))):
+        yield Problem(
+            f"All pods with the labels {wanted} have ended, so it has no endpoints.",
+            f"{kubectl(cluster, namespace, 'get', 'pods', '-l', wanted)} shows how; start new ones.",
+        )
+        return
+    listed = missing(service, facts)
+    for line in listed[:_SHOWN]:
+        pod, _, reason = line.removeprefix("pod ").partition(": ")
+        yield Problem(f"Pod {pod} {reason}, so it is not an endpoint.", f"{ours(cluster, 'why', pod)} says why.")
+    if len(listed) > _SHOWN:
+        more = ours(cluster, "why", "-n", namespace)
+        yield Problem(
+            f"{len(listed) - _SHOWN} more pods of it are not endpoints.", f"{more} lists pods with a problem."
+        )
+
+
+def _no_pods(service: Json, facts: Facts, wanted: str, cluster: str) -> Problem:
+    namespace, name = key(service)
+    selector = selector_of(service)
+    elsewhere = [pod for pod in facts.pods if key(pod)[0] != namespace and selector.items() <= _labels(pod).items()]
+    if elsewhere:
+        there = key(elsewhere[0])[0]
+        return Problem(
+            f"Its selector {wanted} matches no pod in namespace {namespace}, but some in {there}: a Service finds only"
+            " pods of its own namespace.",
+            f"Create the Service in namespace {there}, or the pods in {namespace}.",
+        )
+    near = [pod for pod in facts.pods if key(pod)[0] == namespace and _labels(pod).keys() >= selector.keys()]
+    if near:
+        labels = _labels(near[0])
+        actual = [f"{label}={labels[label]}" for label in selector]
+        choose = kubectl(cluster, namespace, "set", "selector", "service", name, *[",".join(actual)])
+        return Problem(
+            f"Its selector {wanted} matches no pod; pod {title(near[0])} has {','.join(actual)}.",
+            f"If that pod is meant: {choose}.",
+        )
+    shown = kubectl(cluster, namespace, "get", "pods", "--show-labels")
+    return Problem(
+        f"Its selector {wanted} matches no pod in namespace {namespace}.",
+        f"{shown} shows which labels there are; a Deployment with 0 replicas has no pods.",
+    )
+
+
+def _silent(service: Json, facts: Facts, listening: Listening, cluster: str) -> Iterator[Problem]:
+    """Endpoints where nobody listens on the port; those with the same listeners are one problem."""
+    namespace, name = key(service)
+    alike: dict[tuple[str, int], list[tuple[str, str]]] = {}
+    for one in silent_endpoints(service, facts, listening):
+        alike.setdefault((one.why.replace(one.address, "its address"), one.entry), []).append((one.name, one.address))
+    for (why, entry), who in alike.items():
+        names = ", ".join(one for one, _ in who[:_SHOWN]) + (
+            f" and {len(who) - _SHOWN} more" if len(who) > _SHOWN else ""
+        )
+        port = (service["spec"].get("ports") or [{}])[entry]
+        protocol = str(port.get("protocol") or "TCP").lower()
+        others = open_ports(listening(who[0][1]) or (), protocol)
+        if "only at" in why:
+            action = "Let the program listen on all addresses (0.0.0.0 or ::), not on a loopback address."
+        elif len(others) == 1 and selector_of(service):
+            patch = json.dumps([{"op": "replace", "path": f"/spec/ports/{entry}/targetPort", "value": others[0]}])
+            change = kubectl(cluster, namespace, "patch", "service", name, "--type=json", "-p", patch)
+            action = f"If {others[0]} is the right port: {change}."
+        else:
+            action = "Correct targetPort in the Service, or the port that the program listens on."
+        yield Problem(f"In {names} {why}: connections to port {port.get('port')} are refused.", action)
+
+
+def _labels(pod: Json) -> dict[str, str]:
+    return dict(pod["metadata"].get("labels") or {})

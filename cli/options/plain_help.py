@@ -1,0 +1,90 @@
+"""How help looks: no Python types, an option beside the name of its value, whole words at 80 columns."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from cli import kubectl_words
+from cli.display.quiet import quietly
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands with plain help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        TyperGroup.format_help(_on_paper(self, ctx), ctx, formatter)
+
+
+class PlainCommand(TyperCommand):
+    """A command with plain help. Whoever takes --plain, because it shows progress, takes --quiet too."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        for place, one in enumerate(list(self.params)):
+            if "--plain" in one.opts and self.callback is not None:
+                self.params.insert(place + 1, _quiet_beside(one))
+                self.callback = _quietly(self.callback)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        TyperCommand.format_help(_on_paper(self, ctx), ctx, formatter)
+
+
+def _quiet_beside(plain: Any) -> Any:
+    """The option --quiet: a flag like --plain."""
+    quiet = copy.copy(plain)
+    quiet.name, quiet.opts = "quiet", ["--quiet", "-q"]
+    quiet.help = "Show no progress and no hints: only errors, and what was asked for."
+    return quiet
+
+
+def _quietly(callback: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*arguments: Any, quiet: bool, **options: Any) -> Any:
+        with quietly(quiet):
+            return callback(*arguments, **options)
+
+    return run
+
+
+def _on_paper(command: Any, ctx: Any) -> Any:
+    """A copy of the command for its help: typer has no settings for what its table of options shows."""
+    shown = copy.copy(command)
+    parameters = [_as_shown(one) for one in command.get_params(ctx)]
+    vars(shown)["get_params"] = lambda ctx: parameters
+    return shown
+
+
+def _as_shown(parameter: Any) -> Any:
+    """A copy that names an option's value beside the option: a column of its own would leave little for the text."""
+    shown = copy.copy(parameter)
+    vars(shown)["display_type_rich"] = lambda ctx: ""
+    if parameter.param_type_name == "argument":
+        return shown
+    spelled = ", ".join(sorted(parameter.opts, key=len))
+    value = "" if parameter.is_flag else str(parameter.metavar or "")
+    shown.opts = [" ".join(filter(None, (" / ".join((spelled, *parameter.secondary_opts)), value)))]
+    shown.secondary_opts = []
+    vars(shown)["_get_default_string"] = parameter._get_default_string  # it reads both kinds of spellings
+    shown.help = " ".join(filter(None, (parameter.help, _range(parameter.min, parameter.max))))
+    shown.min = shown.max = None
+    return shown
+
+
+def _range(least: float | None, most: float | None) -> str:
+    """The numbers that an option takes, in words."""
+    if least is None or (least == 0 and most is None):
+        return ""
+    return f"At least {least}." if most is None else f"From {least} to {most}."
+
+
+class KubectlCommand(PlainCommand):
+    """A command that keeps its own options and passes all others on, in their order."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ours, theirs = kubectl_words.split(args)
+        super().parse_args(ctx, ours)
+        ctx.args = theirs
+        return theirs

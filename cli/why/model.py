@@ -1,0 +1,138 @@
+"""What `why` asks about, what the API server has, and what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agent.explain.model import Explanation
+from nodelib.json_values import Json, object_or_empty, objects_in
+
+# Every kind that can be asked for: its name, how kubectl abbreviates it, and where the API server lists it.
+KINDS: Mapping[str, tuple[str, str]] = {
+    "pod": ("po pods", "/api/v1/pods"),
+    "deployment": ("deploy deployments", "/apis/apps/v1/deployments"),
+    "replicaset": ("rs replicasets", "/apis/apps/v1/replicasets"),
+    "statefulset": ("sts statefulsets", "/apis/apps/v1/statefulsets"),
+    "daemonset": ("ds daemonsets", "/apis/apps/v1/daemonsets"),
+    "job": ("jobs", "/apis/batch/v1/jobs"),
+    "cronjob": ("cj cronjobs", "/apis/batch/v1/cronjobs"),
+    "pvc": ("persistentvolumeclaim persistentvolumeclaims", "/api/v1/persistentvolumeclaims"),
+    "service": ("svc services", "/api/v1/services"),
+    "ingress": ("ing ingresses", "/apis/networking.k8s.io/v1/ingresses"),
+    "node": ("no nodes", "/api/v1/nodes"),
+}
+# What is only looked up in.
+OTHERS: Mapping[str, str] = {
+    "event": "/api/v1/events",
+    "storageclass": "/apis/storage.k8s.io/v1/storageclasses",
+    "ingressclass": "/apis/networking.k8s.io/v1/ingressclasses",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """The last lines that a container wrote before it ended, oldest first."""
+
+    container: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One object's explanation.
+
+    `by_node`: it is its node's answer, not only the API server's. `listed`: it belongs in the list of what is not
+    well; not so what its pods show already, or what somebody stopped on purpose. `owner`: "deployment/web" for a pod
+    of it.
+    """
+
+    found: Explanation
+    by_node: bool
+    kind: str = "pod"
+    listed: bool = True
+    owner: str = ""
+    logs: tuple[LogTail, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        if self.kind != "pod":
+            return not self.found.waits
+        return not self.found.waits and self.found.phase in ("Running", "Succeeded")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the API server has, by kind; a kind that it did not list is not in `lists`."""
+
+    lists: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
+
+    def all(self, kind: str) -> tuple[Json, ...]:
+        return self.lists.get(kind, ())
+
+    def within(self, kind: str, namespace: str) -> list[Json]:
+        return [one for one in self.all(kind) if namespace_of(one) == namespace]
+
+    def named(self, kind: str, namespace: str, name: str) -> Json | None:
+        found = (one for one in self.within(kind, namespace) if one["metadata"]["name"] == name)
+        return next(found, None)
+
+    def owned(self, kind: str, owner: Json) -> list[Json]:
+        """The objects of `kind` that the owner's controller made."""
+        uid = owner["metadata"].get("uid")
+        return [one for one in self.all(kind) if uid and controller(one).get("uid") == uid]
+
+    def events(self, obj: Json) -> list[Json]:
+        """The object's events, oldest first. Those about a Node may give its name as the UID, as kubelets do."""
+        meta = obj["metadata"]
+        known = {meta.get("uid"), None if meta.get("namespace") else meta["name"]} - {None, ""}
+        found = [one for one in self.all("event") if object_or_empty(one.get("involvedObject")).get("uid") in known]
+        return sorted(found, key=newest)
+
+
+def namespace_of(obj: Json) -> str:
+    return str(obj["metadata"].get("namespace") or "")
+
+
+def controller(obj: Json) -> Json:
+    """The reference to the object's controller, {} without one."""
+    found = objects_in(obj["metadata"].get("ownerReferences"))
+    return next((one for one in found if one.get("controller")), {})
+
+
+def newest(event: Json) -> str:
+    """When it happened last, as RFC 3339; all of the API's times compare as text."""
+    series = object_or_empty(event.get("series")).get("lastObservedTime")
+    made = event["metadata"].get("creationTimestamp")
+    return str(series or event.get("lastTimestamp") or event.get("eventTime") or made or "")
+
+
+def condition(obj: Json, kind: str) -> Json:
+    """One of the object's conditions, {} if it has none of that type."""
+    found = objects_in(object_or_empty(obj.get("status")).get("conditions"))
+    return next((one for one in found if one.get("type") == kind), {})
+
+
+def spec_of(obj: Json) -> Json:
+    return object_or_empty(obj.get("spec"))
+
+
+def status_of(obj: Json) -> Json:
+    return object_or_empty(obj.get("status"))
+
+
+def pods_of(kind: str, obj: Json, facts: Facts) -> list[Json]:
+    """The pods that a workload has made, by way of its ReplicaSets or Jobs."""
+    match kind:
+        case "deployment":
+            return [pod for one in facts.owned("replicaset", obj) for pod in facts.owned("pod", one)]
+        case "cronjob":
+            return [pod for one in facts.owned("job", obj) for pod in facts.owned("pod", one)]
+    return facts.owned("pod", obj)
+
+
+def selected(service: Json, facts: Facts) -> list[Json]:
+    """The pods that the Service's selector matches."""
+    wanted = object_or_empty(spec_of(service).get("selector"))
+    pods: Iterable[Json] = facts.within("pod", namespace_of(service)) if wanted else ()
+    return [one for one in pods if wanted.items() <= object_or_empty(one["metadata"].get("labels")).items()]

@@ -1,0 +1,134 @@
+"""What the API server alone knows of a pod, for pods whose node does not answer here or that have none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.explain.model import Explanation, Wait
+from agent.explain.plan.remedies import Subject, action_for
+from cli.why import scheduling
+from cli.why.claims import claim, claims_of
+from cli.why.findings import at_time, timeline
+from cli.why.model import Facts, condition, namespace_of, spec_of, status_of
+from nodelib.json_values import Json, object_or_empty, objects_in
+from nodelib.text import one_line
+
+_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+_ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
+_TEXT = 2000  # bytes of one text of the API
+
+
+def from_api(pod: Json, facts: Facts) -> Explanation:
+    """What the API server alone knows; its events are the timeline."""
+    meta, status = pod["metadata"], status_of(pod)
+    node, phase = str(spec_of(pod).get("nodeName") or ""), str(status.get("phase") or "Pending")
+    waits = tuple(_waits(pod, status, node, facts))
+    summary = "Running and ready" if phase == "Running" and not waits else phase
+    if waits:
+        summary = (
+            f"{phase}, waits on {waits[0].on}: {waits[0].reason}" if waits[0].on else f"{phase}: {waits[0].reason}"
+        )
+    lines = timeline(facts.events(pod))
+    return Explanation(namespace_of(pod), meta["name"], meta["uid"], node, phase, summary, waits, (), lines)
+
+
+def claim_waits(pod: Json, facts: Facts) -> Iterator[Wait]:
+    """What the claims of the pod wait for."""
+    for name in sorted(claims_of(pod)):
+        found = facts.named("pvc", namespace_of(pod), name)
+        for wait in claim(found, facts).found.waits if found is not None else ():
+            yield Wait(f"claim {name}", wait.reason, wait.error, wait.action, wait.since)
+
+
+def _waits(pod: Json, status: Json, node: str, facts: Facts) -> Iterator[Wait]:
+    meta, phase = pod["metadata"], status.get("phase")
+    subject = Subject(namespace_of(pod), meta["name"])
+    if meta.get("deletionTimestamp"):
+        yield from _deleted(meta, subject, node)
+    elif phase == "Failed":
+        yield _failed(pod, status, subject)
+    elif not node:
+        yield from _unscheduled(pod, subject, facts)
+    elif "node" in facts.lists and facts.named("node", "", node) is None:
+        text = f"there is no Node {node}"
+        yield Wait(f"node {node}", "NodeGone", text, action_for("NodeGone", text, subject))
+    elif phase != "Succeeded":
+        yield from _containers(status, subject)
+        yield from _readiness(pod, subject)
+
+
+def _unscheduled(pod: Json, subject: Subject, facts: Facts) -> Iterator[Wait]:
+    found = condition(pod, "PodScheduled")
+    reason, text = str(found.get("reason") or "NotScheduledYet"), _text(found.get("message"))
+    named = str(spec_of(pod).get("schedulerName") or "default-scheduler")
+    if not found and named != "default-scheduler":
+        reason, text = "NoScheduler", f'no scheduler called "{named}" has looked at it'
+    if not found and (claims := scheduling.missing_claims(pod)):
+        reason, text = (
+            "NoResourceClaim",
+            f"it waits for ResourceClaim {claims}, which does not exist or has no device yet",
+        )
+    action = scheduling.advice(text, pod, facts) or action_for(reason, text, subject)
+    made = found.get("lastTransitionTime") or pod["metadata"].get("creationTimestamp")
+    yield Wait("scheduler", reason, text, action, at_time(made))
+    yield from claim_waits(pod, facts)
+
+
+def _containers(status: Json, subject: Subject) -> Iterator[Wait]:
+    for listed in _STATUSES:
+        for one in objects_in(status.get(listed)):
+            state = object_or_empty(one.get("state"))
+            waiting = object_or_empty(state.get("waiting"))
+            reason, text = str(waiting.get("reason") or ""), _text(waiting.get("message"))
+            if not reason or reason in _ON_THE_WAY:
+                continue
+            about = Subject(subject.namespace, subject.pod, str(one.get("name")))
+            last = object_or_empty(object_or_empty(one.get("lastState")).get("terminated"))
+            if reason == "CrashLoopBackOff" and last:
+                text = _ended(last)
+            why = "OOMKilled" if last.get("reason") == "OOMKilled" else reason
+            tries = int(one.get("restartCount") or 0)
+            yield Wait(f"container {about.container}", reason, text, action_for(why, text, about), tries=tries)
+
+
+def _ended(terminated: Json) -> str:
+    code, reason = terminated.get("exitCode"), str(terminated.get("reason") or "")
+    text = f"it ended with exit code {code}" if code else "it exits by itself with exit code 0"
+    text += f" ({reason})" if reason not in ("", "Error", "Completed") else ""
+    return f"{text}: {_text(terminated.get('message'))}" if terminated.get("message") else text
+
+
+def _failed(pod: Json, status: Json, subject: Subject) -> Wait:
+    """It waits for nothing any more."""
+    for listed in _STATUSES[:2]:
+        for one in objects_in(status.get(listed)):
+            ended = object_or_empty(object_or_empty(one.get("state")).get("terminated"))
+            if ended.get("exitCode") and not status.get("reason"):
+                about = Subject(subject.namespace, subject.pod, str(one.get("name")))
+                text = _ended(ended).replace("it ended", f"container {about.container} ended")
+                return Wait("", "Failed", text, action_for("Failed", text, about), at_time(ended.get("finishedAt")))
+    reason, text = str(status.get("reason") or "Failed"), _text(status.get("message"))
+    return Wait("", reason, text, action_for(reason, text, subject))
+
+
+def _readiness(pod: Json, subject: Subject) -> Iterator[Wait]:
+    ready = condition(pod, "Ready")
+    if ready.get("status") == "False" and ready.get("reason") not in ("PodCompleted", "PodFailed"):
+        reason, text = str(ready.get("reason") or "NotReady"), _text(ready.get("message"))
+        since = at_time(ready.get("lastTransitionTime"))
+        yield Wait("readiness", reason, text, action_for(reason, text, subject), since)
+
+
+def _deleted(meta: Json, subject: Subject, node: str) -> Iterator[Wait]:
+    asked = at_time(meta["deletionTimestamp"])
+    since = asked - float(meta.get("deletionGracePeriodSeconds") or 0) if asked is not None else None
+    if meta.get("finalizers"):
+        names = _text(", ".join(meta["finalizers"]))
+        yield Wait("finalizers", "Finalizers", names, action_for("Finalizers", names, subject), since)
+    if node and meta.get("deletionGracePeriodSeconds"):
+        text = f"node {node} has not released it yet, or cannot be asked from here"
+        yield Wait(f"node {node}", "Terminating", text, f"Run `nodewright why` on {node}.", since)
+
+
+def _text(value: object) -> str:
+    return one_line(str(value or ""), _TEXT)

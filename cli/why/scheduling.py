@@ -1,0 +1,66 @@
+"""Which objects stand in the way of a pod that no node takes: what the scheduler's message leaves out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cli.why.model import Facts, namespace_of, spec_of
+from nodelib.json_values import Json, object_or_empty, objects_in
+from nodelib.text import one_line
+
+_SHOWN = 3  # pods that are named
+_TEXT = 200  # bytes of one name
+
+
+def advice(message: str, pod: Json, facts: Facts) -> str:
+    """What to do, with names; "" when the general advice says as much."""
+    if "free ports" in message:
+        return _ports(pod, facts)
+    if "node affinity/selector" in message and "anti-affinity" not in message:
+        return _selector(pod, facts)
+    return ""
+
+
+def missing_claims(pod: Json) -> str:
+    """The ResourceClaims that the pod names, of which the scheduler says nothing while they do not exist."""
+    named = [str(one.get("resourceClaimName") or "") for one in objects_in(spec_of(pod).get("resourceClaims"))]
+    return _joined(name for name in named if name)
+
+
+def _ports(pod: Json, facts: Facts) -> str:
+    wanted = host_ports(pod)
+    holders = [one for one in facts.all("pod") if one is not pod and wanted & host_ports(one) and _is_placed(one)]
+    shown = ", ".join(str(port) for port in sorted(wanted))
+    text = f"hostPort {shown} is in use on every node that fits"
+    if holders:
+        names = _joined(f"{namespace_of(one)}/{one['metadata']['name']}" for one in holders[:_SHOWN])
+        text += f", by {names}"
+    return f"{text}: choose another hostPort, or delete the pod that has it."
+
+
+def host_ports(pod: Json) -> set[int]:
+    boxes = objects_in(spec_of(pod).get("containers"))
+    ports = [port.get("hostPort") for box in boxes for port in objects_in(box.get("ports"))]
+    return {port for port in ports if isinstance(port, int)}
+
+
+def _is_placed(pod: Json) -> bool:
+    ended = object_or_empty(pod.get("status")).get("phase") in ("Succeeded", "Failed")
+    return bool(spec_of(pod).get("nodeName")) and not ended
+
+
+def _selector(pod: Json, facts: Facts) -> str:
+    wanted, nodes = object_or_empty(spec_of(pod).get("nodeSelector")), facts.all("node")
+    if not wanted or not nodes or any(_has(node, wanted) for node in nodes):
+        return ""
+    labels = _joined((f"{key}={value}" for key, value in wanted.items()), " ")
+    command = f"kubectl label node {nodes[0]['metadata']['name']} {labels}"
+    return f"No node has the labels {labels}: give them to one (`{command}`), or change nodeSelector."
+
+
+def _has(node: Json, labels: Json) -> bool:
+    return labels.items() <= object_or_empty(node["metadata"].get("labels")).items()
+
+
+def _joined(words: Iterable[str], by: str = ", ") -> str:
+    return by.join(one_line(word, _TEXT) for word in words)

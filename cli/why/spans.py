@@ -1,0 +1,32 @@
+"""Times and long texts as people read them. Pure, except that clock() knows the time zone."""
+
+from __future__ import annotations
+
+import time
+
+from nodelib.text import cut as shorter
+
+_TEXT = 600  # bytes of one error
+
+
+def cut(text: str) -> str:
+    """A long text loses its middle, since causes come last."""
+    return shorter(text, _TEXT)
+
+
+def clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(at * 1000) % 1000:03d}"
+
+
+def ago(at: float, now: float) -> str:
+    return f"{span(now - at)} ago" if at else "at an unknown time"
+
+
+def span(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    if whole < 1:
+        return f"{max(0.0, seconds):.1f} s"
+    hours, rest = divmod(whole, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)

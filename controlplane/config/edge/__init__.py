@@ -1,0 +1,1 @@
+"""Reads the file, and what it names on this machine."""

@@ -1,0 +1,1 @@
+"""Reads, checks and prints the file of a cluster. Pure."""

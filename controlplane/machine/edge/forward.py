@@ -1,0 +1,80 @@
+"""Leads TCP ports of this machine to nodes: `python -S -m controlplane.machine.edge.forward PLACE=PLACE,PLACE ...`.
+
+Standard library only. Each connection goes to the next of the places behind its port that accepts it within a second;
+each of its two directions ends by itself, so that a client may finish what it sends and still read the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import sys
+
+_DIAL = 1.0  # seconds for a place to accept a connection
+_PIECE = 1 << 16
+_MOST = 4096  # connections of a port at a time
+Place = tuple[str, int]
+
+
+class Forward:
+    """One port, and the places behind it, which take turns."""
+
+    def __init__(self, behind: list[Place]) -> None:
+        self._behind = behind
+        self._turn = itertools.cycle(range(len(behind)))
+        self._room = asyncio.Semaphore(_MOST)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection until both of its directions have ended."""
+        async with self._room:
+            found = await self._dial()
+            if found is None:
+                writer.transport.abort()
+                return
+            there, back = found
+            try:
+                await asyncio.gather(_pass(reader, back), _pass(there, writer))
+            finally:
+                for side in (writer, back):
+                    side.close()
+
+    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        first = next(self._turn)
+        for host, port in self._behind[first:] + self._behind[:first]:
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_DIAL):
+                    return await asyncio.open_connection(host, port)
+        return None
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(_PIECE):
+            writer.write(piece)
+            await writer.drain()
+        writer.write_eof()
+    except OSError:
+        writer.transport.abort()  # one side was reset: so is the other
+
+
+def place(text: str) -> Place:
+    """HOST:PORT, an IPv6 address in brackets."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+async def run(words: list[str]) -> None:
+    """Serve until cancelled. Raises OSError when a port is taken."""
+    async with contextlib.AsyncExitStack() as stack:
+        servers = []
+        for word in words:
+            listen, _, behind = word.partition("=")
+            host, port = place(listen)
+            forward = Forward([place(one) for one in behind.split(",")])
+            servers.append(await stack.enter_async_context(await asyncio.start_server(forward.serve, host, port)))
+        await asyncio.gather(*(server.serve_forever() for server in servers))
+
+
+if __name__ == "__main__":
+    asyncio.run(run(sys.argv[1:]))

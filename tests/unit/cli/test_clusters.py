@@ -1,0 +1,138 @@
+"""The list of clusters, and which cluster is meant when no name is given."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.app import app
+from cli.clusters import line_with_name
+from cli.commands import clusters
+from cli.display.terminal import new_console
+from controlplane.cluster.model import Cluster
+from controlplane.cluster.work.overview import Overview
+
+RUNNER = CliRunner()
+NOW = 1_800_000_000.0
+LAB = Overview("lab", "running", "", 2, 2, "v1.37.1", NOW - 7290, 40, 700 << 20, "nodewright-lab", "10.89.0.0/24")
+
+
+def saved(root: Path, *names: str) -> dict[str, str]:
+    """Clusters of these names, as far as their records go. Returns the environment that finds them."""
+    for name in names:
+        (root / name).mkdir()
+        made = Cluster(name, "10.89.0.0/24", root=str(root))
+        (root / name / "cluster.json").write_text(json.dumps(made.to_json()))
+    return {"NODEWRIGHT_STATE": str(root), "NODEWRIGHT_NAME": ""}
+
+
+@pytest.mark.parametrize(
+    ("there", "arguments", "expect"),
+    [
+        pytest.param(["lab"], [], "lab", id="the only one"),
+        pytest.param(["lab", "nodewright"], [], "nodewright", id="the default name"),
+        pytest.param(["lab", "prod"], ["--name", "prod"], "prod", id="the one that is named"),
+    ],
+)
+def test_which_cluster_is_meant(there: list[str], arguments: list[str], expect: str, tmp_path: Path) -> None:
+    done = RUNNER.invoke(app, ["kubeconfig", *arguments], env=saved(tmp_path, *there))
+    assert done.output.strip() == f"{tmp_path}/{expect}/admin.conf"
+
+
+@pytest.mark.parametrize(
+    ("there", "arguments", "words"),
+    [
+        pytest.param([], [], "up --name nodewright", id="none"),
+        pytest.param(["lab", "prod"], [], "lab, prod", id="several"),
+        pytest.param(["lab"], ["--name", "nodewright"], "there is: lab", id="a name that is given is meant"),
+    ],
+)
+def test_no_cluster_is_meant(there: list[str], arguments: list[str], words: str, tmp_path: Path) -> None:
+    done = RUNNER.invoke(app, ["kubeconfig", *arguments], env=saved(tmp_path, *there))
+    assert done.exit_code == 1 and words in done.stderr
+
+
+def test_kubectl_does_not_wait_for_a_cluster_that_is_stopped(tmp_path: Path) -> None:
+    done = RUNNER.invoke(app, ["kubectl", "--", "get", "pods"], env=saved(tmp_path, "tlistoff"))
+    assert done.exit_code == 1
+    assert "is stopped" in done.stderr and "./nodewright start --name tlistoff" in done.stderr
+
+
+def test_up_never_means_another_cluster() -> None:
+    assert "by default the only one" not in RUNNER.invoke(app, ["up", "--help"], env={"COLUMNS": "200"}).output
+    assert "by default the only one" in RUNNER.invoke(app, ["status", "--help"], env={"COLUMNS": "200"}).output
+
+
+@pytest.mark.parametrize(
+    ("typed", "expect"),
+    [
+        ("status", "./nodewright status --name lab"),
+        ("why shop/web", "./nodewright why shop/web --name lab"),
+        ("kubectl get pods", "./nodewright kubectl --name lab get pods"),
+        ("kubectl -- get pods", "./nodewright kubectl --name lab -- get pods"),
+        ("shell node1 -- ps ax", "./nodewright shell node1 --name lab -- ps ax"),
+        ("node add n3", "./nodewright node add n3 --name lab"),
+    ],
+)
+def test_the_line_to_type(typed: str, expect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["nodewright", *typed.split()])
+    assert line_with_name("lab") == expect
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expect"),
+    [(0, "0s"), (59, "59s"), (60, "1m"), (450, "7m30s"), (7200, "2h"), (7290, "2h1m"), (90061, "1d1h"), (-5, "0s")],
+)
+def test_ages(seconds: float, expect: str) -> None:
+    assert clusters.age(seconds) == expect
+
+
+def shown(*found: Overview) -> str:
+    out = io.StringIO()
+    clusters.show(found, NOW, new_console(out, width=80))
+    return out.getvalue()
+
+
+def test_the_list() -> None:
+    old = replace(LAB, name="old", state="stopped", ready=0, version="", processes=0, memory=0, created=0)
+    ill = replace(LAB, name="ill", state="broken", ready=1, problem="nothing keeps node2 running: mend it")
+    lines = shown(LAB, old, ill).splitlines()
+    assert [line.split() for line in lines[:4]] == [
+        ["NAME", "STATE", "READY", "KUBERNETES", "AGE", "MEMORY"],
+        ["lab", "running", "2/2", "v1.37.1", "2h1m", "700Mi"],
+        ["old", "stopped", "0/2", "-", "-", "-"],
+        ["ill", "broken", "1/2", "v1.37.1", "2h1m", "700Mi"],
+    ]
+    assert lines[4] == "ill: nothing keeps node2 running: mend it"
+    assert "./nodewright up" in shown()
+
+
+def test_a_cluster_as_json() -> None:
+    found = clusters.document(LAB, NOW)
+    assert (found["name"], found["state"], found["age_seconds"], found["memory_bytes"]) == (
+        "lab",
+        "running",
+        7290,
+        700 << 20,
+    )
+    assert found["created"] == "2027-01-15T05:58:30Z"
+
+
+def test_the_records_of_clusters_that_do_not_run(tmp_path: Path) -> None:
+    env = saved(tmp_path, "tlistone")
+    (tmp_path / "tlisttwo").mkdir()
+    (tmp_path / "tlisttwo" / "cluster.json").write_text("{")
+    done = RUNNER.invoke(app, ["clusters", "-o", "json"], env=env)
+    found = {one["name"]: one for one in json.loads(done.output)}
+    assert done.exit_code == 1, "one is broken"
+    assert (found["tlistone"]["state"], found["tlistone"]["nodes"]) == ("stopped", 2)
+    assert found["tlisttwo"]["state"] == "broken" and "down --name tlisttwo" in found["tlisttwo"]["problem"]
+    for command in ("stop", "start"):
+        done = RUNNER.invoke(app, [command, "--name", "none"], env=env)
+        assert done.exit_code == 1 and "no such cluster" in done.stderr
