@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import re
 import tomllib
@@ -22,7 +21,12 @@ def release(project: Path = PROJECT) -> str:
     try:
         return str(tomllib.loads((project / "pyproject.toml").read_text())["project"]["version"])
     except FileNotFoundError:
-        pass
+        return _installed()
+
+
+def _installed() -> str:
+    import importlib.metadata  # slow, and of no use in a checkout
+
     try:
         return importlib.metadata.version(_NAME)
     except importlib.metadata.PackageNotFoundError:

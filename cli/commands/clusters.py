@@ -15,7 +15,6 @@ from cli.display.steps import Display
 from cli.display.terminal import new_console, new_table
 from cli.errors import need_root
 from controlplane.cluster.work.overview import BROKEN, Overview, read_all
-from controlplane.cluster.work.stop import stop as stop_cluster
 from nodelib.clock import SystemClock
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -82,6 +81,8 @@ def age(seconds: float, known: float = 1) -> str:
 
 def stop(name: str, grace: int, *, plain: bool) -> None:
     """Stop the cluster `name`."""
+    from controlplane.cluster.work.stop import stop as stop_cluster  # with gRPC, which `clusters` has no use for
+
     need_root("stop")
     cluster = find(name)
     with Display(plain=plain or None) as display:

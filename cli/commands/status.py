@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-
-from rich.console import Console
+from typing import IO
 
 from agent.common.plan.sizes import span_of
 from cli.clusters import find
 from cli.display.columns import aligned, say
-from cli.display.terminal import new_console
 from controlplane.cluster.model import DEFAULT_NAME
 from controlplane.cluster.work.status import Daemon, NodeStatus, Status, read_status
 from nodelib.kube.times import time_or
@@ -29,7 +28,7 @@ def run(name: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(status), indent=1))
     else:
-        show(status, new_console())
+        show(status, sys.stdout)
     if not healthy(status):
         raise SystemExit(1)
 
@@ -45,9 +44,9 @@ def healthy(status: Status) -> bool:
     )
 
 
-def show(status: Status, console: Console) -> None:
+def show(status: Status, out: IO[str]) -> None:
     """Print it; tables fit 80 columns, and no word is broken."""
-    say(console, lines(status, time.time()))
+    say(out, lines(status, time.time()))
 
 
 def lines(status: Status, now: float) -> Iterator[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import IO, TYPE_CHECKING
 
-from rich.console import Console
-from rich.text import Text
+from nodelib.text import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _GAP = "  "
 
@@ -34,14 +38,17 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def paragraph(console: Console, first: str, text: str, first_style: str = "", style: str = "") -> None:
     """The word `first`, and beside it the text, whose later lines begin below the first one's."""
+    from rich.text import Text
+
     parts = wrapped(text, max(20, console.width - len(first))) if console.is_terminal else [text]
     for number, part in enumerate(parts):
         lead = first if number == 0 else " " * len(first)
         console.print(Text.assemble((lead, first_style), (part.strip(), style)), soft_wrap=True)
 
 
-def say(console: Console, lines: Iterable[str]) -> None:
+def say(out: IO[str], lines: Iterable[str]) -> None:
     """Print the lines. A terminal gets them wrapped, a pipe as they are, since scripts read line by line."""
+    width = shutil.get_terminal_size().columns if out.isatty() else 0
     for line in lines:
-        for part in wrapped(line, console.width) if console.is_terminal else (line,):
-            console.print(part, soft_wrap=True)
+        for part in wrapped(line, width) if width else (line,):
+            print(visible(part), file=out)

@@ -169,7 +169,7 @@ def trace(
     live: Annotated[
         bool, typer.Option("--live", help="Follow the next real connection instead of reading the rules.")
     ] = False,
-    seconds: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long --live waits.")] = 30,
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long --live waits.")] = 30.0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every rule that matched, with its counter.")] = False,
     output: OutputOption = Output.TEXT,
     as_json: Json = False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -14,6 +15,9 @@ from cli.display.quiet import quietly
 
 class PlainGroup(TyperGroup):
     """A group of commands with plain help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _converted_on_demand(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperGroup.format_help(_on_paper(self, ctx), ctx, formatter)
@@ -29,8 +33,33 @@ class PlainCommand(TyperCommand):
                 self.params.insert(place + 1, _quiet_beside(one))
                 self.callback = _quietly(self.callback)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _converted_on_demand(super().get_params(ctx))
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperCommand.format_help(_on_paper(self, ctx), ctx, formatter)
+
+
+def _converted_on_demand(parameters: list[Any]) -> list[Any]:
+    """typer has pydantic convert every value, plain words and defaults too; its import takes as long as typer's own."""
+    for one in parameters:
+        if "get_runtime_param" not in vars(one):
+            vars(one)["get_runtime_param"] = partial(_Conversion, one.get_runtime_param)
+    return parameters
+
+
+class _Conversion:
+    """typer's conversion of a value, left out where there is nothing to convert."""
+
+    def __init__(self, by_typer: Callable[[], Any]) -> None:
+        self._by_typer = by_typer
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if type(value) is param.type_descriptor.annotation and (not isinstance(value, str) or value.isascii()):
+            return value
+        return self._by_typer().coerce(value, param=param, ctx=ctx)
 
 
 def _quiet_beside(plain: Any) -> Any:

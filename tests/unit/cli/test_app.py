@@ -212,21 +212,54 @@ def test_other_users_than_root_are_refused(command: str, tmp_path: Path) -> None
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(PROJECT), "NODEWRIGHT_LAUNCHER": ""},
+        env={**_without_ours(), "PYTHONPATH": str(PROJECT)},
     )
     assert done.returncode == 1
     assert "needs root" in done.stderr
     assert f"Run `sudo ./nodewright {command}`." in done.stderr
 
 
-def test_a_start_imports_nothing_heavy() -> None:
-    code = (
-        "import sys, cli.app; print([m for m in ('pyroute2', 'aiohttp', 'cryptography', 'grpc') if m in sys.modules])"
-    )
+def _without_ours() -> dict[str, str]:
+    """The environment without what changes our commands and thus what they advise."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("NODEWRIGHT_")}
+
+
+_HEAVY = {"aiohttp", "cryptography", "grpc", "google", "pydantic", "pyroute2", "rich", "yaml"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        (["version"], set()),
+        (["up", "--nodes", "many"], {"pydantic", "rich"}),  # only to refuse it
+        (["kubectl", "get", "pods"], set()),
+        (["status"], {"yaml"}),
+        (["clusters"], {"yaml", "aiohttp", "rich"}),
+        (["service", "demo", "-n", "shop"], {"yaml"}),
+        (["trace", "node1", "demo"], {"yaml"}),
+        (["why", "web-0"], {"yaml", "aiohttp", "rich"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_command_imports_only_what_it_needs(arguments: list[str], needed: set[str], tmp_path: Path) -> None:
+    code = f"""
+import sys
+from cli.app import main
+sys.argv = ["nodewright", *{arguments!r}]
+try:
+    main()
+finally:
+    sys.__stdout__.write("\\nimported " + " ".join({{name.partition(".")[0] for name in sys.modules}}))
+"""
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "NODEWRIGHT_STATE": str(tmp_path)},
     )
-    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+    imported = set(done.stdout.rpartition("imported ")[2].split())
+    assert "typer" in imported, done.stderr
+    assert imported & _HEAVY <= needed
 
 
 def _cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -163,3 +163,27 @@ def test_whoever_creates_the_environment_for_too_long_is_not_waited_for(checkout
 def test_completion_never_creates_an_environment(tmp_path: Path) -> None:
     found = launched(NODEWRIGHT_CACHE=str(tmp_path), NODEWRIGHT_PYTHON="", _NODEWRIGHT_COMPLETE="complete_bash")
     assert (found.returncode, found.stdout, found.stderr, list(tmp_path.iterdir())) == (1, "", "", [])
+
+
+@_ROOT_ONLY
+def test_a_complete_environment_is_found_without_starting_an_interpreter(checkout: Path, tmp_path: Path) -> None:
+    venv = environment_of(checkout, tmp_path / "cache")
+    (venv / "bin").mkdir(parents=True)
+    interpreter = tmp_path / "interpreter"
+    interpreter.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    interpreter.chmod(0o755)
+    (venv / "bin" / "python").symlink_to(interpreter)
+    (venv / ".complete").touch()
+    (venv / ".complete").chmod(0o666)
+    assert by_nobody(checkout, tmp_path / "cache", "first").stdout == "-m|cli|first|"
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    (shims / "python3").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
+    (shims / "python3").chmod(0o755)
+    tmp_path.chmod(0o777)
+    path = f"{shims}:/usr/local/bin:/usr/bin:/bin"
+    assert by_nobody(checkout, tmp_path / "cache", "second", PATH=path).stdout == "-m|cli|second|"
+    assert not (tmp_path / "started").exists()
+    os.utime(interpreter, (1, 1))  # another interpreter in its place
+    by_nobody(checkout, tmp_path / "cache", "third", PATH=path)
+    assert (tmp_path / "started").exists()

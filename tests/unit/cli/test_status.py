@@ -56,9 +56,10 @@ ILL = {
 
 def printed(status: Status, monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True) -> list[str]:
     monkeypatch.setattr("cli.commands.status.time.time", lambda: NOW)
+    monkeypatch.setenv("COLUMNS", "80")
     out = io.StringIO()
-    console = Console(file=out, width=80, force_terminal=terminal, markup=False, highlight=False, color_system=None)
-    command.show(status, console)
+    monkeypatch.setattr(out, "isatty", lambda: terminal)
+    command.show(status, out)
     return out.getvalue().splitlines()
 
 
