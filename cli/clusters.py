@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME, Cluster
 from nodelib.errors import NotFound, Temporary
@@ -27,7 +28,7 @@ def find(name: str) -> Cluster:
         raise NotFound(
             f"no such cluster on this machine{others}",
             obj=name,
-            action=f"Create it with `./nodewright up --name {name}`.",
+            action=f"Create it with {ours(name, 'up')}.",
         )
     return cluster
 
@@ -39,7 +40,7 @@ def reachable(name: str) -> Cluster:
         raise Temporary(
             "the cluster is stopped, or this machine was restarted",
             obj=name,
-            action=f"Run `./nodewright start --name {name}`.",
+            action=f"Run {ours(name, 'start')}.",
         )
     return cluster
 

@@ -14,6 +14,7 @@ from cli.clusters import find
 from cli.display.steps import Display
 from cli.display.terminal import new_console, new_table
 from cli.errors import need_root
+from controlplane.cluster.advice import ours
 from controlplane.cluster.work.overview import BROKEN, Overview, read_all
 from nodelib.clock import SystemClock
 
@@ -89,7 +90,7 @@ def stop(name: str, grace: int, *, plain: bool) -> None:
         done = asyncio.run(stop_cluster(cluster, grace, display, SystemClock()))
     said = f"{done.containers} containers ended, {display.elapsed:.1f} s"
     print(f"Cluster {name} is stopped ({said}). Its state is on the disk; this machine may be restarted.")
-    print(f"`./nodewright start --name {name}` brings it back.")
+    print(f"{ours(name, 'start')} brings it back.")
 
 
 def start(name: str, *, plain: bool) -> None:

@@ -14,8 +14,10 @@ from rich.console import Console
 from cli.display.columns import paragraph
 from cli.display.terminal import new_console
 from cli.project import PROJECT
+from cli.why.wording import Wording
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
-from controlplane.cluster.model import DEFAULT_NAME, Cluster
+from controlplane.cluster.model import Cluster
 from controlplane.doctor.plan.preflight import Finding
 from controlplane.doctor.work import examine, examine_nodes
 from nodelib.text import one_line
@@ -62,17 +64,17 @@ def troubles(ill: Sequence[Explained], name: str) -> tuple[Finding, ...]:
     """One finding for each of the first objects that are not well, and how many more there are."""
     if not ill:
         return (Finding(f"{name}: pods", "ok", "all are running and ready, or have completed"),)
-    named = f" --name {name}" if name != DEFAULT_NAME else ""
-    found = []
+    wording, found = Wording(name), []
     for one in ill[:_MOST_OBJECTS]:
         title = f"{one.found.namespace}/{one.found.name}"
         asked = title if one.kind == "pod" else f"{one.found.namespace}/{one.kind}/{one.found.name}"
-        fix = next((wait.action for wait in one.found.waits if wait.action), "") or f"`./nodewright why {asked}{named}`"
+        advised = next((wording.typed(wait.action) for wait in one.found.waits if wait.action), "")
+        fix = advised or ours(name, "why", asked)
         said = one_line(one.found.summary, _LONGEST)
         found.append(Finding(f"{one.kind} {title}", "warning", said, one_line(fix, _LONGEST)))
     if len(ill) > _MOST_OBJECTS:
         text = f"{len(ill) - _MOST_OBJECTS} more have a problem"
-        found.append(Finding(f"{name}: pods", "warning", text, f"`./nodewright why{named}` lists them"))
+        found.append(Finding(f"{name}: pods", "warning", text, f"{ours(name, 'why')} lists them"))
     return tuple(found)
 
 

@@ -13,6 +13,7 @@ from cli.commands.up import memory_size
 from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster, numbered
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.plan.removal import check_removable
@@ -96,7 +97,7 @@ def with_member(known: Cluster, member: Member) -> Any:
             f"the cluster has {known.options.nodes} nodes, as many as there can be",
             obj=known.name,
             step=_STEP,
-            action=f"Remove one first: `./nodewright node remove NODE --name {known.name}`.",
+            action=f"Remove one first: {ours(known.name, 'node', 'remove', 'NODE')}.",
         )
     count = known.options.nodes + 1
     return replace(known.options, members=(*known.members, member), nodes=count)

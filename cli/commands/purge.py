@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from cli.commands.install import uninstall
+from controlplane.cluster.advice import line
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.host.plan.host_files import RECORD
@@ -41,7 +42,7 @@ def run(root: str, *, yes: bool) -> None:
             "these clusters use the cache",
             obj=", ".join(there),
             step="uninstall --purge",
-            action=" && ".join(f"`sudo ./nodewright down --name {name}`" for name in there),
+            action=" && ".join(f"`sudo {line(name, 'down')}`" for name in there),
         )
     cache = Path(cache_root())
     going = [cache / name for name in _OURS if (cache / name).exists()]

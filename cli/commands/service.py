@@ -13,8 +13,9 @@ from cli.errors import need_root
 from cli.explain import read, service_text, service_words
 from cli.explain.endpoints import PortView, Silent, missing, ports, silent_endpoints
 from cli.explain.facts import Facts, key, title
-from cli.explain.remedies import Problem, ours
+from cli.explain.problems import Problem
 from cli.explain.rules_of import Matched, addresses, rules_of
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge import rules as edge
 from nodelib.errors import NotFound

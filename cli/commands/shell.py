@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cli.clusters import find
 from cli.errors import need_root
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET, SYSTEM_PATH
 from controlplane.machine.edge import cgroups
@@ -23,7 +24,7 @@ def run(name: str, node: str, arguments: list[str]) -> None:
     if node not in names:
         raise NotFound("no such node in the cluster", obj=node, action=f"There are: {', '.join(names)}.")
     if not is_bound(cluster.namespace(node, "pid")):
-        raise Temporary("is not there", obj=f"node {node}", action=f"`./nodewright up --name {name}` starts it.")
+        raise Temporary("is not there", obj=f"node {node}", action=f"{ours(name, 'up')} starts it.")
     command = arguments or [shutil.which("bash", path=SYSTEM_PATH) or "/bin/sh"]
     folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{node}/system")
     argv = in_cgroups(folders, in_node(cluster.namespaces(node), command))

@@ -13,7 +13,7 @@ from typing import IO
 from agent.common.plan.sizes import span_of
 from cli.clusters import find
 from cli.display.columns import aligned, say
-from controlplane.cluster.model import DEFAULT_NAME
+from controlplane.cluster.advice import ours
 from controlplane.cluster.work.status import Daemon, NodeStatus, Status, read_status
 from nodelib.kube.times import time_or
 from nodelib.text import one_line
@@ -58,7 +58,7 @@ def lines(status: Status, now: float) -> Iterator[str]:
     if status.certificates:
         yield f"The first certificate to expire: {status.certificates}."
     for path in status.missing:
-        yield f"missing: {path} (`{_ours(status, 'up')}` repairs it)"
+        yield f"missing: {path} ({ours(status.name, 'up')} repairs it)"
     for words in status.skew:
         yield f"version skew: kubelet {words}."
     yield from _nodes(status, now)
@@ -72,36 +72,29 @@ def _nodes(status: Status, now: float) -> Iterator[str]:
     yield ""
     rows = [("NODE", "ADDRESS", "STATE", "PODS", "PROXY")]
     for node in status.nodes:
-        rows.append((node.name, node.address, _state(node), str(node.pods), _proxy(node.proxy, now)))
+        rows.append((node.name, node.address, _state(node), str(node.pods), _proxy(node, now)))
     yield from aligned(rows)
     for nodes, versions in _versions(status.nodes):
         yield f"  {nodes}: {versions}"
     for node in status.nodes:
-        if node.waits_for and node.waits_for != _state(node):
+        if node.waits_for not in ("", node.state):
             yield f"  {node.name}: {one_line(node.waits_for, _LONGEST)}"
         if node.certificate:
             yield f"  {node.name}: serving certificate: {one_line(node.certificate, _LONGEST)}"
-        if not node.proxy.startswith(("synced", "answers")):
-            yield f"  {node.name}: the proxy {one_line(node.proxy, _LONGEST)}"
+        if node.proxy_problem:
+            yield f"  {node.name}: the proxy {one_line(node.proxy_problem, _LONGEST)}"
     if not status.api and any(node.waits_for for node in status.nodes):
-        yield f"  `{_ours(status, 'doctor')}` says what to do."
+        yield f"  {ours(status.name, 'doctor')} says what to do."
 
 
 def _state(node: NodeStatus) -> str:
-    """In a word or two; the whole sentence is below the table."""
-    first = node.waits_for.partition(": ")[0]
-    state = "tainted" if first.startswith("tainted") else first or "Ready"
-    return ", ".join(filter(None, (state, node.feels)))
+    """In a few words; the whole sentence is below the table."""
+    return ", ".join(filter(None, (node.state, node.feels)))
 
 
-def _proxy(text: str, now: float) -> str:
-    word, _, at = text.partition(" ")
-    if word == "answers":
-        return word
-    if word != "synced":
-        return "does not answer" if "not answer" in text else "not healthy" if "not healthy" in text else "down"
-    then = time_or(0.0, at)
-    return f"synced {span_of(max(0.0, now - then))} ago" if then else word
+def _proxy(node: NodeStatus, now: float) -> str:
+    then = time_or(0.0, node.proxy_synced)
+    return f"{node.proxy_state} {span_of(max(0.0, now - then))} ago" if then else node.proxy_state
 
 
 def _versions(nodes: tuple[NodeStatus, ...]) -> Iterator[tuple[str, str]]:
@@ -128,7 +121,7 @@ def _daemons(status: Status) -> Iterator[str]:
         log = status.logs.replace("UNIT", daemon.unit).replace("DAEMON", daemon.name)
         yield f"  {daemon.unit}: {daemon.name} is down, {one_line(how, _LONGEST)}; its log: {log}"
     if down or not all(status.supervisors.values()):
-        yield f"  `{_ours(status, 'up')}` starts what is down."
+        yield f"  {ours(status.name, 'up')} starts what is down."
 
 
 def _pods(status: Status) -> Iterator[str]:
@@ -140,12 +133,8 @@ def _pods(status: Status) -> Iterator[str]:
     if len(waiting) > _MOST_PODS:
         yield f"  and {len(waiting) - _MOST_PODS} more"
     if waiting:
-        yield f"  `{_ours(status, 'why')}` says why, and what to do."
+        yield f"  {ours(status.name, 'why')} says why, and what to do."
 
 
 def _pid(daemon: Daemon) -> str:
     return str(daemon.pid) if daemon.alive else ""
-
-
-def _ours(status: Status, command: str) -> str:
-    return f"./nodewright {command}" + (f" --name {status.name}" if status.name != DEFAULT_NAME else "")

@@ -13,6 +13,7 @@ from typing import Any
 from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
+from controlplane.cluster.advice import kubectl_line, line
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME, Cluster, Options, in_url
 from controlplane.cluster.plan import addons
@@ -154,15 +155,14 @@ def report(raised: Raised, seconds: float) -> str:
         lines.append(f"      answered by {', '.join(sight.pods)} on {', '.join(sight.nodes)}")
     lines += [line for one in raised.kubeconfigs for line in kubeconfig_lines(cluster, one)]
     used = _current(raised) and shutil.which("kubectl")
-    option = "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
     lines += [
         "",
         "Try next:",
-        f"  ./nodewright kubectl{option} -- get pods -A -o wide",
-        "  kubectl get nodes" if used else f"  export KUBECONFIG=$(./nodewright kubeconfig{option})",
+        f"  {kubectl_line(cluster.name, 'get', 'pods', '-A', '-o', 'wide')}",
+        "  kubectl get nodes" if used else f"  export KUBECONFIG=$({line(cluster.name, 'kubeconfig')})",
     ]
     if sights:
         lines.append(f"  curl http://{in_url(cluster.nodes[-1].address)}:30080/hostname")
     lines += [f"  {addons.TABLE[name].hint(cluster)}" for name in cluster.options.addon_names]
-    lines += [f"  ./nodewright status{option}", f"  ./nodewright down{option}"]
+    lines += [f"  {line(cluster.name, 'status')}", f"  {line(cluster.name, 'down')}"]
     return "\n".join(lines)

@@ -16,8 +16,9 @@ from cli.why.model import Explained, LogTail
 from cli.why.sources import NOT_ALLOWED, Answers, Sources
 from cli.why.targets import Target, target
 from cli.why.wording import Wording
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
-from controlplane.cluster.model import DEFAULT_NAME, Cluster
+from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 
 _NOT_WELL, _WRONG_USAGE = 1, 2
@@ -32,11 +33,11 @@ def run(name: str, about: str, namespace: str | None, *, as_json: bool, kubeconf
     cluster = state.load(name)
     wanted = _target(about, namespace or "default") if about else None
     answers, found, count = asyncio.run(_found(name, cluster, wanted, namespace, kubeconfig))
+    wording = Wording(cluster.name if cluster else "", kubeconfig)
     if as_json:
-        print(json.dumps(_document(found, answers), indent=1))
+        print(json.dumps(_document(found, answers, wording), indent=1))
     else:
         _notes(answers)
-        wording = Wording(cluster.name if cluster else "", DEFAULT_NAME, kubeconfig)
         _show(found, wanted, show.Page(time.time(), wording), count, namespace)
     if _a_node_is_silent(cluster, answers) or any(not one.is_well for one in found):
         raise SystemExit(_NOT_WELL)
@@ -84,7 +85,7 @@ def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
         f"neither the API server nor an agent answers: API server: {answers.api}; {_silent(answers)}",
         obj=name,
         step="explain pods",
-        action=f"`./nodewright status --name {name}` shows what is running. On a node, run this command as root.",
+        action=f"{ours(name, 'status')} shows what is running. On a node, run this command as root.",
     )
 
 
@@ -139,10 +140,10 @@ def _show(found: list[Explained], wanted: Target | None, page: show.Page, count:
         show.pods_of(found[1:], page)
 
 
-def _document(found: list[Explained], answers: Answers) -> dict[str, object]:
+def _document(found: list[Explained], answers: Answers, wording: Wording) -> dict[str, object]:
     documents = [
         {
-            **to_json(one.found),
+            **to_json(wording.advised(one.found)),
             "kind": one.kind,
             "owner": one.owner,
             "said_by": "node" if one.by_node else "api",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from controlplane.cluster.model import DEFAULT_NAME
 from nodelib.json_values import Json
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -12,7 +13,10 @@ SERVICE_NAME = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Lists of objects as the API server returned them; `names` maps an address to what has it."""
+    """Lists of objects as the API server returned them; `names` maps an address to what has it.
+
+    `cluster`: whose they are, as it is called on this machine.
+    """
 
     services: tuple[Json, ...] = ()
     slices: tuple[Json, ...] = ()
@@ -20,6 +24,7 @@ class Facts:
     nodes: tuple[Json, ...] = ()
     policies: tuple[Json, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
+    cluster: str = DEFAULT_NAME
 
     @classmethod
     def of(
@@ -29,9 +34,11 @@ class Facts:
         pods: Iterable[Json],
         nodes: Iterable[Json],
         policies: Iterable[Json],
+        *,
+        cluster: str = DEFAULT_NAME,
     ) -> Facts:
         known = cls(tuple(services), tuple(slices), tuple(pods), tuple(nodes), tuple(policies))
-        return cls(known.services, known.slices, known.pods, known.nodes, known.policies, _names(known))
+        return replace(known, names=_names(known), cluster=cluster)
 
     def named(self, text: str) -> str:
         """An address, or address:port, followed by the name of what has it."""

@@ -17,6 +17,7 @@ from cli.explain.facts import Facts
 from cli.explain.live_walk import LiveWalk
 from cli.explain.places import Sender, Target
 from cli.explain.walk import Path, split
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge.namespaces import mount_points
 from controlplane.machine.edge.nftrace import TABLE_PREFIX, Match, Watch
@@ -41,7 +42,7 @@ async def follow(
             "no node of it is on this machine",
             obj=f"cluster {cluster.name}",
             step="follow a connection",
-            action=f"Repair it with `./nodewright up --name {cluster.name}`.",
+            action=f"Repair it with {ours(cluster.name, 'up')}.",
         )
     # From outside, the source address is unknown, so any is accepted.
     source = "" if come.pod is None and not come.here else come.address

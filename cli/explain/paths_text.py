@@ -9,8 +9,8 @@ from cli.explain.endpoints import missing, ports
 from cli.explain.facts import Facts, title
 from cli.explain.places import Sender, Target
 from cli.explain.reasons import decides, reason
-from cli.explain.remedies import ours
 from cli.explain.walk import Leg, Path, policies, split
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import DEFAULT_NAME
 from nodelib.firewall.fib import DISCARDED, UNREACHABLE
 from nodelib.firewall.trace_model import Hop, endpoint_text

@@ -9,6 +9,7 @@ from cli.explain import dns_names
 from cli.explain.dns_names import DnsName
 from cli.explain.facts import Facts, balancer_addresses, key, node_addresses, pod_addresses, title
 from cli.explain.named import NODE, SERVICE, address_of_host, kind_of, pod_named, split_name
+from controlplane.cluster.advice import kubectl, ours
 from controlplane.cluster.model import CLUSTER_DOMAIN
 from nodelib.errors import Invalid, NotFound
 from nodelib.json_values import Json
@@ -48,7 +49,7 @@ def sender(text: str, facts: Facts, namespace: str, outside: str, domain: str = 
     if address:
         pod = facts.pod_at(address)
         if pod is not None:
-            return _pod_sender(pod)
+            return _pod_sender(pod, facts)
         node = facts.node_of(address)
         return Sender(facts.named(address), address, node, bool(node))
     kind, rest = kind_of(text)
@@ -59,21 +60,21 @@ def sender(text: str, facts: Facts, namespace: str, outside: str, domain: str = 
     if pod is None and not kind and (named := dns_names.parse(rest, domain)) is not None:
         pod = facts.pod_at(named.address or address_of_host(named, facts))
     if pod is not None:
-        return _pod_sender(pod)
+        return _pod_sender(pod, facts)
     service = facts.service(*split_name(rest, namespace)) if kind in ("", SERVICE) else None
     if service is not None:
         raise Invalid(
             "is a Service, and a Service sends nothing",
             obj=title(service),
             step=_STEP,
-            action="Give one of its pods as FROM; `./nodewright kubectl -- get pods -A -o wide` lists them.",
+            action=f"Give one of its pods as FROM; {_pods_with_addresses(facts)} lists them.",
         )
     raise NotFound(
         "there is no pod or node with that name, and it is not an address",
         obj=text,
         step=_STEP,
         action="Give POD, NAMESPACE/POD, deploy/NAME, NODE, an address, or the word outside;"
-        " `./nodewright kubectl -- get pods -A -o wide` lists pods and nodes.",
+        f" {_pods_with_addresses(facts)} lists pods and nodes.",
     )
 
 
@@ -112,9 +113,13 @@ def target(
             "has no address yet",
             obj=f"pod {title(pod)}",
             step=_STEP,
-            action=f"`./nodewright why {title(pod)}` says what it waits for.",
+            action=f"{ours(facts.cluster, 'why', title(pod))} says what it waits for.",
         )
     return _to_pod(pod, port, protocol)
+
+
+def _pods_with_addresses(facts: Facts) -> str:
+    return kubectl(facts.cluster, "get", "pods", "-A", "-o", "wide")
 
 
 def _unknown(name: str) -> NotFound:
@@ -238,7 +243,7 @@ def _to_pod(pod: Json, port: str, protocol: str) -> Target:
     return Target(pod_addresses(pod)[0], number, protocol or kind, None, pod, notes)
 
 
-def _pod_sender(pod: Json) -> Sender:
+def _pod_sender(pod: Json, facts: Facts) -> Sender:
     node = str(pod["spec"].get("nodeName") or "")
     addresses = pod_addresses(pod)
     if not addresses or not node:
@@ -246,7 +251,7 @@ def _pod_sender(pod: Json) -> Sender:
             "has no address yet, so it cannot send anything",
             obj=f"pod {title(pod)}",
             step=_STEP,
-            action=f"`./nodewright why {title(pod)}` says what it waits for.",
+            action=f"{ours(facts.cluster, 'why', title(pod))} says what it waits for.",
         )
     return Sender(f"pod {title(pod)}", addresses[0], node, bool(pod["spec"].get("hostNetwork")), pod)
 

@@ -12,6 +12,7 @@ from cli.explain.listening import Listening
 from cli.explain.places import Sender, Target
 from cli.explain.walk import Machine, Path, Rules, nftables_of
 from cli.explain.walk import paths as walk
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge import cgroups, listeners
 from controlplane.machine.edge import fib as routes
@@ -47,7 +48,7 @@ async def facts(cluster: Cluster) -> Facts:
         ]
     finally:
         await client.close()
-    return Facts.of(*lists)
+    return Facts.of(*lists, cluster=cluster.name)
 
 
 def _client(cluster: Cluster) -> KubeClient:
@@ -72,7 +73,7 @@ async def kernel(cluster: Cluster, node: str, version: int) -> edge.Kernel:
             "has no network namespace on this machine",
             obj=f"node {node}",
             step="read its rules",
-            action=f"Repair it with `./nodewright up --name {cluster.name}`; for a joined node, use its own machine.",
+            action=f"Repair it with {ours(cluster.name, 'up')}; for a joined node, use its own machine.",
         )
     return await edge.read(node, net, version)
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from cli.explain.endpoints import PortView, Silent
 from cli.explain.facts import Facts, balancer_addresses, title
-from cli.explain.remedies import Problem
+from cli.explain.problems import Problem
 from cli.explain.rules_of import Matched
 from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json

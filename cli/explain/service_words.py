@@ -14,7 +14,8 @@ from cli.explain.dns_names import service_of
 from cli.explain.endpoints import chosen_pods, missing, selector_of, silent_endpoints
 from cli.explain.facts import Facts, alive, balancer_addresses, key, node_addresses, ready_addresses, title
 from cli.explain.listening import Listening, open_ports
-from cli.explain.remedies import Problem, kubectl, ours
+from cli.explain.problems import Problem
+from controlplane.cluster.advice import kubectl, ours
 from nodelib.json_values import Json
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
@@ -105,7 +106,7 @@ def _pending(service: Json, facts: Facts, cluster: str) -> Iterator[Problem]:
     if door and node:
         meanwhile = f"Until then use its NodePort {door} on any node, such as {node}:{door}."
     else:
-        forward = kubectl(cluster, namespace, "port-forward", f"service/{name}", str(port.get("port", "")))
+        forward = kubectl(cluster, "port-forward", f"service/{name}", str(port.get("port", "")), namespace=namespace)
         meanwhile = f"Until then use {forward}."
     has_one = [one for one in facts.services if one is not service and balancer_addresses(one)]
     if spec.get("loadBalancerClass"):
@@ -115,7 +116,7 @@ def _pending(service: Json, facts: Facts, cluster: str) -> Iterator[Problem]:
             f"Start that controller, or read its log. {meanwhile}",
         )
     elif has_one:
-        events = kubectl(cluster, namespace, "describe", "service", name)
+        events = kubectl(cluster, "describe", "service", name, namespace=namespace)
         yield Problem(
             f"It has no external address yet (kubectl shows <pending>), though {title(has_one[0])} has one:"
             " the load balancer controller has not served it.",
@@ -135,16 +136,17 @@ def _endpoints(service: Json, facts: Facts, cluster: str) -> Iterator[Problem]:
     selector = selector_of(service)
     if not selector:
         if not facts.slices_of(service):
-            choose = kubectl(cluster, namespace, "set", "selector", "service", name, "app=NAME")
+            choose = kubectl(cluster, "set", "selector", "service", name, "app=NAME", namespace=namespace)
             yield Problem(
                 "It has no selector, so nothing finds its pods, and nobody has written an EndpointSlice for it.",
                 f"Give it the labels of its pods by {choose}, or create an EndpointSlice.",
             )
         elif not ready_addresses(facts.slices_of(service)):
+            label = f"kubernetes.io/service-name={name}"
             yield Problem(
                 "It has no selector, and no endpoint in its EndpointSlices is ready.",
-                f"{kubectl(cluster, namespace, 'get', 'endpointslices', '-l', f'kubernetes.io/service-name={name}')}"
-                " shows them; whoever wrote them keeps them up to date.",
+                f"{kubectl(cluster, 'get', 'endpointslices', '-l', label, namespace=namespace)} shows them;"
+                " whoever wrote them keeps them up to date.",
             )
         return
     wanted = ",".join(f"{label}={value}" for label, value in selector.items())
@@ -154,7 +156,7 @@ def _endpoints(service: Json, facts: Facts, cluster: str) -> Iterator[Problem]:
     if not any(map(alive, chosen_pods(service, facts))):
         yield Problem(
             f"All pods with the labels {wanted} have ended, so it has no endpoints.",
-            f"{kubectl(cluster, namespace, 'get', 'pods', '-l', wanted)} shows how; start new ones.",
+            f"{kubectl(cluster, 'get', 'pods', '-l', wanted, namespace=namespace)} shows how; start new ones.",
         )
         return
     listed = missing(service, facts)
@@ -183,12 +185,12 @@ def _no_pods(service: Json, facts: Facts, wanted: str, cluster: str) -> Problem:
     if near:
         labels = _labels(near[0])
         actual = [f"{label}={labels[label]}" for label in selector]
-        choose = kubectl(cluster, namespace, "set", "selector", "service", name, *[",".join(actual)])
+        choose = kubectl(cluster, "set", "selector", "service", name, *[",".join(actual)], namespace=namespace)
         return Problem(
             f"Its selector {wanted} matches no pod; pod {title(near[0])} has {','.join(actual)}.",
             f"If that pod is meant: {choose}.",
         )
-    shown = kubectl(cluster, namespace, "get", "pods", "--show-labels")
+    shown = kubectl(cluster, "get", "pods", "--show-labels", namespace=namespace)
     return Problem(
         f"Its selector {wanted} matches no pod in namespace {namespace}.",
         f"{shown} shows which labels there are; a Deployment with 0 replicas has no pods.",
@@ -212,7 +214,7 @@ def _silent(service: Json, facts: Facts, listening: Listening, cluster: str) -> 
             action = "Let the program listen on all addresses (0.0.0.0 or ::), not on a loopback address."
         elif len(others) == 1 and selector_of(service):
             patch = json.dumps([{"op": "replace", "path": f"/spec/ports/{entry}/targetPort", "value": others[0]}])
-            change = kubectl(cluster, namespace, "patch", "service", name, "--type=json", "-p", patch)
+            change = kubectl(cluster, "patch", "service", name, "--type=json", "-p", patch, namespace=namespace)
             action = f"If {others[0]} is the right port: {change}."
         else:
             action = "Correct targetPort in the Service, or the port that the program listens on."

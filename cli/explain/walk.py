@@ -9,6 +9,7 @@ from cli.explain.endpoints import unready
 from cli.explain.facts import Facts, key, node_addresses, title
 from cli.explain.listening import Listening, silence, unknown
 from cli.explain.places import Sender, Target
+from controlplane.cluster.advice import kubectl
 from nodelib.firewall.objects import TableContent
 from nodelib.firewall.trace import trace
 from nodelib.firewall.trace_model import Base, Fib, Node, Outcome, Packet
@@ -122,15 +123,15 @@ def _no_way_in(packet: Packet, facts: Facts, machine: Machine) -> tuple[str, ...
         described = route.describe(packet.destination)
         return (
             f"this machine's route to {known} does not lead to a node: {described}",
-            *_doors(packet.destination, facts),
+            *_ways_in(packet.destination, facts),
         )
     inside = facts.cluster_ip(packet.destination)
-    return (f"{known} is a cluster IP: only nodes and their pods know it", *_doors("", facts)) if inside else ()
+    return (f"{known} is a cluster IP: only nodes and their pods know it", *_ways_in("", facts)) if inside else ()
 
 
-def _doors(address: str, facts: Facts) -> tuple[str, ...]:
+def _ways_in(address: str, facts: Facts) -> tuple[str, ...]:
     inside = not address or facts.cluster_ip(address) or facts.pod_at(address) is not None
-    return ("from outside, use a NodePort or `nodewright kubectl -- port-forward`",) if inside else ()
+    return (f"from outside, use a NodePort or {kubectl(facts.cluster, 'port-forward')}",) if inside else ()
 
 
 def _came_in(packet: Packet, here: Rules) -> str:

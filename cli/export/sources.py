@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cli.project import PROJECT
+from controlplane.cluster import advice
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge import cgroups
 from controlplane.machine.edge.namespaces import in_node, is_bound
@@ -47,7 +48,7 @@ def end_of(path: str) -> str:
 async def on_node(cluster: Cluster, node: str, argv: Sequence[str]) -> str:
     """What a command prints on a node. Raises Temporary when the node is down."""
     if not is_bound(cluster.namespace(node, "pid")):
-        raise Temporary("is not running", obj=node, action=f"`./nodewright up --name {cluster.name}` starts it.")
+        raise Temporary("is not running", obj=node, action=f"{advice.ours(cluster.name, 'up')} starts it.")
     return await printed(in_node(cluster.namespaces(node), argv), seconds=_SECONDS)
 
 

@@ -65,7 +65,10 @@ async def _check_cluster(cluster: Cluster) -> list[Finding]:
     here = [node.name for node in cluster.nodes if cluster.namespace(node.name, "net") in points]
     (objects, problem), *seen = await asyncio.gather(
         nodes.listed(cluster.admin_kubeconfig),
-        *(_check_network(f"{cluster.name}/{one}", cluster.namespace(one, "net"), cluster.dns_service) for one in here),
+        *(
+            _check_network(f"{cluster.name}/{one}", cluster.namespace(one, "net"), cluster.dns_service, cluster.name)
+            for one in here
+        ),
     )
     found = [*registration.registration(cluster, objects, problem)]
     gone = [node.name for node in cluster.nodes if node.name not in here]
@@ -79,7 +82,9 @@ async def _check_cluster(cluster: Cluster) -> list[Finding]:
     return found
 
 
-async def _check_network(name: str, net: str, dns: str) -> tuple[tuple[Finding, ...], list[dict[str, Any]] | None]:
+async def _check_network(
+    name: str, net: str, dns: str, cluster: str = ""
+) -> tuple[tuple[Finding, ...], list[dict[str, Any]] | None]:
     """The findings, and the routes there if there is a pod network."""
     argv = [sys.executable, "-I", "-S", pod_network.__file__, dns]
     done = await command.run(namespaces.entered(net, argv) if net else argv, check=False, timeout=60)
@@ -87,7 +92,7 @@ async def _check_network(name: str, net: str, dns: str) -> tuple[tuple[Finding, 
         why = done.stderr.decode(errors="replace").strip()[-200:]
         return (Finding(f"{name}: pod network", "warning", f"could not be checked: {why}"),), None
     seen = json.loads(done.stdout)
-    here = netcheck.place(name, seen)
+    here = netcheck.place(name, seen, cluster)
     return netcheck.check(here), seen["routes"] if netcheck.has_pods(here) else None
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import BALANCER, Cluster, Node
 from controlplane.cluster.plan import components, manifests, node_files, user_kubeconfig
 from controlplane.cluster.plan.components import Tools
@@ -249,7 +250,7 @@ def _ca_hash(cluster: Cluster, first: Node) -> str:
             "kubeadm left no certificate authority there",
             obj=path,
             step="read the cluster's authority",
-            action=f"Run `./nodewright down --name {cluster.name}`, then raise it again.",
+            action=f"Run {ours(cluster.name, 'down')}, then raise it again.",
         ) from error
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     key = certificate.public_key().public_bytes(serialization.Encoding.DER, form)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import RELEASE, Cluster, Options, numbered
 from controlplane.cluster.plan import addons, node_files
 from controlplane.config.model import Member, Ranges, Wanted
@@ -111,7 +112,7 @@ def _mended(name: str, there: Member, asked: Member) -> Member:
                 f"its {field} cannot change while it lives",
                 obj=f"node {there.name} of {name}",
                 step="check the nodes",
-                action=f"Leave its {field} as they were, or run `./nodewright node remove {there.name} --name {name}` "
+                action=f"Leave its {field} as they were, or run {ours(name, 'node', 'remove', there.name)} "
                 "first (not for the node of the control plane, which stays until `down`).",
             )
     return replace(asked, number=there.number)
@@ -122,7 +123,7 @@ def _unlisted(name: str, node: str) -> Invalid:
         f"the cluster has the node {node}, and the file does not list it",
         obj=name,
         step="check the nodes",
-        action=f"Add it to `nodes`, or remove it with `./nodewright node remove {node} --name {name}`.",
+        action=f"Add it to `nodes`, or remove it with {ours(name, 'node', 'remove', node)}.",
     )
 
 
@@ -131,7 +132,7 @@ def _fewer_nodes(name: str, there: int, asked: int, last: str) -> Invalid:
         f"the cluster has {there} nodes, and {asked} were asked for: `up` removes none",
         obj=name,
         step="check the options",
-        action=f"Run `./nodewright node remove {last} --name {name}`, or give --nodes {there}.",
+        action=f"Run {ours(name, 'node', 'remove', last)}, or give --nodes {there}.",
     )
 
 
@@ -226,5 +227,5 @@ def cannot_change(name: str, option: str, there: object, asked: object) -> Inval
         f"the cluster has {option} {there}, and {asked} was asked for: that cannot change while it lives",
         obj=name,
         step="check the options",
-        action=f"Run `./nodewright down --name {name}` first, or choose another --name.",
+        action=f"Run {ours(name, 'down')} first, or choose another --name.",
     )

@@ -10,6 +10,7 @@ import json
 import os
 from typing import Any
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge.roots import state_root
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge import files
@@ -30,7 +31,7 @@ def load(name: str) -> Cluster | None:
         raise Invalid(
             f"cannot be read: {error!r}",
             obj=path,
-            action=f"Remove the cluster with `./nodewright down --name {name}` and raise it again.",
+            action=f"Remove the cluster with {ours(name, 'down')} and raise it again.",
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from controlplane.cluster.advice import kubectl_line
 from controlplane.cluster.model import Cluster, in_url
 from controlplane.cluster.plan import ingress, metrics_server
 from controlplane.cluster.plan.manifests import Object
@@ -26,7 +27,7 @@ class Addon:
 
 
 def _top(cluster: Cluster) -> str:
-    return f"./nodewright kubectl --name {cluster.name} top pods -A"
+    return kubectl_line(cluster.name, "top", "pods", "-A")
 
 
 def _route(cluster: Cluster) -> str:

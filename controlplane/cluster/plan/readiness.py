@@ -12,6 +12,7 @@ from controlplane.config.model import Taint
 from nodelib.text import one_line
 from nodelib.version import skew
 
+_KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
 _CRI_PLUGIN = "io.containerd.grpc.v1.cri"
 
 
@@ -30,25 +31,45 @@ class Pod:
     deleting: bool
 
 
-def node_waits_for(node: dict[str, Any] | None, boot: str = "", given: Iterable[Taint] = ()) -> str:
-    """Why no pods can be scheduled to the node, "" if they can.
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """`word`: the state in a word or two; `waits_for`: why no pods can be scheduled to the node, "" if they can."""
+
+    word: str
+    waits_for: str = ""
+    taints: tuple[Taint, ...] = ()  # which nobody asked for when the cluster was described
+
+
+def node_state(node: dict[str, Any] | None, boot: str = "", given: Iterable[Taint] = ()) -> NodeState:
+    """What the Node says.
 
     `boot`: when it was started, as RFC 3339 in UTC; `given`: the taints that it is meant to have.
     """
     if node is None:
-        return "not registered"
+        return NodeState("not registered", "not registered")
     conditions = {c["type"]: c for c in node.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready")
     if ready is None or ready["status"] != "True":
-        return f"not Ready: {(ready or {}).get('message') or 'no condition yet'}"
+        return NodeState("not Ready", f"not Ready: {(ready or {}).get('message') or 'no condition yet'}")
     if str(ready.get("lastHeartbeatTime") or "9") < boot:
-        return "nothing was heard from its agent since it was started"
+        return NodeState("not heard of", "nothing was heard from its agent since it was started")
     if not node["spec"].get("podCIDR"):
-        return "no podCIDR yet"
+        return NodeState("no podCIDR", "no podCIDR yet")
+    taints = _other_taints(node, given)
+    if not taints:
+        return NodeState("Ready")
+    return NodeState("tainted", f"tainted {', '.join(one.key for one in taints)}", taints)
+
+
+def node_waits_for(node: dict[str, Any] | None, boot: str = "", given: Iterable[Taint] = ()) -> str:
+    """Why no pods can be scheduled to the node, "" if they can; as node_state()."""
+    return node_state(node, boot, given).waits_for
+
+
+def _other_taints(node: dict[str, Any], given: Iterable[Taint]) -> tuple[Taint, ...]:
     meant = {(one.key, one.effect) for one in given}
-    found = [t for t in node["spec"].get("taints") or [] if (t["key"], t.get("effect")) not in meant]
-    taints = [t["key"] for t in found if t.get("effect") in ("NoSchedule", "NoExecute")]
-    return f"tainted {', '.join(taints)}" if taints else ""
+    found = (Taint(one["key"], one.get("effect", "")) for one in node["spec"].get("taints") or [])
+    return tuple(one for one in found if one.effect in _KEEPS_PODS_AWAY and (one.key, one.effect) not in meant)
 
 
 def runtime_problem(log: str) -> str:
@@ -112,23 +133,40 @@ def serving_waits_for(node: dict[str, Any] | None) -> str:
     return str(found.get("message", "")) if found.get("status") == "False" else ""
 
 
-def proxy_says(bodies: Sequence[str], error: str) -> str:
-    """What a proxy's health check says: "synced TIME", "answers" (of another proxy), or the end of a sentence."""
+@dataclass(frozen=True, slots=True)
+class ProxyState:
+    """`word`: the state in a word or two; `problem`: the end of a sentence about the proxy, "" if it is well.
+
+    `synced`: when it last changed the rules, as RFC 3339; "" unknown, as of a proxy that is not ours.
+    """
+
+    word: str
+    problem: str = ""
+    synced: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.problem or f"{self.word} {self.synced}".rstrip()
+
+
+def proxy_state(bodies: Sequence[str], error: str) -> ProxyState:
+    """What a proxy's health check says."""
     if not bodies:
         if "HTTP/1" in error and " 503" in error:
-            return "is not healthy: its last change is not in the kernel yet (503); its log says why"
+            text = "is not healthy: its last change is not in the kernel yet (503); its log says why"
+            return ProxyState("not healthy", text)
         if "HTTP/1" in error:
-            return "is not healthy: another answer came than a health check gives"
+            return ProxyState("not healthy", "is not healthy: another answer came than a health check gives")
         if "refused" in error.lower():
-            return "is down: nothing listens on its health port"
-        return f"does not answer: {error or 'no reason known'}"
+            return ProxyState("down", "is down: nothing listens on its health port")
+        return ProxyState("does not answer", f"does not answer: {error or 'no reason known'}")
     try:
         answer = json.loads(bodies[0])
     except (ValueError, RecursionError):
-        return "answers"
+        return ProxyState("answers")
     if not isinstance(answer, dict):
-        return "answers"
-    return f"synced {answer.get('lastUpdated', '')}".rstrip()
+        return ProxyState("answers")
+    return ProxyState("synced", synced=str(answer.get("lastUpdated", "")))
 
 
 def pod_facts(pod: dict[str, Any], boots: Mapping[str, str] | None = None) -> Pod:

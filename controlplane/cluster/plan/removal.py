@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NotFound
 
@@ -17,14 +18,14 @@ def check_removable(cluster: Cluster, node: str) -> None:
             f"the cluster {cluster.name} has no such node (there are: {', '.join(names)})",
             obj=node,
             step=step,
-            action=f"`./nodewright status --name {cluster.name}` shows them.",
+            action=f"{ours(cluster.name, 'status')} shows them.",
         )
     if node in names[: cluster.options.control_planes]:
         raise Invalid(
             "it holds the control plane: without it nothing of the cluster would be left",
             obj=node,
             step=step,
-            action=f"Remove the whole cluster with `./nodewright down --name {cluster.name}`, or another node.",
+            action=f"Remove the whole cluster with {ours(cluster.name, 'down')}, or another node.",
         )
     if any(port.node == node for port in cluster.options.custom.ports):
         raise Invalid(

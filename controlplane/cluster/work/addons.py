@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from controlplane.cluster.advice import kubectl
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan import addons, manifests
@@ -53,7 +54,7 @@ async def remove(cluster: Cluster, name: str, client: KubeClient, progress: Prog
             count = 0
             for obj in reversed(addon.objects()):
                 count += await _delete(client, manifests.path_of(obj))
-            await _gone(client, addon, name, clock)
+            await _gone(cluster, client, addon, name, clock)
             say(f"{count} objects deleted" if count else "nothing of it was there")
         left = ",".join(one for one in known.options.addon_names if one != name)
         had = name in known.options.addon_names
@@ -72,17 +73,18 @@ async def _delete(client: KubeClient, path: str) -> int:
     return 1
 
 
-async def _gone(client: KubeClient, addon: addons.Addon, name: str, clock: Clock) -> None:
+async def _gone(cluster: Cluster, client: KubeClient, addon: addons.Addon, name: str, clock: Clock) -> None:
     async def waits_for() -> str:
         path = f"/api/v1/namespaces/{addon.namespace}/pods"
         left = (await client.get(path, {"labelSelector": addon.selector}))["items"]
         return f"{len(left)} pods are still there" if left else ""
 
+    shown = kubectl(cluster.name, "get", "pods", namespace=addon.namespace)
     await until(
         waits_for,
         clock,
         60,
         obj=f"addon {name}",
         step="remove it",
-        action=f"`./nodewright kubectl -- -n {addon.namespace} get pods` shows them; run the command again then.",
+        action=f"{shown} shows them; run the command again then.",
     )

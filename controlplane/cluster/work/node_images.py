@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import image_refs
 from controlplane.cluster.plan.components import Tools
@@ -84,7 +85,7 @@ async def unload(cluster: Cluster, node: Node, name: str) -> str:
             "no such image",
             obj=where,
             step=step,
-            action=f"`./nodewright images {node.name} --name {cluster.name}` lists them.",
+            action=f"{ours(cluster.name, 'images', node.name)} lists them.",
         )
     held = image_refs.users((await _ctr(cluster, node, tools, "containers", "ls")).text.splitlines(), refs)
     if held:
@@ -104,7 +105,7 @@ def _refuse_without_node(cluster: Cluster, node: Node, step: str) -> None:
             "is not there",
             obj=f"node {node.name}",
             step=step,
-            action=f"`./nodewright up --name {cluster.name}` repairs it.",
+            action=f"{ours(cluster.name, 'up')} repairs it.",
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import removal
@@ -95,7 +96,7 @@ def _api_needed(order: Order) -> Iterator[None]:
                 error.message,
                 obj=f"API server of {order.cluster}",
                 step=f"remove {order.node}",
-                action=f"`./nodewright up --name {order.cluster}` repairs it; --force removes the node without it.",
+                action=f"{ours(order.cluster, 'up')} repairs it; --force removes the node without it.",
             ) from error
 
 

@@ -7,6 +7,7 @@ import glob
 import os
 from dataclasses import dataclass
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import state_root
 from controlplane.cluster.model import CONTROL_PLANE, PORTS, Cluster, Options
@@ -56,7 +57,7 @@ async def _read(name: str) -> Overview:
     pids = await asyncio.to_thread(cgroups.members, cgroups.hierarchies(), cluster.cgroup)
     ready, version, problem = 0, "", ""
     if known is None:
-        problem = f"its record cannot be read: `./nodewright down --name {name}` removes it"
+        problem = f"its record cannot be read: {ours(name, 'down')} removes it"
     elif pids:
         ready, version, problem = await _living(known)
     busy = is_held(cluster.dir)
@@ -82,7 +83,7 @@ async def _living(cluster: Cluster) -> tuple[int, str, str]:
     ports = (PORTS,) if cluster.options.custom.ports else ()
     wanted = [*(() if cluster.options.kubeadm else (CONTROL_PLANE,)), *ports, *(node.name for node in cluster.nodes)]
     lost = [unit for unit in wanted if not units.supervisor_pid(cluster.unit_dir(unit))]
-    mends = f"`./nodewright up --name {cluster.name}` mends it"
+    mends = f"{ours(cluster.name, 'up')} mends it"
     try:
         listed, version = await _ask(cluster)
     except NodewrightError as error:

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from controlplane.cluster.edge import ask
-from controlplane.cluster.model import CONTROL_PLANE, PORTS, Cluster
+from controlplane.cluster.model import CONTROL_PLANE, PORTS, Cluster, Node
 from controlplane.cluster.plan.readiness import (
+    NodeState,
     Pod,
+    ProxyState,
+    node_state,
     node_versions,
-    node_waits_for,
     pod_facts,
-    proxy_says,
+    proxy_state,
     serving_waits_for,
     settings,
     skews,
@@ -50,9 +52,13 @@ class NodeStatus:
 
     name: str
     address: str
+    state: str  # in a word or two
     waits_for: str  # "" when Ready and schedulable
     pods: int
     proxy: str
+    proxy_state: str  # in a word or two
+    proxy_problem: str  # "" when it is well
+    proxy_synced: str  # when it last changed the rules, as RFC 3339; "" unknown
     certificate: str = ""  # what its serving certificate waits for
     feels: str = ""  # conditions other than Ready that are not as they should be
     version: str = ""  # of its kubelet
@@ -91,17 +97,12 @@ async def read_status(cluster: Cluster) -> Status:
     )
     by_name = {item["metadata"]["name"]: item for item in api_nodes}
     nodes = tuple(
-        NodeStatus(
-            node.name,
-            node.address,
-            "unknown: no answer from the API server"
-            if api
-            else node_waits_for(by_name.get(node.name), given=cluster.member(node.name).taints),
+        _node(
+            cluster,
+            node,
+            None if api else by_name.get(node.name, {}),
             sum(pod.node == node.name for pod in pods),
             proxy,
-            serving_waits_for(by_name.get(node.name)),
-            unexpected_conditions(by_name.get(node.name)),
-            **node_versions(by_name.get(node.name)),
         )
         for node, proxy in zip(cluster.nodes, proxies, strict=True)
     )
@@ -120,6 +121,28 @@ async def read_status(cluster: Cluster) -> Status:
         certificates=certificates,
         logs=f"{cluster.log_dir('UNIT')}/DAEMON.log",
         pods=tuple(pods),
+    )
+
+
+def _node(cluster: Cluster, node: Node, obj: dict[str, Any] | None, pods: int, proxy: ProxyState) -> NodeStatus:
+    """`obj`: None when the API server does not answer, {} when it has no such Node."""
+    if obj is None:
+        state = NodeState("unknown", "unknown: no answer from the API server")
+    else:
+        state = node_state(obj or None, given=cluster.member(node.name).taints)
+    return NodeStatus(
+        name=node.name,
+        address=node.address,
+        state=state.word,
+        waits_for=state.waits_for,
+        pods=pods,
+        proxy=proxy.text,
+        proxy_state=proxy.word,
+        proxy_problem=proxy.problem,
+        proxy_synced=proxy.synced,
+        certificate=serving_waits_for(obj),
+        feels=unexpected_conditions(obj),
+        **node_versions(obj),
     )
 
 
@@ -179,10 +202,10 @@ def _client(cluster: Cluster) -> KubeClient:
     return KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-status", timeout=3)
 
 
-async def _proxy(cluster: Cluster, node: str) -> str:
+async def _proxy(cluster: Cluster, node: str) -> ProxyState:
     net = cluster.namespace(node, "net")
     if not namespaces.is_bound(net):
-        return "is down: the node's network namespace is gone"
+        return ProxyState("down", "is down: the node's network namespace is gone")
     loopback = "127.0.0.1" if 4 in cluster.families else "::1"
     found = await ask.ask(loopback, _PROXY_HEALTH, "/healthz", net=net, times=1, seconds=2)
-    return proxy_says(found.bodies, found.error)
+    return proxy_state(found.bodies, found.error)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from controlplane.cluster.advice import kubectl, ours
 from controlplane.cluster.edge.ask import Answers, ask
 from controlplane.cluster.model import CONTROL_PLANE, Cluster, in_url
 from controlplane.cluster.plan import manifests
@@ -115,7 +116,7 @@ async def wait_pods(
         clock,
         timeout,
         obj=f"pods {selector} in {namespace}",
-        action=f"`./nodewright kubectl --name {cluster.name} -n {namespace} describe pod -l {selector}` says more.",
+        action=f"{kubectl(cluster.name, 'describe', 'pod', '-l', selector, namespace=namespace)} says more.",
     )
     return [pod for pod in found if pod.ready]
 
@@ -224,6 +225,6 @@ class _Asker:
             timeout,
             obj=f"demo, {way}",
             step=f"GET {address}",
-            action=f"`./nodewright status --name {self._cluster.name}` shows the nodes' daemons and logs.",
+            action=f"{ours(self._cluster.name, 'status')} shows the nodes' daemons and logs.",
         )
         return DemoAnswer(way, address, tuple(sorted(seen)), tuple(sorted(set(seen.values()))))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from controlplane.cluster.advice import kubectl
 from controlplane.doctor.plan.preflight import Finding
 
 _BRIDGE, _OVERLAY, _UPLINK = "nw0", "nwvx0", "eth0"
@@ -13,6 +14,7 @@ _OVERHEAD = 50  # bytes of VXLAN over IPv4; over IPv6 it is 70
 _NEARLY_FULL = 0.9
 _ENOUGH_QUESTIONS, _TOO_MANY = 500, 3.0
 
+_COREDNS_LOG = "`kubectl -n kube-system logs deploy/coredns`"
 Said = tuple[str, str] | None  # what was found and how to fix it; None: nothing is wrong
 
 
@@ -39,13 +41,14 @@ class Place:
     foreign: int = 0  # rules in the backend that the node does not use
     forward: str = ""  # iptables -S FORWARD
     dns: Mapping[str, int] = field(default_factory=dict)  # answers of CoreDNS by code
+    cluster: str = ""  # of this machine; "" for a node of another one
 
     def sysctl(self, name: str) -> int:
         value = self.sysctls.get(name, "")
         return int(value) if value.isdigit() else 0
 
 
-def place(name: str, seen: Mapping[str, Any]) -> Place:
+def place(name: str, seen: Mapping[str, Any], cluster: str = "") -> Place:
     """The output of edge.pod_network as a Place."""
     links = {item["name"]: Link(**item) for item in seen["links"]}
     words = str(seen["default_link"]).split()
@@ -63,6 +66,7 @@ def place(name: str, seen: Mapping[str, Any]) -> Place:
         foreign,
         seen["forward"],
         seen["dns"],
+        cluster,
     )
 
 
@@ -183,9 +187,11 @@ def _amplified(here: Place) -> Said:
     if total < _ENOUGH_QUESTIONS:
         return None
     if failed > total * 0.05:
+        words = ("logs", "deploy/coredns")
+        log = kubectl(here.cluster, *words, namespace="kube-system") if here.cluster else _COREDNS_LOG
         return (
             f"CoreDNS answered SERVFAIL to {failed} of {total} questions",
-            "`kubectl -n kube-system logs deploy/coredns`: its servers in /etc/resolv.conf do not answer",
+            f"{log}: its servers in /etc/resolv.conf do not answer",
         )
     if unknown < answered * _TOO_MANY:
         return None

@@ -6,8 +6,9 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from controlplane.cluster.advice import kubectl, ours
 from controlplane.cluster.model import Cluster
-from controlplane.cluster.plan.readiness import node_waits_for
+from controlplane.cluster.plan.readiness import NodeState, node_state
 from controlplane.doctor.plan.preflight import Finding
 
 _LONGEST = 300  # characters of a condition's message
@@ -15,14 +16,14 @@ _LONGEST = 300  # characters of a condition's message
 
 def registration(cluster: Cluster, objects: Iterable[Mapping[str, Any]] | None, problem: str) -> tuple[Finding, ...]:
     """A finding for each node that gets no pods; `objects`: the Nodes, None when the API server does not answer."""
-    own = _named(cluster.name)
     if objects is None:
         return (
             Finding(
                 f"{cluster.name}: API server",
                 "error",
                 f"it does not answer: {problem[:_LONGEST]}",
-                f"`./nodewright status{own}` shows which daemon is down; `./nodewright up{own}` starts what is missing",
+                f"{ours(cluster.name, 'status')} shows which daemon is down;"
+                f" {ours(cluster.name, 'up')} starts what is missing",
             ),
         )
     known = {str(one["metadata"]["name"]): one for one in objects}
@@ -33,39 +34,50 @@ def registration(cluster: Cluster, objects: Iterable[Mapping[str, Any]] | None, 
 
 
 def _node(cluster: Cluster, name: str, obj: Mapping[str, Any] | None) -> Finding | None:
-    own, check = _named(cluster.name), f"{cluster.name}/{name}: Node"
+    check = f"{cluster.name}/{name}: Node"
     log = f"{cluster.log_dir(name)}/agent.log"
     if obj is None:
         return Finding(
             check,
             "error",
             "it is not registered: the API server has no Node of this name, so no pod can run there",
-            f"`./nodewright up{own}` registers it again; if it does not, {log} says why",
+            f"{ours(cluster.name, 'up')} registers it again; if it does not, {log} says why",
         )
     if not (obj.get("spec") or {}).get("podCIDR"):
         return Finding(
             check,
             "error",
             "it has no podCIDR, so its pods get no addresses: kube-controller-manager has given it none",
-            f"`./nodewright status{own}` shows whether kube-controller-manager runs; its log says why, such as that"
+            f"{ours(cluster.name, 'status')} shows whether kube-controller-manager runs; its log says why, such as that"
             f" {cluster.pod_cidr} is used up",
         )
-    waits = node_waits_for(dict(obj))
-    if not waits:
+    state = node_state(dict(obj), given=cluster.member(name).taints)
+    if not state.waits_for:
         return None
-    if waits.startswith("tainted"):
+    if state.taints:
         return Finding(
-            check,
-            "warning",
-            f"it takes no ordinary pods: {waits}",
-            f"If nobody wants that: `./nodewright kubectl{own} -- uncordon {name}`, or remove the taint",
+            check, "warning", f"it takes no ordinary pods: {state.waits_for}", _untaint(cluster, name, state)
         )
-    return Finding(check, "error", waits[:_LONGEST], f"`./nodewright status{own}`; the agent's log is {log}")
+    fix = f"{ours(cluster.name, 'status')} shows its daemons; the agent's log is {log}"
+    return Finding(check, "error", state.waits_for[:_LONGEST], fix)
+
+
+def _untaint(cluster: Cluster, node: str, state: NodeState) -> str:
+    """Taints that Kubernetes sets by itself go with their cause; the others were set by somebody."""
+    ways = []
+    for one in state.taints:
+        if one.key == "node.kubernetes.io/unschedulable":
+            ways.append(kubectl(cluster.name, "uncordon", node))
+        elif one.key.startswith("node.kubernetes.io/"):
+            ways.append(f"end what {one.key} says ({kubectl(cluster.name, 'describe', 'node', node)} shows it)")
+        else:
+            ways.append(kubectl(cluster.name, "taint", "nodes", node, f"{one.key}:{one.effect}-"))
+    return f"If nobody wants that: {'; '.join(dict.fromkeys(ways))}"
 
 
 def down(cluster: Cluster, node: str) -> Finding:
     """A node whose namespaces are not there, as after a reboot."""
-    fix = f"`./nodewright up{_named(cluster.name)}` starts it again"
+    fix = f"{ours(cluster.name, 'up')} starts it again"
     return Finding(f"{cluster.name}/{node}: machine", "error", "it is not running: its namespaces are gone", fix)
 
 
@@ -104,7 +116,3 @@ def _network(text: str) -> str:
         return str(ipaddress.ip_network(text, strict=False))
     except ValueError:
         return text
-
-
-def _named(cluster: str) -> str:
-    return f" --name {cluster}" if cluster != "nodewright" else ""

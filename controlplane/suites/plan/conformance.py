@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from controlplane.cluster.advice import line as our_line
 from nodelib.errors import Invalid
 
 Outcome = Literal["passed", "failed", "skipped"]
@@ -103,9 +104,7 @@ def exactly(name: str) -> str:
 
 def alone(name: str, cluster: str) -> str:
     """The command line that runs only this test."""
-    quoted = exactly(name).replace("'", "'\\''")
-    option = "" if cluster == "nodewright" else f" --name {cluster}"
-    return f"./nodewright conformance{option} --focus '{quoted}'"
+    return our_line(cluster, "conformance", "--focus", exactly(name))
 
 
 def ginkgo_line(selection: Selection, ginkgo: str, *, procs: int, timeout: str) -> list[str]:

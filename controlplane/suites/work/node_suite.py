@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root, state_root
 from controlplane.cluster.model import Cluster, Options
@@ -76,7 +77,7 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
                 "a cluster of that name exists",
                 obj=order.name,
                 step="make a node for the suite",
-                action=f"Run `./nodewright down --name {order.name}` first, or choose another --name.",
+                action=f"Run {ours(order.name, 'down')} first, or choose another --name.",
             )
         try:
             with directory_lock(os.path.join(state_root(), order.name)):

@@ -48,7 +48,7 @@ def test_which_cluster_is_meant(there: list[str], arguments: list[str], expect: 
 @pytest.mark.parametrize(
     ("there", "arguments", "words"),
     [
-        pytest.param([], [], "up --name nodewright", id="none"),
+        pytest.param([], [], "Create it with `./nodewright up`.", id="none"),
         pytest.param(["lab", "prod"], [], "lab, prod", id="several"),
         pytest.param(["lab"], ["--name", "nodewright"], "there is: lab", id="a name that is given is meant"),
     ],

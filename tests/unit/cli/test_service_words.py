@@ -126,7 +126,7 @@ CASES = {
     "load balancer without NodePorts": Case(
         web(type="LoadBalancer", allocateLoadBalancerNodePorts=False),
         ("nothing in this cluster gives addresses",),
-        ("`./nodewright kubectl --name lab -- -n ns port-forward service/web 80`",),
+        ("`./nodewright kubectl --name lab -n ns port-forward service/web 80`",),
         pods=(pod(),),
         slices=(slice_of("10.0.1.2"),),
     ),
@@ -150,7 +150,7 @@ CASES = {
     "no selector": Case(
         web(selector=None),
         ("It has no selector, so nothing finds its pods, and nobody has written an EndpointSlice for it.",),
-        ("`./nodewright kubectl --name lab -- -n ns set selector service web app=NAME`",),
+        ("`./nodewright kubectl --name lab -n ns set selector service web app=NAME`",),
     ),
     "no selector, slices by hand": Case(web(selector=None), (), slices=(slice_of("192.0.2.9", pods=False),)),
     "no selector, nothing ready": Case(

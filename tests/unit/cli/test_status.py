@@ -11,14 +11,27 @@ from rich.console import Console
 from cli.commands import doctor
 from cli.commands import status as command
 from cli.display.columns import aligned, wrapped
-from controlplane.cluster.plan.readiness import Pod, proxy_says
+from controlplane.cluster.plan.readiness import Pod, proxy_state
 from controlplane.cluster.work.status import Daemon, NodeStatus, Status
 from controlplane.doctor.plan.preflight import Finding
 from nodelib.kube.times import parse_rfc3339
 
 AT = "2026-11-22T23:44:37.274545Z"
 NOW = parse_rfc3339(AT) + 12
-NODE = NodeStatus("node1", "10.89.3.11", "", 2, f"synced {AT}", version="v1.37.1", runtime="containerd://2.4.2")
+NODE = NodeStatus(
+    "node1",
+    "10.89.3.11",
+    state="Ready",
+    waits_for="",
+    pods=2,
+    proxy=f"synced {AT}",
+    proxy_state="synced",
+    proxy_problem="",
+    proxy_synced=AT,
+    version="v1.37.1",
+    runtime="containerd://2.4.2",
+)
+GONE = "is down: nothing listens on its health port"
 WELL = Status(
     name="lab",
     subnet="10.89.3.0/24",
@@ -39,12 +52,22 @@ WELL = Status(
     pods=(Pod("web-0", "shop", "node1", "", False, "Pending", "web CrashLoopBackOff: back-off 5m0s", 3, False),),
 )
 ILL = {
-    "node not registered": replace(WELL, nodes=(NODE, replace(NODE, name="node2", waits_for="not registered"))),
+    "node not registered": replace(
+        WELL, nodes=(NODE, replace(NODE, name="node2", state="not registered", waits_for="not registered"))
+    ),
     "node not Ready": replace(
         WELL,
-        nodes=(replace(NODE, waits_for="not Ready: container runtime network not ready: NetworkReady=false " * 3),),
+        nodes=(
+            replace(
+                NODE,
+                state="not Ready",
+                waits_for="not Ready: container runtime network not ready: NetworkReady=false " * 3,
+            ),
+        ),
     ),
-    "proxy down": replace(WELL, nodes=(replace(NODE, proxy="is down: nothing listens on its health port"),)),
+    "proxy down": replace(
+        WELL, nodes=(replace(NODE, proxy=GONE, proxy_state="down", proxy_problem=GONE, proxy_synced=""),)
+    ),
     "pressure": replace(WELL, nodes=(replace(NODE, feels="MemoryPressure, DiskPressure"),)),
     "daemon down": replace(WELL, daemons=(Daemon("node1", "agent", False, 7, 12, "exit status 1"),)),
     "supervisor down": replace(WELL, supervisors={"node1": 0}),
@@ -108,7 +131,7 @@ def test_what_is_wrong_is_a_sentence_below(name: str, row: str, sentence: str, m
     ids=["synced", "another proxy", "a list", "503", "404", "refused", "late"],
 )
 def test_the_health_checks_answer_is_a_sentence(bodies: tuple[str, ...], error: str, wanted: str) -> None:
-    said = proxy_says(bodies, error)
+    said = proxy_state(bodies, error).text
     assert said.startswith(wanted) and "HTTP/1" not in said and "Errno" not in said
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.explain.model import End, Explanation, TimelineLine, Wait
+from agent.explain.model import Cost, End, Explanation, TimelineLine, Wait
 from agent.explain.plan.document import to_json
 from cli.display.terminal import new_console
 from cli.why import judge, logs, show
@@ -208,22 +208,29 @@ def test_the_end_of_a_log_is_short_and_drives_no_terminal() -> None:
 @pytest.mark.parametrize(
     ("wording", "advice", "expected"),
     [
-        (Wording("lab", "nodewright"), "See `kubectl get pods`.", "See `./nodewright kubectl --name lab -- get pods`."),
-        (Wording("nodewright", "nodewright"), "`kubectl get pods`", "`./nodewright kubectl -- get pods`"),
+        (Wording("lab"), "See `kubectl get pods`.", "See `./nodewright kubectl --name lab get pods`."),
+        (Wording("nodewright"), "`kubectl get pods`", "`./nodewright kubectl get pods`"),
         (Wording(kubeconfig="/my config"), "`kubectl get pods`", "`kubectl --kubeconfig='/my config' get pods`"),
         (Wording(), "`kubectl get pods`", "`kubectl get pods`"),
-        (Wording("lab", "nodewright"), "`nodewright up --addons x`", "`./nodewright up --name lab --addons x`"),
-        (Wording("lab", "nodewright"), "`nodewright status`.", "`./nodewright status --name lab`."),
-        (Wording("lab", "nodewright"), "A kubectl of yours", "A kubectl of yours"),
+        (Wording("lab"), "`nodewright up --addons x`", "`./nodewright up --name lab --addons x`"),
+        (Wording("lab"), "`nodewright status`.", "`./nodewright status --name lab`."),
+        (Wording("lab"), "A kubectl of yours", "A kubectl of yours"),
     ],
 )
 def test_advice_names_commands_that_work_here(wording: Wording, advice: str, expected: str) -> None:
     assert wording.typed(advice) == expected
 
 
+def test_advice_in_json_names_commands_that_work_here_too() -> None:
+    costs = (Cost("container app", "throttled", action="Raise it: `kubectl edit deploy web`."),)
+    found = Wording("lab").advised(looping("web-1", costs=costs).found)
+    assert found.waits[0].action == "Read `./nodewright kubectl --name lab logs x`."
+    assert found.costs[0].action == "Raise it: `./nodewright kubectl --name lab edit deploy web`."
+
+
 def shown(*pods: Explained, whole: bool = False) -> str:
     out = io.StringIO()
-    page = show.Page(NOW, Wording("lab", "nodewright"), new_console(out, width=160))
+    page = show.Page(NOW, Wording("lab"), new_console(out, width=160))
     if whole:
         show.one(pods[0], page)
     else:
@@ -244,7 +251,7 @@ def test_the_list_has_error_and_remedy_and_one_entry_for_pods_that_are_alike() -
     assert text.count("CrashLoopBackOff") == 1
     assert "pod shop/web-1 on n1, and 2 more of deployment/web alike: Running" in text
     assert "error: exit code 7\\x1b[2J" in text and "for 1 min 15 s, 3 times, next try" in text
-    assert "do: Read `./nodewright kubectl --name lab -- logs x`." in text
+    assert "do: Read `./nodewright kubectl --name lab logs x`." in text
 
 
 def test_ends_are_counted_and_the_log_is_quoted() -> None:

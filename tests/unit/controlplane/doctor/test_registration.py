@@ -10,12 +10,17 @@ from cli.commands.doctor import troubles
 from cli.why import judge
 from cli.why.model import Facts
 from controlplane.cluster.model import Cluster, Options
+from controlplane.config.model import Member, Taint
 from controlplane.doctor.plan.registration import down, missing_routes, pod_ranges, registration
 from nodelib.json_values import Json
 from tests.builders.pods import pod_json
 from tests.builders.services import node
 
-LAB = Cluster("lab", "10.89.3.0/24", Options(nodes=2))
+LAB = Cluster(
+    "lab",
+    "10.89.3.0/24",
+    Options(nodes=2, members=(Member("node1", 1), Member("node2", 2, taints=(Taint("mine", "NoSchedule", "x"),)))),
+)
 READY = [{"type": "Ready", "status": "True"}]
 WELL = [node("node1", cidr="10.244.0.0/24", conditions=READY), node("node2", cidr="10.244.1.0/24", conditions=READY)]
 ROUTES = [{"dst": "default"}, {"dst": "10.244.0.0/24"}, {"type": "unreachable", "dst": "10.244.0.0/16"}]
@@ -56,11 +61,38 @@ def with_second(obj: Json) -> list[Json]:
             "warning",
             "lab/node2: Node",
             "tainted node.kubernetes.io/unschedulable",
-            "uncordon node2",
+            "`./nodewright kubectl --name lab uncordon node2`",
+        ),
+        (
+            with_second(
+                node("node2", conditions=READY, taints=[{"key": "gpu", "value": "yes", "effect": "NoExecute"}])
+            ),
+            "warning",
+            "lab/node2: Node",
+            "tainted gpu",
+            "`./nodewright kubectl --name lab taint nodes node2 gpu:NoExecute-`",
+        ),
+        (
+            with_second(
+                node("node2", conditions=READY, taints=[{"key": "mine", "value": "x", "effect": "NoSchedule"}])
+            ),
+            "ok",
+            "lab: nodes",
+            "node1, node2 registered and Ready",
+            "",
         ),
         (None, "error", "lab: API server", "it does not answer: refused", "`./nodewright status --name lab`"),
     ],
-    ids=["well", "not registered", "no podCIDR", "not Ready", "cordoned", "no API server"],
+    ids=[
+        "well",
+        "not registered",
+        "no podCIDR",
+        "not Ready",
+        "cordoned",
+        "tainted by somebody",
+        "tainted as the cluster was described",
+        "no API server",
+    ],
 )
 def test_nodes_as_the_api_server_has_them(
     objects: list[Json] | None, level: str, check: str, found: str, fix: str

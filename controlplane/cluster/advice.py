@@ -1,0 +1,32 @@
+"""Our command lines as messages advise them: quoted, and with --name where the cluster needs it. Pure."""
+
+from __future__ import annotations
+
+import shlex
+
+from controlplane.cluster.model import DEFAULT_NAME
+
+
+def line(cluster: str, *words: str) -> str:
+    """`line("lab", "why", "web-0")` is "./nodewright why web-0 --name lab"."""
+    return shlex.join(("./nodewright", *words, *_named(cluster)))
+
+
+def kubectl_line(cluster: str, *words: str, namespace: str = "") -> str:
+    """`kubectl_line("lab", "get", "pods", namespace="shop")` is "./nodewright kubectl --name lab -n shop get pods"."""
+    space = ("-n", namespace) if namespace not in ("", "default") else ()
+    return shlex.join(("./nodewright", "kubectl", *_named(cluster), *space, *words))
+
+
+def ours(cluster: str, *words: str) -> str:
+    """line() in backticks, as it stands in a sentence."""
+    return f"`{line(cluster, *words)}`"
+
+
+def kubectl(cluster: str, *words: str, namespace: str = "") -> str:
+    """kubectl_line() in backticks."""
+    return f"`{kubectl_line(cluster, *words, namespace=namespace)}`"
+
+
+def _named(cluster: str) -> tuple[str, ...]:
+    return ("--name", cluster) if cluster != DEFAULT_NAME else ()
