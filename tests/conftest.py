@@ -17,8 +17,8 @@ settings.load_profile("no-deadline")
 _OWN = pytest.StashKey[str]()
 
 # Seconds for one test with its fixtures, by folder: far more than any takes, so that one that hangs fails with the
-# stacks of its threads and the others still run. The first test of a cluster folder may compile what it needs.
-_LIMITS = {"unit": 300, "netns": 600, "cluster": 2400, "conformance": 3000}
+# stacks of its threads and the others still run. The first one that needs a program compiles it.
+_LIMITS = {"unit": 300, "netns": 2400, "cluster": 2400, "conformance": 3000}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -38,7 +38,6 @@ CERTIFICATES = "/apis/certificates.k8s.io/v1"
 
 pytestmark = [
     pytest.mark.netns,
-    pytest.mark.skipif(api_server.find_binary() is None, reason="the control plane binary is not built"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts and network namespaces"),
 ]
 
