@@ -38,11 +38,8 @@ def show(name: str, *, as_json: bool) -> None:
 
 
 async def _read(cluster: Cluster) -> list[work.AddonState]:
-    client = _client(cluster, 3)
-    try:
+    async with _client(cluster, 3) as client:
         return await work.read(cluster, client)
-    finally:
-        await client.close()
 
 
 def _client(cluster: Cluster, timeout: float) -> KubeClient:
@@ -98,8 +95,5 @@ def remove(name: str, names: Sequence[str], *, plain: bool) -> None:
 
 
 async def _remove(cluster: Cluster, names: Sequence[str], display: Display) -> list[str]:
-    client = _client(cluster, 30)
-    try:
+    async with _client(cluster, 30) as client:
         return [one for one in names if await work.remove(cluster, one, client, display, SystemClock())]
-    finally:
-        await client.close()

@@ -36,12 +36,11 @@ def run(name: str, folder: Path) -> None:
 
 
 async def _write(cluster: Cluster, folder: Path) -> list[target.Written]:
-    client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-export", timeout=5)
-    try:
+    async with KubeClient(
+        load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-export", timeout=5
+    ) as client:
         try:
             secrets = await sources.listed(client, "/api/v1/secrets")
         except NodewrightError:  # what is a Secret's value is then not known; the shapes of secrets still are
             secrets = []
         return await target.write(folder, parts.every(cluster, client, Redactor(secrets)))
-    finally:
-        await client.close()

@@ -59,8 +59,7 @@ async def _found(
     name: str, cluster: Cluster | None, wanted: Target | None, namespace: str | None, kubeconfig: str
 ) -> tuple[Answers, list[Explained], int]:
     """The answers, what is to be shown, and how many pods there are."""
-    sources = Sources(cluster, kubeconfig)
-    try:
+    async with Sources(cluster, kubeconfig) as sources:
         answers = await sources.ask()
         if not answers.agents and not answers.api_answers:
             raise _nobody_answers(name, answers)
@@ -74,8 +73,6 @@ async def _found(
         if not found:
             raise _unknown(wanted, every, answers)
         return answers, await _with_more(sources, found, answers), len(pods)
-    finally:
-        await sources.close()
 
 
 def _nobody_answers(name: str, answers: Answers) -> NodewrightError:

@@ -41,13 +41,10 @@ _LISTS = (
 
 async def facts(cluster: Cluster) -> Facts:
     """The objects that the API server has now. Raises ApiUnreachable, ApiError."""
-    client = await asyncio.to_thread(_client, cluster)
-    try:
+    async with await asyncio.to_thread(_client, cluster) as client:
         lists: list[list[Json]] = [
             answer["items"] for answer in await asyncio.gather(*(client.get(path) for path in _LISTS))
         ]
-    finally:
-        await client.close()
     return Facts.of(*lists, cluster=cluster.name)
 
 

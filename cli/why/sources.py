@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import aiohttp
 
@@ -46,11 +47,8 @@ class Answers:
 
 async def ask(cluster: Cluster | None, kubeconfig: str = "") -> Answers:
     """Ask all of them once."""
-    sources = Sources(cluster, kubeconfig)
-    try:
+    async with Sources(cluster, kubeconfig) as sources:
         return await sources.ask()
-    finally:
-        await sources.close()
 
 
 class Sources:
@@ -61,7 +59,10 @@ class Sources:
         self._sockets, self._kubeconfig = sockets(cluster), kubeconfig or own
         self._api, self._no_api = _client(self._kubeconfig, _SECONDS)
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         if self._api is not None:
             await self._api.close()
 
@@ -104,10 +105,8 @@ class Sources:
         late = {kind: every[kind] for kind, error in problems.items() if isinstance(error, ApiUnreachable)}
         patient = _client(self._kubeconfig, _LONGER)[0] if late else None
         if patient is not None:  # the server is alive and slow: what it did not list would be taken for missing
-            try:
+            async with patient:
                 more, still = await _listed(patient, late)
-            finally:
-                await patient.close()
             lists |= more
             problems = {kind: error for kind, error in problems.items() if kind not in late} | still
         return Facts(lists), "", problems

@@ -141,11 +141,8 @@ async def _rights(context: Context) -> None:
     objects = [] if context.cluster.options.agent == "upstream" else manifests.rights()
     if context.cluster.options.network == "kindnet":
         objects += kindnet.objects()
-    client = KubeClient(load_kubeconfig(context.cluster.admin_kubeconfig), user_agent="nodewright-up")
-    try:
+    async with KubeClient(load_kubeconfig(context.cluster.admin_kubeconfig), user_agent="nodewright-up") as client:
         await workloads.apply(client, objects, context.clock)
-    finally:
-        await client.close()
 
 
 async def _nodewright_join(context: Context, node: Node, secret: Mapping[str, str], ca_hash: str) -> None:
@@ -203,12 +200,9 @@ async def run_kubeadm(context: Context, node: Node, say: Say, *arguments: str) -
 async def _network_and_proxy(context: Context, first: Node) -> None:
     cluster = context.cluster
     if cluster.options.agent == "upstream" and cluster.options.network == "nodewright":
-        client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-up")
-        try:
+        async with KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-up") as client:
             with context.progress.step("pod network for upstream's kubelet"):
                 await bridge_network.ensure_network(cluster, client, context.clock)
-        finally:
-            await client.close()
     if cluster.options.proxy == "upstream":
         return
     with context.progress.step("service proxy on every node"):

@@ -166,25 +166,19 @@ class _Raising:
             group.create_task(asyncio.to_thread(_compile, self.request.project), name="compile")
         await keys
         await wire
-        client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
-        try:
+        async with KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up") as client:
             return await self._with_client(client, images)
-        finally:
-            await client.close()
 
     async def _by_kubeadm(self, images: Mapping[str, Path]) -> list[DemoAnswer]:
         await self._network(images)
         await asyncio.to_thread(_compile, self.request.project)
         await kubeadm.raise_cluster(kubeadm.Context(self.cluster, self.tools, self.progress, self.clock), images)
-        client = KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up")
-        try:
+        async with KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up") as client:
             with self.progress.step("nodes Ready"):
                 await workloads.wait_nodes(self.cluster, client, self.clock)
             if self.cluster.options.demo:
                 await workloads.apply(client, manifests.demo_base(), self.clock)
             return await self._workloads(client)
-        finally:
-            await client.close()
 
     async def _with_client(self, client: KubeClient, images: Mapping[str, Path]) -> list[DemoAnswer]:
         ready = asyncio.Event()

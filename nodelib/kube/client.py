@@ -11,6 +11,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from typing import Self
 
 import aiohttp
 import orjson
@@ -38,13 +39,19 @@ _WATCH_SILENCE = 180.0  # seconds
 
 
 class KubeClient:
-    """A connection pool to one API server. Every call raises ApiError or ApiUnreachable; close it with close()."""
+    """A connection pool to one API server, a context manager. Every call raises ApiError or ApiUnreachable."""
 
     def __init__(self, access: ClusterAccess, *, user_agent: str, timeout: float = 30) -> None:
         self.access = access
         self._timeout = timeout
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._pool: _Pool | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
         return await self.request("GET", path, params=params)

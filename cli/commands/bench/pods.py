@@ -71,8 +71,7 @@ async def _measure(name: str, maker: str, plan: Plan, display: Display, binaries
     clock = SystemClock()
     try:
         cluster = (await up(request, display, clock)).cluster
-        client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-bench")
-        try:
+        async with KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-bench") as client:
             with display.step(f"pods under {maker}") as say:
                 bench = PodBench(
                     client,
@@ -82,8 +81,6 @@ async def _measure(name: str, maker: str, plan: Plan, display: Display, binaries
                     proxy=_pid(cluster, "proxy"),
                 )
                 return await bench.run(plan, say)
-        finally:
-            await client.close()
     finally:
         await down(name, display)
 

@@ -99,14 +99,13 @@ async def _measure(
         for size in wanted.sizes:
             with display.step(f"{size} Services") as say:
                 await populate(lab, size, say)
-            client = KubeClient(lab.access, user_agent="nodewright-bench")
             fresh = random.Random(size.services).sample(range(size.services), size.services)
             try:
-                await client.post("/api/v1/nodes", node_object())
-                for mode in wanted.modes:
-                    await rounds.run(size, mode, client, fresh)
+                async with KubeClient(lab.access, user_agent="nodewright-bench") as client:
+                    await client.post("/api/v1/nodes", node_object())
+                    for mode in wanted.modes:
+                        await rounds.run(size, mode, client, fresh)
             finally:
-                await client.close()
                 await lab.stop_servers()
     finally:
         await lab.close()

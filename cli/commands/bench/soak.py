@@ -44,20 +44,17 @@ async def _soak(
 ) -> tuple[Soak, dict[str, int]]:
     clock = SystemClock()
     lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-soak-")), binaries, clock)
-    client: KubeClient | None = None
     try:
         await lab.prepare()
         pods = await answering_pods(lab)
         with display.step(f"{size} Services") as say:
             await populate(lab, size, say)
-        client = KubeClient(lab.access, user_agent="nodewright-soak")
-        await client.post("/api/v1/nodes", node_object())
-        soak = Soak(lab, clock, pods, lambda mode: Subject(lab, "nodewright", mode, binaries, clock))
-        churn = Churn(client, size, NODE, seed)
-        with display.step(f"churn for {seconds / 60:g} min, seed {seed}") as say:
-            await soak.run(modes, churn, seconds, say)
+        async with KubeClient(lab.access, user_agent="nodewright-soak") as client:
+            await client.post("/api/v1/nodes", node_object())
+            soak = Soak(lab, clock, pods, lambda mode: Subject(lab, "nodewright", mode, binaries, clock))
+            churn = Churn(client, size, NODE, seed)
+            with display.step(f"churn for {seconds / 60:g} min, seed {seed}") as say:
+                await soak.run(modes, churn, seconds, say)
         return soak, churn.failed
     finally:
-        if client is not None:
-            await client.close()
         await lab.close()

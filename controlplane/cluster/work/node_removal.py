@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from controlplane.cluster.advice import ours
@@ -76,13 +76,8 @@ def _known(name: str) -> Cluster:
     return cluster
 
 
-@asynccontextmanager
-async def _client(cluster: Cluster) -> AsyncIterator[KubeClient]:
-    client = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-node", timeout=10)
-    try:
-        yield client
-    finally:
-        await client.close()
+def _client(cluster: Cluster) -> KubeClient:
+    return KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-node", timeout=10)
 
 
 @contextmanager

@@ -101,12 +101,9 @@ async def _living(cluster: Cluster) -> tuple[int, str, str]:
 
 async def _ask(cluster: Cluster) -> tuple[Json, str]:
     access = load_kubeconfig(cluster.admin_kubeconfig)
-    client = KubeClient(access, user_agent="nodewright-clusters", timeout=_ASK_SECONDS)
-    try:
+    async with KubeClient(access, user_agent="nodewright-clusters", timeout=_ASK_SECONDS) as client:
         nodes, version = await asyncio.gather(client.get("/api/v1/nodes"), client.get("/version"))
         return nodes, str(version.get("gitVersion", ""))
-    finally:
-        await client.close()
 
 
 def _created(cluster: Cluster) -> float:

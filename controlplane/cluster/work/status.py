@@ -187,12 +187,11 @@ async def _ask_api(cluster: Cluster) -> tuple[str, list[dict[str, Any]], list[Po
     except NodewrightError as error:
         return str(error), [], [], ""
     try:
-        nodes, pods, version = await asyncio.gather(*map(client.get, ("/api/v1/nodes", "/api/v1/pods", "/version")))
+        async with client:
+            nodes, pods, version = await asyncio.gather(*map(client.get, ("/api/v1/nodes", "/api/v1/pods", "/version")))
         return "", nodes["items"], [pod_facts(item) for item in pods["items"]], str(version["gitVersion"])
     except NodewrightError as error:
         return error.message, [], [], ""
-    finally:
-        await client.close()
 
 
 def _client(cluster: Cluster) -> KubeClient:

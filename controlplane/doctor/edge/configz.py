@@ -30,11 +30,8 @@ async def by_socket(path: str) -> Json:
 
 async def by_api(kubeconfig: str, node: str) -> Json:
     """The KubeletConfiguration that the kubelet of this node shows the API server. Raises NodewrightError."""
-    client = KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-doctor", timeout=_SECONDS)
-    try:
+    async with KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-doctor", timeout=_SECONDS) as client:
         return _checked(await client.get(f"/api/v1/nodes/{node}/proxy/configz"), f"node {node}")
-    finally:
-        await client.close()
 
 
 def _checked(answer: object, obj: str) -> Json:

@@ -14,12 +14,7 @@ _SECONDS = 4.0
 async def listed(kubeconfig: str) -> tuple[list[dict[str, Any]] | None, str]:
     """The Nodes; None and the reason when the API server does not answer."""
     try:
-        client = KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-doctor", timeout=_SECONDS)
+        async with KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-doctor", timeout=_SECONDS) as client:
+            return list((await client.get("/api/v1/nodes"))["items"]), ""
     except NodewrightError as error:
         return None, error.message
-    try:
-        return list((await client.get("/api/v1/nodes"))["items"]), ""
-    except NodewrightError as error:
-        return None, error.message
-    finally:
-        await client.close()

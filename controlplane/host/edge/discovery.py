@@ -23,9 +23,10 @@ async def cluster_info(server: str, ca_data: bytes | None) -> dict[str, Any]:
 
     Raises Permanent when the cluster publishes none, ApiUnreachable when there is no answer.
     """
-    client = KubeClient(ClusterAccess(server, ca_data=ca_data, insecure=ca_data is None), user_agent=USER_AGENT)
+    access = ClusterAccess(server, ca_data=ca_data, insecure=ca_data is None)
     try:
-        return await client.get(_INFO)
+        async with KubeClient(access, user_agent=USER_AGENT) as client:
+            return await client.get(_INFO)
     except ApiError as error:
         raise Permanent(
             f"the cluster does not publish cluster-info: {error.message}",
@@ -33,8 +34,6 @@ async def cluster_info(server: str, ca_data: bytes | None) -> dict[str, Any]:
             step="discover the cluster",
             action="Give its authority with --ca-file FILE, or an admin kubeconfig with --kubeconfig FILE.",
         ) from error
-    finally:
-        await client.close()
 
 
 def authority_of(text: str) -> bytes:

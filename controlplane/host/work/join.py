@@ -143,15 +143,13 @@ async def _by_admin(request: Request, clock: Clock) -> _Known:
     server = (request.server or admin.server).rstrip("/")
     identity, secret = ("".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (6, 16))
     expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.now() + 3600))
-    client = KubeClient(replace(admin, server=server), user_agent=discovery.USER_AGENT)
     problem: ApiError | None = None
     try:
-        await workloads.apply(client, [*plan.rights(), plan.token_secret(identity, secret, expires)], clock)
-        sets = await client.get("/apis/apps/v1/namespaces/kube-system/daemonsets")
+        async with KubeClient(replace(admin, server=server), user_agent=discovery.USER_AGENT) as client:
+            await workloads.apply(client, [*plan.rights(), plan.token_secret(identity, secret, expires)], clock)
+            sets = await client.get("/apis/apps/v1/namespaces/kube-system/daemonsets")
     except* ApiError as refused:  # all objects are applied at once, so several may fail
         problem = next(one for one in refused.exceptions if isinstance(one, ApiError))
-    finally:
-        await client.close()
     if problem is not None:
         raise Permanent(
             problem.message,
@@ -172,9 +170,9 @@ async def _check_name(request: Request, known: _Known) -> None:
             obj=f"node {request.node}",
             action="Run `./nodewright leave` first, or join again with the same --node-name.",
         )
-    client = KubeClient(known.access, user_agent=discovery.USER_AGENT)
     try:
-        node = await client.get(f"/api/v1/nodes/{request.node}")
+        async with KubeClient(known.access, user_agent=discovery.USER_AGENT) as client:
+            node = await client.get(f"/api/v1/nodes/{request.node}")
     except ApiError as error:
         if error.code == 401:
             raise Permanent(
@@ -183,8 +181,6 @@ async def _check_name(request: Request, known: _Known) -> None:
                 action="Make a new one: kubeadm token create --print-join-command.",
             ) from error
         return  # it does not exist or we may not see it: the agent checks again when it registers
-    finally:
-        await client.close()
     problem = plan.node_problem(node, request.node)
     if problem and _joined_as() != request.node:
         raise Conflict(
@@ -195,12 +191,9 @@ async def _check_name(request: Request, known: _Known) -> None:
 
 
 async def _read_cluster(request: Request, known: _Known) -> None:
-    client = KubeClient(known.access, user_agent=discovery.USER_AGENT)
-    try:
+    async with KubeClient(known.access, user_agent=discovery.USER_AGENT) as client:
         known.kubelet = (await _config_map(client, "kubelet-config")).get("kubelet", "")
         text = (await _config_map(client, "kubeadm-config")).get("ClusterConfiguration", "")
-    finally:
-        await client.close()
     networking = _networking(text)
     cidrs = request.cluster_cidr or str(networking.get("podSubnet") or "")
     known.cluster_cidrs = tuple(part for part in cidrs.split(",") if part)

@@ -118,8 +118,5 @@ async def until_ready(node: str, folder: str, clock: Clock) -> None:
 
 @contextlib.asynccontextmanager
 async def _own_client(config: str = plan.KUBELET_CONF) -> AsyncIterator[KubeClient]:
-    client = KubeClient(load_kubeconfig(config), user_agent=discovery.USER_AGENT)
-    try:
+    async with KubeClient(load_kubeconfig(config), user_agent=discovery.USER_AGENT) as client:
         yield client
-    finally:
-        await client.close()

@@ -59,9 +59,8 @@ async def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         config = {"clusters": clusters, "contexts": contexts, "users": [{"name": "a", "user": {}}]}
         path = tmp_path / "config"
         path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "a", **config}))
-        sources = Sources(None, str(path))
-        yield server, sources
-        await sources.close()
+        async with Sources(None, str(path)) as sources:
+            yield server, sources
 
 
 async def test_a_kind_that_came_late_is_asked_for_again_and_one_that_is_refused_is_named(
