@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cli.clusters import find
@@ -15,6 +15,7 @@ from cli.explain.endpoints import PortView, Silent, missing, ports, silent_endpo
 from cli.explain.facts import Facts, key, title
 from cli.explain.problems import Problem
 from cli.explain.rules_of import Matched, addresses, rules_of
+from cli.why.wording import Wording
 from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge import rules as edge
@@ -72,11 +73,13 @@ async def _read(cluster: Cluster, text: str, namespace: str, only: str) -> _Foun
     seen = await asyncio.gather(*(_on_node(cluster, service, facts, node, kernels) for node in names))
     nodes = dict(zip(names, seen, strict=True))
     listening = read.listening(cluster, facts)
-    problems = service_words.problems(service, facts, listening, cluster.name, cluster.domain)
+    problems = service_words.problems(service, facts, listening, cluster.domain)
     about = service_words.about(service, facts, cluster.domain)
     without = [node for node, one in nodes.items() if one.ports and not one.rules]
     if without and not about:
-        problems.append(service_words.unwritten(without, service, cluster.name))
+        problems.append(service_words.unwritten(without, service))
+    wording = Wording(cluster.name)
+    problems = [replace(one, action=wording.typed(one.action)) for one in problems]
     return _Found(service, facts, nodes, silent_endpoints(service, facts, listening), problems, about)
 
 

@@ -86,7 +86,39 @@ def selector_of(service: Json) -> dict[str, str]:
 def chosen_pods(service: Json, facts: Facts) -> list[Json]:
     """The pods that its selector finds, ended ones too."""
     selector = selector_of(service)
-    return [pod for pod in facts.pods if key(pod)[0] == key(service)[0] and selector and _selected(pod, selector)]
+    return [pod for pod in facts.pods_in(key(service)[0]) if _selected(pod, selector)] if selector else []
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A pod that the selector finds and that is no endpoint. `why` is the end of a sentence about it."""
+
+    pod: str
+    reason: str
+    why: str
+
+
+def left_out(service: Json, facts: Facts) -> list[LeftOut]:
+    """The pods of a Service that are not among its endpoints."""
+    # A slice without ports is one of a Service without ports, or of pods that do not name the port.
+    portless = not (service.get("spec") or {}).get("ports")
+    ready = ready_addresses(one for one in facts.slices_of(service) if portless or one.get("ports"))
+    out = [pod for pod in chosen_pods(service, facts) if alive(pod) and not set(pod_addresses(pod)) & ready]
+    return [_left_out_pod(pod, service) for pod in out]
+
+
+def _left_out_pod(pod: Json, service: Json) -> LeftOut:
+    if late := unready(pod):
+        return LeftOut(title(pod), "PodNotReady", late)
+    wanted = [one.get("targetPort") for one in (service.get("spec") or {}).get("ports") or []]
+    named = [str(one) for one in wanted if isinstance(one, str)]
+    if named:
+        return LeftOut(
+            title(pod), "NoSuchPort", f"is ready, but none of its containers names a port {' or '.join(named)}"
+        )
+    return LeftOut(
+        title(pod), "NotListed", "is ready, but in no EndpointSlice yet (kube-controller-manager writes them)"
+    )
 
 
 def missing(service: Json, facts: Facts) -> list[str]:
@@ -96,18 +128,10 @@ def missing(service: Json, facts: Facts) -> list[str]:
         if facts.slices_of(service):
             return []
         return ["it has no selector, and no EndpointSlice was created for it"]
-    chosen = chosen_pods(service, facts)
-    if not chosen:
+    if not chosen_pods(service, facts):
         wanted = ",".join(f"{name}={value}" for name, value in selector.items())
         return [f"no pod in namespace {key(service)[0]} has the labels {wanted}"]
-    # A slice without ports is one of a Service without ports, or of pods that do not name the port.
-    portless = not (service.get("spec") or {}).get("ports")
-    ready = ready_addresses(one for one in facts.slices_of(service) if portless or one.get("ports"))
-    found = []
-    for pod in chosen:
-        if alive(pod) and not set(pod_addresses(pod)) & ready:
-            found.append(f"pod {title(pod)}: {unready(pod) or _unlisted(service)}")
-    return found
+    return [f"pod {one.pod}: {one.why}" for one in left_out(service, facts)]
 
 
 def unready(pod: Json) -> str:
@@ -184,11 +208,3 @@ def _node(facts: Facts, name: str) -> NodeFacts:
 def _selected(pod: Json, selector: Json) -> bool:
     labels = pod["metadata"].get("labels") or {}
     return all(labels.get(name) == value for name, value in selector.items())
-
-
-def _unlisted(service: Json) -> str:
-    wanted = [one.get("targetPort") for one in (service.get("spec") or {}).get("ports") or []]
-    named = [str(one) for one in wanted if isinstance(one, str)]
-    if named:
-        return f"is ready, but none of its containers names a port {' or '.join(named)}"
-    return "is ready, but in no EndpointSlice yet (kube-controller-manager writes them)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +26,8 @@ class Facts:
     policies: tuple[Json, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
     cluster: str = DEFAULT_NAME
+    _slices: dict[tuple[str, str], list[Json]] = field(default_factory=dict)  # by Service
+    _pods: dict[str, list[Json]] = field(default_factory=dict)  # by namespace
 
     @classmethod
     def of(
@@ -33,12 +36,19 @@ class Facts:
         slices: Iterable[Json],
         pods: Iterable[Json],
         nodes: Iterable[Json],
-        policies: Iterable[Json],
+        policies: Iterable[Json] = (),
         *,
         cluster: str = DEFAULT_NAME,
     ) -> Facts:
         known = cls(tuple(services), tuple(slices), tuple(pods), tuple(nodes), tuple(policies))
-        return replace(known, names=_names(known), cluster=cluster)
+        by_service: dict[tuple[str, str], list[Json]] = defaultdict(list)
+        by_namespace: dict[str, list[Json]] = defaultdict(list)
+        for one in known.slices:
+            label = str((one["metadata"].get("labels") or {}).get(SERVICE_NAME))
+            by_service[key(one)[0], label].append(one)
+        for one in known.pods:
+            by_namespace[key(one)[0]].append(one)
+        return replace(known, names=_names(known), cluster=cluster, _slices=by_service, _pods=by_namespace)
 
     def named(self, text: str) -> str:
         """An address, or address:port, followed by the name of what has it."""
@@ -68,12 +78,10 @@ class Facts:
         return self.pod_at(address)
 
     def slices_of(self, service: Json) -> list[Json]:
-        namespace, name = key(service)
-        return [
-            one
-            for one in self.slices
-            if key(one)[0] == namespace and (one["metadata"].get("labels") or {}).get(SERVICE_NAME) == name
-        ]
+        return self._slices.get(key(service), [])
+
+    def pods_in(self, namespace: str) -> list[Json]:
+        return self._pods.get(namespace, [])
 
     def cluster_ip(self, address: str) -> bool:
         """Whether it is a cluster IP, which only nodes and pods can reach."""

@@ -11,11 +11,10 @@ import json
 from collections.abc import Iterable, Iterator
 
 from cli.explain.dns_names import service_of
-from cli.explain.endpoints import chosen_pods, missing, selector_of, silent_endpoints
+from cli.explain.endpoints import chosen_pods, left_out, selector_of, silent_endpoints
 from cli.explain.facts import Facts, alive, balancer_addresses, key, node_addresses, ready_addresses, title
 from cli.explain.listening import Listening, open_ports
-from cli.explain.problems import Problem
-from controlplane.cluster.advice import kubectl, ours
+from cli.explain.problems import Problem, kubectl, ours
 from nodelib.json_values import Json
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
@@ -51,23 +50,24 @@ def about(service: Json, facts: Facts, domain: str) -> str:
     return ""
 
 
-def problems(service: Json, facts: Facts, listening: Listening, cluster: str, domain: str) -> list[Problem]:
+def problems(service: Json, facts: Facts, listening: Listening, domain: str) -> list[Problem]:
     """Everything that keeps clients from being served, wherever they are."""
     if is_external_name(service):
         return list(_external_name(service, facts, domain))
     return [
-        *_endpoints(service, facts, cluster),
-        *_silent(service, facts, listening, cluster),
-        *_pending(service, facts, cluster),
+        *_endpoints(service, facts),
+        *_silent(service, facts, listening),
+        *pending(service, facts),
     ]
 
 
-def unwritten(nodes: Iterable[str], service: Json, cluster: str) -> Problem:
+def unwritten(nodes: Iterable[str], service: Json) -> Problem:
     """Nodes whose kernels have no rules for a Service that should have some."""
     namespace, name = key(service)
     return Problem(
+        "NoRules",
         f"The kernel of {', '.join(nodes)} has no rules for {namespace}/{name}: the proxy there has not written any.",
-        f"{ours(cluster, 'status')} shows whether the proxy runs; {ours(cluster, 'doctor')} checks its node.",
+        f"{ours('status')} shows whether the proxy runs; {ours('doctor')} checks its node.",
     )
 
 
@@ -80,21 +80,24 @@ def _external_name(service: Json, facts: Facts, domain: str) -> Iterator[Problem
         pass
     else:
         yield Problem(
+            "NotAName",
             f"{to} is an address, and a DNS name can only be another name for a name: clients do not find it.",
             "Make it a Service without a selector, with an EndpointSlice that has the address.",
         )
         return
     inside = service_of(to, domain)
     if inside == (namespace, name):
-        yield Problem(f"{to} is its own name, so looking it up never ends.", "Give another externalName.")
+        yield Problem("OwnName", f"{to} is its own name, so looking it up never ends.", "Give another externalName.")
     elif inside is not None and facts.service(*inside) is None:
         yield Problem(
+            "NoSuchService",
             f"{to} is a name of this cluster, and there is no Service {inside[0]}/{inside[1]}.",
             "Create that Service, or correct externalName.",
         )
 
 
-def _pending(service: Json, facts: Facts, cluster: str) -> Iterator[Problem]:
+def pending(service: Json, facts: Facts) -> Iterator[Problem]:
+    """Why a load balancer has no address yet."""
     spec = service.get("spec") or {}
     status = (service.get("status") or {}).get("loadBalancer") or {}
     if spec.get("type") != "LoadBalancer" or status.get("ingress"):
@@ -106,77 +109,86 @@ def _pending(service: Json, facts: Facts, cluster: str) -> Iterator[Problem]:
     if door and node:
         meanwhile = f"Until then use its NodePort {door} on any node, such as {node}:{door}."
     else:
-        forward = kubectl(cluster, "port-forward", f"service/{name}", str(port.get("port", "")), namespace=namespace)
+        forward = kubectl(namespace, "port-forward", f"service/{name}", str(port.get("port", "")))
         meanwhile = f"Until then use {forward}."
     has_one = [one for one in facts.services if one is not service and balancer_addresses(one)]
     if spec.get("loadBalancerClass"):
         yield Problem(
+            "NoLoadBalancer",
             f"It has no external address (kubectl shows <pending>): the controller of its loadBalancerClass"
             f" {spec['loadBalancerClass']} has not given it one.",
             f"Start that controller, or read its log. {meanwhile}",
         )
     elif has_one:
-        events = kubectl(cluster, "describe", "service", name, namespace=namespace)
+        events = kubectl(namespace, "describe", "service", name)
         yield Problem(
+            "NoLoadBalancer",
             f"It has no external address yet (kubectl shows <pending>), though {title(has_one[0])} has one:"
             " the load balancer controller has not served it.",
             f"The events of {events} may say why. {meanwhile}",
         )
     else:
         yield Problem(
+            "NoLoadBalancer",
             "It has no external address (kubectl shows <pending>): nothing in this cluster gives addresses to Services"
             " of type LoadBalancer.",
             f"Install a controller that does, such as MetalLB. {meanwhile}",
         )
 
 
-def _endpoints(service: Json, facts: Facts, cluster: str) -> Iterator[Problem]:
+def _endpoints(service: Json, facts: Facts) -> Iterator[Problem]:
     """Why it has no endpoints or lacks some."""
     namespace, name = key(service)
     selector = selector_of(service)
     if not selector:
         if not facts.slices_of(service):
-            choose = kubectl(cluster, "set", "selector", "service", name, "app=NAME", namespace=namespace)
+            choose = kubectl(namespace, "set", "selector", "service", name, "app=NAME")
             yield Problem(
+                "NoEndpointSlice",
                 "It has no selector, so nothing finds its pods, and nobody has written an EndpointSlice for it.",
                 f"Give it the labels of its pods by {choose}, or create an EndpointSlice.",
             )
         elif not ready_addresses(facts.slices_of(service)):
             label = f"kubernetes.io/service-name={name}"
             yield Problem(
+                "NoReadyEndpoint",
                 "It has no selector, and no endpoint in its EndpointSlices is ready.",
-                f"{kubectl(cluster, 'get', 'endpointslices', '-l', label, namespace=namespace)} shows them;"
+                f"{kubectl(namespace, 'get', 'endpointslices', '-l', label)} shows them;"
                 " whoever wrote them keeps them up to date.",
             )
         return
     wanted = ",".join(f"{label}={value}" for label, value in selector.items())
     if not chosen_pods(service, facts):
-        yield _no_pods(service, facts, wanted, cluster)
+        yield _no_pods(service, facts, wanted)
         return
     if not any(map(alive, chosen_pods(service, facts))):
         yield Problem(
+            "PodsEnded",
             f"All pods with the labels {wanted} have ended, so it has no endpoints.",
-            f"{kubectl(cluster, 'get', 'pods', '-l', wanted, namespace=namespace)} shows how; start new ones.",
+            f"{kubectl(namespace, 'get', 'pods', '-l', wanted)} shows how; start new ones.",
         )
         return
-    listed = missing(service, facts)
-    for line in listed[:_SHOWN]:
-        pod, _, reason = line.removeprefix("pod ").partition(": ")
-        yield Problem(f"Pod {pod} {reason}, so it is not an endpoint.", f"{ours(cluster, 'why', pod)} says why.")
+    listed = left_out(service, facts)
+    for one in listed[:_SHOWN]:
+        said = f"Pod {one.pod} {one.why}, so it is not an endpoint."
+        yield Problem(one.reason, said, f"{ours('why', one.pod)} says why.")
     if len(listed) > _SHOWN:
-        more = ours(cluster, "why", "-n", namespace)
+        more = ours("why", "-n", namespace)
         yield Problem(
-            f"{len(listed) - _SHOWN} more pods of it are not endpoints.", f"{more} lists pods with a problem."
+            "PodNotReady",
+            f"{len(listed) - _SHOWN} more pods of it are not endpoints.",
+            f"{more} lists pods with a problem.",
         )
 
 
-def _no_pods(service: Json, facts: Facts, wanted: str, cluster: str) -> Problem:
+def _no_pods(service: Json, facts: Facts, wanted: str) -> Problem:
     namespace, name = key(service)
     selector = selector_of(service)
     elsewhere = [pod for pod in facts.pods if key(pod)[0] != namespace and selector.items() <= _labels(pod).items()]
     if elsewhere:
         there = key(elsewhere[0])[0]
         return Problem(
+            "NoPodSelected",
             f"Its selector {wanted} matches no pod in namespace {namespace}, but some in {there}: a Service finds only"
             " pods of its own namespace.",
             f"Create the Service in namespace {there}, or the pods in {namespace}.",
@@ -185,19 +197,21 @@ def _no_pods(service: Json, facts: Facts, wanted: str, cluster: str) -> Problem:
     if near:
         labels = _labels(near[0])
         actual = [f"{label}={labels[label]}" for label in selector]
-        choose = kubectl(cluster, "set", "selector", "service", name, *[",".join(actual)], namespace=namespace)
+        choose = kubectl(namespace, "set", "selector", "service", name, *[",".join(actual)])
         return Problem(
+            "NoPodSelected",
             f"Its selector {wanted} matches no pod; pod {title(near[0])} has {','.join(actual)}.",
             f"If that pod is meant: {choose}.",
         )
-    shown = kubectl(cluster, "get", "pods", "--show-labels", namespace=namespace)
+    shown = kubectl(namespace, "get", "pods", "--show-labels")
     return Problem(
+        "NoPodSelected",
         f"Its selector {wanted} matches no pod in namespace {namespace}.",
         f"{shown} shows which labels there are; a Deployment with 0 replicas has no pods.",
     )
 
 
-def _silent(service: Json, facts: Facts, listening: Listening, cluster: str) -> Iterator[Problem]:
+def _silent(service: Json, facts: Facts, listening: Listening) -> Iterator[Problem]:
     """Endpoints where nobody listens on the port; those with the same listeners are one problem."""
     namespace, name = key(service)
     alike: dict[tuple[str, int], list[tuple[str, str]]] = {}
@@ -214,11 +228,11 @@ def _silent(service: Json, facts: Facts, listening: Listening, cluster: str) -> 
             action = "Let the program listen on all addresses (0.0.0.0 or ::), not on a loopback address."
         elif len(others) == 1 and selector_of(service):
             patch = json.dumps([{"op": "replace", "path": f"/spec/ports/{entry}/targetPort", "value": others[0]}])
-            change = kubectl(cluster, "patch", "service", name, "--type=json", "-p", patch, namespace=namespace)
+            change = kubectl(namespace, "patch", "service", name, "--type=json", "-p", patch)
             action = f"If {others[0]} is the right port: {change}."
         else:
             action = "Correct targetPort in the Service, or the port that the program listens on."
-        yield Problem(f"In {names} {why}: connections to port {port.get('port')} are refused.", action)
+        yield Problem("NobodyListens", f"In {names} {why}: connections to port {port.get('port')} are refused.", action)
 
 
 def _labels(pod: Json) -> dict[str, str]:

@@ -17,7 +17,7 @@ from cli.why.nodes import nodes
 from cli.why.pods import claim_waits, from_api
 from cli.why.recall import corrected
 from cli.why.targets import Target
-from cli.why.ways import ingress, service
+from cli.why.ways import endpoint_facts, ingress, service
 from cli.why.workloads import cron_job, is_done_by, job, workload
 from nodelib.json_values import Json
 
@@ -56,7 +56,8 @@ def objects(facts: Facts, expected_nodes: Iterable[str]) -> list[Explained]:
     found += [job(obj, facts) for obj in facts.all("job")]
     found += [cron_job(obj, facts) for obj in facts.all("cronjob")]
     found += [claim(obj, facts) for obj in facts.all("pvc")]
-    found += [service(obj, facts) for obj in facts.all("service")]
+    known = endpoint_facts(facts)
+    found += [service(obj, facts, known) for obj in facts.all("service")]
     found += [ingress(obj, facts) for obj in facts.all("ingress")]
     return [*nodes(expected_nodes, facts), *_sorted(found)]
 

@@ -25,6 +25,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 # What is only looked up in.
 OTHERS: Mapping[str, str] = {
     "event": "/api/v1/events",
+    "endpointslice": "/apis/discovery.k8s.io/v1/endpointslices",
     "storageclass": "/apis/storage.k8s.io/v1/storageclasses",
     "ingressclass": "/apis/networking.k8s.io/v1/ingressclasses",
 }

@@ -61,16 +61,6 @@ _RULES: tuple[tuple[str, str, str], ...] = (
     ("InUse", "", "Delete the pods that use it; then it goes by itself."),
     ("Finalizers", "", "Wait until the controllers that own these finalizers remove them. If they are gone, remove "
      "the finalizers by hand: `kubectl edit {kind} {name} -n {namespace}`."),
-    ("NoLoadBalancer", r"NodePort (?P<url>\S+)", "Use its NodePort: `curl http://{url}` reaches it from this "
-     "machine. For an address of its own install a load balancer such as MetalLB."),
-    ("NoLoadBalancer", "", "Reach it by `kubectl port-forward -n {namespace} svc/{name} 8080:{port}`, or install a "
-     "load balancer such as MetalLB."),
-    ("NoPodSelected", "", "Compare spec.selector of the Service with the labels of the pods: `kubectl get pods -n "
-     "{namespace} --show-labels`."),
-    ("NoReadyPod", r"such as (?P<pod>\S+)", "Find out why its pods are not ready: `nodewright why {pod} -n "
-     "{namespace}`."),
-    ("NoSuchPort", "", "Name a port of the pods' containers in targetPort, or write its number: `kubectl edit "
-     "service {name} -n {namespace}`."),
     ("NoIngressController", "", "Install one: `nodewright up --addons ingress` adds Traefik to this cluster; then "
      "set spec.ingressClassName to traefik."),
     ("NoIngressClass", "", "Set spec.ingressClassName to a class that exists (`kubectl get ingressclass`): `kubectl "
@@ -101,13 +91,7 @@ def remedy(reason: str, message: str, kind: str, obj: Json) -> str:
                 kind=kind,
                 name=obj["metadata"]["name"],
                 namespace=namespace_of(obj),
-                port=_first_port(obj),
                 resume='\'{"spec":{"suspend":false}}\'',
                 **groups,
             )
     return ""
-
-
-def _first_port(obj: Json) -> int:
-    ports = (obj.get("spec") or {}).get("ports") or [{}]
-    return int(ports[0].get("port") or 80)

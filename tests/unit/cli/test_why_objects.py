@@ -61,6 +61,13 @@ LATE = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "example.com
 USER = running("web", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "web"}}])
 BALANCED: Json = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
 NODE = cluster_wide("n1", status={"addresses": [{"type": "InternalIP", "address": "10.9.0.1"}]})
+SERVER = running("p")
+SERVER["status"]["podIP"] = "10.0.0.2"
+SLICE: Json = {
+    "metadata": {"name": "web-x", "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}},
+    "ports": [{"port": 8080}],
+    "endpoints": [{"addresses": ["10.0.0.2"], "conditions": {"ready": True}}],
+}
 BACKEND = {"service": {"name": "web", "port": {"number": 80}}}
 
 # name: (kind, object, what else is there, reason, part of the error, part of the advice, whether the list has it)
@@ -206,35 +213,35 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         thing(**BALANCED),
         {"node": [NODE]},
         "NoLoadBalancer",
-        "no controller",
-        "`curl http://10.9.0.1:30080`",
+        "nothing in this cluster gives addresses",
+        "10.9.0.1:30080",
         True,
     ),
     "a Service that selects nothing": (
         "service",
         thing(selector={"app": "none"}),
-        {"pod": [running("p")]},
+        {"pod": [running("p")], "endpointslice": []},
         "NoPodSelected",
         "app=none",
-        "--show-labels",
+        "set selector service web app=web",
         False,
     ),
     "a Service whose pods are not ready": (
         "service",
         thing(selector=LABELS),
-        {"pod": [running("web-1", ready=False)]},
-        "NoReadyPod",
-        "none of its 1 pods",
-        "`nodewright why web-1 -n shop`",
+        {"pod": [running("web-1", ready=False)], "endpointslice": []},
+        "PodNotReady",
+        "Pod shop/web-1 is not ready",
+        "`nodewright why shop/web-1`",
         False,
     ),
     "a targetPort that no pod names": (
         "service",
         thing(selector=LABELS, ports=[{"port": 80, "targetPort": "http"}]),
-        {"pod": [running("p", containers=[{"ports": [{"name": "web"}]}])]},
+        {"pod": [running("p", containers=[{"ports": [{"name": "web"}]}])], "endpointslice": []},
         "NoSuchPort",
-        '"http"',
-        "targetPort",
+        "names a port http",
+        "`nodewright why shop/p`",
         False,
     ),
     "an Ingress without any controller": (
@@ -307,12 +314,17 @@ WELL: dict[str, tuple[str, Json, dict[str, list[Json]]]] = {
     ),
     "about to get the default class": ("pvc", thing(), {"storageclass": [cluster_wide("disk", annotations=DEFAULT)]}),
     "balanced": ("service", thing(**BALANCED, status={"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}), {}),
-    "a Service without a selector": ("service", thing(), {}),
-    "ExternalName": ("service", thing(type="ExternalName", selector=LABELS), {}),
+    "a Service without a selector": ("service", thing(), {"pod": [], "endpointslice": [SLICE]}),
+    "ExternalName": ("service", thing(type="ExternalName", selector=LABELS), {"pod": [], "endpointslice": []}),
     "targetPort by number": (
         "service",
         thing(selector=LABELS, ports=[{"port": 80, "targetPort": 8080}]),
-        {"pod": [running("p")]},
+        {"pod": [SERVER], "endpointslice": [SLICE]},
+    ),
+    "a Service whose EndpointSlices are not listed": (
+        "service",
+        thing(selector=LABELS),
+        {"pod": [running("web-1", ready=False)]},
     ),
     "an Ingress with an address": ("ingress", thing(status={"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}), {}),
     "a ready Node": ("node", cluster_wide("n2", status=condition("Ready", "True", "KubeletReady")), {}),

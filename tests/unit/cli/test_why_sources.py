@@ -16,7 +16,9 @@ from cli.why.sources import Sources
 
 _PODS, _CLAIMS, _JOBS = "/api/v1/pods", "/api/v1/persistentvolumeclaims", "/apis/batch/v1/jobs"
 
-_KINDS = "Pod Deployment ReplicaSet StatefulSet DaemonSet Job CronJob PersistentVolumeClaim Service Node Event"
+_KINDS = (
+    "Pod Deployment ReplicaSet StatefulSet DaemonSet Job CronJob PersistentVolumeClaim Service EndpointSlice Node Event"
+)
 _LISTS = {f"{kind.lower()}s": f"{kind}List" for kind in _KINDS.split()}
 _LISTS |= {f"{kind.lower()}es": f"{kind}List" for kind in ("Ingress", "IngressClass", "StorageClass")}
 
