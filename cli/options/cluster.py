@@ -321,7 +321,7 @@ def unload(
     ] = None,
     name: Name = DEFAULT,
 ) -> None:
-    """Remove images from the nodes. What a container was made from stays, with a word about it.
+    """Remove images from the nodes. One that a container was made from stays, which is an error.
 
     Examples:
 

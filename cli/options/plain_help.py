@@ -36,6 +36,11 @@ class PlainCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _converted_on_demand(super().get_params(ctx))
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        # typer writes brackets around an argument that may be left out, also if its name has them already.
+        pieces = super().collect_usage_pieces(ctx)
+        return [one[1:-1] if one.startswith("[[") and one.endswith("]]") else one for one in pieces]
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperCommand.format_help(_on_paper(self, ctx), ctx, formatter)
 
@@ -111,6 +116,9 @@ def _range(least: float | None, most: float | None) -> str:
 
 class KubectlCommand(PlainCommand):
     """A command that keeps its own options and passes all others on, in their order."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "VERB [ARGS]..."]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ours, theirs = kubectl_words.split(args)

@@ -38,7 +38,8 @@ Name = Annotated[
         metavar="NAME",
         envvar="NODEWRIGHT_NAME",
         autocompletion=_clusters,
-        help="The cluster on this machine (up to 12 characters of a-z, 0-9 and '-'); by default the only one there is.",
+        help="The cluster on this machine; by default the only one there is, or the one called nodewright.",
+        show_default=False,
         callback=_meant,
     ),
 ]

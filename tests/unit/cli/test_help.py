@@ -63,9 +63,10 @@ def test_no_line_is_longer_than_the_terminal(path: tuple[str, ...]) -> None:
 
 
 @_narrow
-def test_help_that_takes_a_clusters_name_says_what_a_name_may_be(path: tuple[str, ...]) -> None:
+def test_help_that_takes_a_clusters_name_says_which_is_meant_or_what_it_may_be(path: tuple[str, ...]) -> None:
     text = re.sub(r"[│\s]+", " ", shown(path))
-    assert ("--name " in text.partition("Options")[2]) == ("up to 12 characters of a-z, 0-9 and '-'" in text)
+    named = "by default the only one there is" in text or "up to 12 characters of a-z, 0-9 and '-'" in text
+    assert ("--name " in text.partition("Options")[2]) == named
 
 
 @_narrow
@@ -84,3 +85,15 @@ def test_the_help_says_what_exit_statuses_mean() -> None:
     text = re.sub(r"[│\s]+", " ", shown(()))
     for words in ("0: done", "1: failed", "2: the command line is wrong", "130: interrupted"):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("path", "usage"),
+    [
+        (("kubectl",), "kubectl [OPTIONS] VERB [ARGS]..."),
+        (("node", "add"), "node add [OPTIONS] [NODE] "),
+        (("why",), "why [OPTIONS] [[KIND/]NAME] "),
+    ],
+)
+def test_the_usage_says_what_may_follow(path: tuple[str, ...], usage: str) -> None:
+    assert usage in shown(path)
