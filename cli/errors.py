@@ -66,10 +66,7 @@ def reported(failed: int = EXIT_FAILED) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(failed) from None
     except KeyboardInterrupt:
-        fail(
-            "interrupted; run the same command again to continue, or `./nodewright down` to remove what was created",
-            130,
-        )
+        fail("interrupted; run the same command again to continue", 130)
     except Exception as error:
         texts = dict.fromkeys(describe(leaf) for leaf in leaves(error))
         fail("\n".join(texts), failed)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from cli.clusters import find
+from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.display.terminal import new_console, new_table
 from cli.errors import need_root
@@ -76,11 +77,11 @@ def add(name: str, names: Sequence[str], *, plain: bool) -> None:
     display = Display(plain=plain or None)
     with display:
         cluster = asyncio.run(up(request, display, SystemClock())).cluster
-    print(f"\nCluster {name}: {', '.join(chosen)} ready ({display.elapsed:.1f} s).")
+    note(f"\nCluster {name}: {', '.join(chosen)} ready ({display.elapsed:.1f} s).")
     for one in there:
-        print(f"  {one} was there already.")
+        note(f"  {one} was there already.")
     for one in chosen:
-        print(f"  {addons.TABLE[one].hint(cluster)}")
+        note(f"  {addons.TABLE[one].hint(cluster)}")
 
 
 def remove(name: str, names: Sequence[str], *, plain: bool) -> None:
@@ -91,7 +92,7 @@ def remove(name: str, names: Sequence[str], *, plain: bool) -> None:
     with Display(plain=plain or None) as display:
         had = asyncio.run(_remove(cluster, chosen, display))
     for one in chosen:
-        print(f"{one} is removed from {name}." if one in had else f"Nothing to remove: {name} does not have {one}.")
+        note(f"{one} is removed from {name}." if one in had else f"Nothing to remove: {name} does not have {one}.")
 
 
 async def _remove(cluster: Cluster, names: Sequence[str], display: Display) -> list[str]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from cli.clusters import find
+from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.display.terminal import new_console, new_table
 from cli.errors import need_root
@@ -89,8 +90,8 @@ def stop(name: str, grace: int, *, plain: bool) -> None:
     with Display(plain=plain or None) as display:
         done = asyncio.run(stop_cluster(cluster, grace, display, SystemClock()))
     said = f"{done.containers} containers ended, {display.elapsed:.1f} s"
-    print(f"Cluster {name} is stopped ({said}). Its state is on the disk; this machine may be restarted.")
-    print(f"{ours(name, 'start')} brings it back.")
+    note(f"Cluster {name} is stopped ({said}). Its state is on the disk; this machine may be restarted.")
+    note(f"{ours(name, 'start')} brings it back.")
 
 
 def start(name: str, *, plain: bool) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.errors import need_root
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.work.down import down
 from nodelib.text import visible
@@ -17,20 +19,14 @@ def run(name: str, *, plain: bool = False) -> None:
     need_root("down")
     with Display(plain=plain or None) as display:
         removed = asyncio.run(down(name, display))
-    if display.quiet:
-        return
+    for problem in removed.kubeconfigs:
+        print(f"warning: the context of {name} is still in a kubeconfig: {visible(problem)}", file=sys.stderr)
     if removed.anything:
-        for problem in removed.kubeconfigs:
-            print(f"warning: the context of {name} is still in a kubeconfig: {visible(problem)}", file=sys.stderr)
-        print(f"Cluster {name} is removed ({removed.processes} processes stopped, {display.elapsed:.1f} s).")
+        note(f"Cluster {name} is removed ({removed.processes} processes stopped, {display.elapsed:.1f} s).")
     else:
         there = ", ".join(state.clusters())
-        print(
-            f"Nothing to remove: there is no cluster {name} on this machine.",
-            f"Existing clusters: {there} (`./nodewright down --name NAME`)."
-            if there
-            else "There are no other clusters.",
-        )
+        others = f"Existing clusters: {there} ({ours('NAME', 'down')})." if there else "There are no other clusters."
+        note(f"Nothing to remove: there is no cluster {name} on this machine. {others}")
 
 
 def run_all(*, plain: bool = False) -> None:
@@ -38,7 +34,7 @@ def run_all(*, plain: bool = False) -> None:
     need_root("down")
     names = state.clusters()
     if not names:
-        print("Nothing to remove: there are no clusters on this machine.")
+        note("Nothing to remove: there are no clusters on this machine.")
     failed: list[Exception] = []
     for name in names:
         try:

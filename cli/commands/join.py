@@ -6,6 +6,7 @@ import asyncio
 import sys
 from dataclasses import replace
 
+from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
@@ -22,8 +23,7 @@ def run(request: Request, *, plain: bool = False) -> None:
     with display:
         complete = replace(request, project=str(PROJECT), python=sys.executable)
         joined = asyncio.run(join(complete, display, SystemClock()))
-    if not display.quiet:
-        print(report(joined))
+    note(report(joined))
 
 
 def print_rights() -> None:
@@ -37,8 +37,7 @@ def run_leave(*, plain: bool = False) -> None:
     display = Display(plain=plain or None)
     with display:
         asyncio.run(leave(display, SystemClock()))
-    if not display.quiet:
-        print("This machine is no longer a node. Remove its Node object: kubectl delete node NAME")
+    note("This machine is no longer a node. Remove its Node object: kubectl delete node NAME")
 
 
 def report(joined: Joined) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from cli.clusters import find
 from cli.commands.up import memory_size
+from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
@@ -47,7 +48,7 @@ def add(cluster: str, node: str, *, labels: str, taints: str, cpus: int, memory:
     with display:
         made = asyncio.run(up(request, display, SystemClock())).cluster
     there = made.nodes[-1]
-    print(f"\nNode {there.name} of {cluster} is Ready at {there.address} ({display.elapsed:.1f} s).")
+    note(f"\nNode {there.name} of {cluster} is Ready at {there.address} ({display.elapsed:.1f} s).")
 
 
 def new_member(known: Cluster, node: str, *, labels: str, taints: str) -> Member:
@@ -113,4 +114,4 @@ def remove(cluster: str, node: str, *, force: bool, timeout: float, plain: bool)
     with Display(plain=plain or None) as display:
         left = asyncio.run(node_removal.remove(order, tools, display, SystemClock()))
     names = ", ".join(one.name for one in left.nodes)
-    print(f"Node {node} is removed from {cluster} ({display.elapsed:.1f} s). It has {names} now.")
+    note(f"Node {node} is removed from {cluster} ({display.elapsed:.1f} s). It has {names} now.")

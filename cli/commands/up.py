@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
@@ -54,8 +55,7 @@ def run(name: str, given: dict[str, Any], line: Line | None = None, *, plain: bo
     display = Display(plain=plain or None)
     with display:
         raised = asyncio.run(_up(request, display))
-    if not display.quiet:
-        print(report(raised, display.elapsed))
+    note(report(raised, display.elapsed))
 
 
 def print_config(name: str, given: dict[str, Any], line: Line) -> None:

@@ -1,4 +1,4 @@
-"""Whether the user asked for silence (`--quiet`); it holds for all that a command starts."""
+"""Whether the user asked for silence (`--quiet`), which holds for all that a command starts; and what it silences."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 def is_quiet() -> bool:
     """Whether progress and hints are left out."""
     return _QUIET.get()
+
+
+def note(text: str) -> None:
+    """Print how it went and what to try next, which --quiet leaves out."""
+    if not is_quiet():
+        print(text)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import os
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +15,7 @@ from typer.testing import CliRunner
 from cli.app import app
 from cli.display.quiet import quietly
 from cli.display.steps import Display
+from controlplane.cluster.model import Cluster, Options
 
 
 def test_plain_lines_show_each_step_its_detail_and_time() -> None:
@@ -71,3 +76,35 @@ def test_quiet_reaches_the_display_of_the_command(monkeypatch: pytest.MonkeyPatc
     for given in ([], ["--quiet"], ["-q", "--plain"]):
         assert CliRunner().invoke(app, ["package", *given]).exit_code == 0
     assert heard == [(False, False), (False, True), (True, True)]
+
+
+async def _made(*_: Any) -> Any:
+    """The result of any work: a cluster of one node."""
+    return SimpleNamespace(containers=0, processes=0, kubeconfigs=(), anything=True, nodes=(), cluster=None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is told that root is needed")
+@pytest.mark.parametrize(
+    ("line", "work"),
+    [
+        ("stop", "controlplane.cluster.work.stop.stop"),
+        ("down", "cli.commands.down.down"),
+        ("addons remove metrics", "cli.commands.addons._remove"),
+        ("node remove node2", "cli.commands.node.node_removal.remove"),
+        ("leave", "cli.commands.join.leave"),
+    ],
+)
+def test_quiet_leaves_out_how_it_went(line: str, work: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Cluster("lab", "10.89.3.0/24", Options(nodes=2))
+    importlib.import_module(work.rpartition(".")[0].removesuffix(".node_removal"))
+    monkeypatch.setattr(work, _removed if work.endswith("_remove") else _made)
+    for module in ("clusters", "addons", "node"):
+        monkeypatch.setattr(f"cli.commands.{module}.find", lambda name: known)
+    words = line.split()
+    loud, quiet = (CliRunner().invoke(app, [*words, *more, "--plain"]) for more in ([], ["--quiet"]))
+    assert (loud.exit_code, quiet.exit_code) == (0, 0), loud.output + quiet.output
+    assert loud.stdout and not quiet.stdout
+
+
+async def _removed(*_: Any) -> list[str]:
+    return ["metrics"]
