@@ -18,8 +18,7 @@ from cli.errors import need_root
 from controlplane.cluster.advice import ours
 from controlplane.cluster.work.overview import BROKEN, Overview, read_all
 from nodelib.clock import SystemClock
-
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+from nodelib.durations import age
 
 
 def run(*, as_json: bool) -> None:
@@ -42,7 +41,8 @@ def show(found: Sequence[Overview], now: float, console: Console) -> None:
     for one in found:
         ready = f"{one.ready}/{one.nodes}"
         memory = f"{one.memory >> 20}Mi" if one.processes else "-"
-        table.add_row(one.name, one.state, ready, one.version or "-", age(now - one.created, one.created), memory)
+        since = age(now - one.created) if one.created else "-"
+        table.add_row(one.name, one.state, ready, one.version or "-", since, memory)
     console.print(table)
     for one in found:
         if one.problem:
@@ -66,19 +66,6 @@ def document(one: Overview, now: float) -> dict[str, object]:
         "context": one.context,
         "subnet": one.subnet,
     }
-
-
-def age(seconds: float, known: float = 1) -> str:
-    """A duration as kubectl shows ages: its two largest units."""
-    if not known:
-        return "-"
-    left, words = max(0, int(seconds)), []
-    for size, letter in _UNITS:
-        words.append((left // size, letter))
-        left %= size
-    first = next((at for at, (count, _) in enumerate(words) if count), len(words) - 1)
-    shown = [f"{count}{letter}" for count, letter in words[first : first + 2] if count]
-    return "".join(shown) or "0s"
 
 
 def stop(name: str, grace: int, *, plain: bool) -> None:

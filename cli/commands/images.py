@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
-from agent.common.plan.sizes import size_of, span_of
+from agent.common.plan.sizes import size_of
 from agent.images.model.images import Collected, HeldImage, Hold, HoldReason, ImageReport
 from agent.images.plan.image_gc import usage_percent
 from agent.images.plan.image_holds import hold_text, to_go
@@ -21,6 +21,7 @@ from cli.why.sources import SOCKET, asked, sockets
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME
 from nodelib import quantity
+from nodelib.durations import roughly
 from nodelib.errors import Invalid, NotFound, Temporary
 
 _WIDE = 200
@@ -113,7 +114,7 @@ def _summary(report: ImageReport, now: float) -> list[str]:
         asked_for = f" of {size_of(last.wanted)}" if last.wanted else ""
         problem = f": {last.problem}" if last.problem else ""
         lines.append(
-            f"  the last collection, {span_of(now - last.at)} ago, removed {_count(last.removed)} and freed "
+            f"  the last collection, {roughly(now - last.at)} ago, removed {_count(last.removed)} and freed "
             f"{size_of(last.freed)}{asked_for}{problem}"
         )
     return lines
@@ -149,7 +150,7 @@ def _dry(report: ImageReport, wanted: int) -> list[str]:
 def _table(images: tuple[HeldImage, ...], now: float) -> Table:
     table = new_table("IMAGE", "SIZE", "LAST USE SEEN", "HELD BY")
     for turn, one in enumerate(images, 1):
-        used = f"{span_of(now - one.used)} ago" if one.used else "none"
+        used = f"{roughly(now - one.used)} ago" if one.used else "none"
         if any(hold.kind in (HoldReason.CONTAINER, HoldReason.VOLUME) for hold in one.holds):
             used = "now"
         table.add_row(

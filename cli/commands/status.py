@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import IO
 
-from agent.common.plan.sizes import span_of
 from cli.clusters import find
 from cli.display.columns import aligned, say
 from controlplane.cluster.advice import ours
 from controlplane.cluster.work.status import Daemon, NodeStatus, Status, read_status
+from nodelib.durations import roughly
 from nodelib.kube.times import time_or
 from nodelib.text import one_line
 
@@ -94,7 +94,7 @@ def _state(node: NodeStatus) -> str:
 
 def _proxy(node: NodeStatus, now: float) -> str:
     then = time_or(0.0, node.proxy_synced)
-    return f"{node.proxy_state} {span_of(max(0.0, now - then))} ago" if then else node.proxy_state
+    return f"{node.proxy_state} {roughly(max(0.0, now - then))} ago" if then else node.proxy_state
 
 
 def _versions(nodes: tuple[NodeStatus, ...]) -> Iterator[tuple[str, str]]:

@@ -12,8 +12,9 @@ from agent.explain.model import End, Wait
 from cli.display.terminal import new_console
 from cli.why import steps
 from cli.why.model import Explained
-from cli.why.spans import ago, clock, cut, span
+from cli.why.spans import ago, clock, cut
 from cli.why.wording import Wording
+from nodelib.durations import span
 from nodelib.text import visible
 
 _WIDE = 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from nodelib.durations import span
 from nodelib.text import cut as shorter
 
 _TEXT = 600  # bytes of one error
@@ -20,13 +21,3 @@ def clock(at: float) -> str:
 
 def ago(at: float, now: float) -> str:
     return f"{span(now - at)} ago" if at else "at an unknown time"
-
-
-def span(seconds: float) -> str:
-    whole = max(0, round(seconds))
-    if whole < 1:
-        return f"{max(0.0, seconds):.1f} s"
-    hours, rest = divmod(whole, 3600)
-    minutes, rest = divmod(rest, 60)
-    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
-    return " ".join(f"{count} {unit}" for count, unit in parts if count)

@@ -8,7 +8,8 @@ from rich.table import Table
 
 from agent.explain.model import TimelineLine
 from cli.display.terminal import new_table
-from cli.why.spans import clock, cut, span
+from cli.why.spans import clock, cut
+from nodelib.durations import span
 from nodelib.text import visible
 
 _LONG = 20  # characters; what is shorter may well be said twice

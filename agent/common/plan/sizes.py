@@ -1,9 +1,8 @@
-"""Bytes and seconds as people read them."""
+"""Bytes as people read them."""
 
 from __future__ import annotations
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_HOUR, _MINUTE = 3600, 60
 
 
 def scaled(count: float) -> tuple[float, str]:
@@ -24,15 +23,6 @@ def part_of(some: float, whole: float) -> str:
     """ "312 of 980 MiB": both in the unit of the whole."""
     value, unit = scaled(whole)
     return f"{_short(some * value / whole if whole else 0.0, unit)} of {_short(value, unit)} {unit}"
-
-
-def span_of(seconds: float) -> str:
-    """Roughly: "32 s", "5 min", "3 h"."""
-    if seconds >= 2 * _HOUR:
-        return f"{seconds / _HOUR:.0f} h"
-    if seconds >= 2 * _MINUTE:
-        return f"{seconds / _MINUTE:.0f} min"
-    return f"{max(1, round(seconds))} s"
 
 
 def _short(value: float, unit: str) -> str:

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from agent.common.model.pods import ContainerState, ImageFacts
-from agent.common.plan.sizes import size_of, span_of
+from agent.common.plan.sizes import size_of
 from agent.images.model.images import HeldImage, Hold, HoldReason
 from agent.images.plan.image_gc import ImageGcPolicy, Records, old_enough, removable
+from nodelib.durations import roughly
 
 Users = Mapping[str, tuple[Hold, ...]]  # by any name of an image
 _WORDS = {
@@ -51,7 +52,7 @@ def _held(
         holds[Hold(HoldReason.PINNED)] = None
     if not free and not holds:
         left = policy.min_age - (now - record.detected)
-        holds[Hold(HoldReason.YOUNG, f"for {span_of(left)} more")] = None
+        holds[Hold(HoldReason.YOUNG, f"for {roughly(left)} more")] = None
     return HeldImage(image.id, names, image.size, record.detected, record.used, tuple(holds))
 
 

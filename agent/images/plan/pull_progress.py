@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.common.plan.sizes import part_of, size_of, span_of
+from agent.common.plan.sizes import part_of, size_of
 from agent.images.model.pulls import Manifest, PullProgress
+from nodelib.durations import roughly
 
 REFRESH_EVERY = 5.0  # seconds; shorter pulls are never read
 _WINDOW = 20.0  # seconds over which the rate is measured
@@ -101,9 +102,9 @@ def progress_text(one: PullProgress) -> str:
         return f"{size_of(one.total)} are here, being unpacked"
     text = part_of(one.done, one.total)
     if one.still >= _STILL:
-        return f"{text}, nothing came for {span_of(one.still)}"
+        return f"{text}, nothing came for {roughly(one.still)}"
     if one.rate:
-        text += f", {size_of(one.rate)}/s, about {span_of((one.total - one.done) / one.rate)} left"
+        text += f", {size_of(one.rate)}/s, about {roughly((one.total - one.done) / one.rate)} left"
     return text
 
 

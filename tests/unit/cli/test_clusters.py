@@ -85,14 +85,6 @@ def test_the_line_to_type(typed: str, expect: str, monkeypatch: pytest.MonkeyPat
     assert line_with_name("lab") == expect
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expect"),
-    [(0, "0s"), (59, "59s"), (60, "1m"), (450, "7m30s"), (7200, "2h"), (7290, "2h1m"), (90061, "1d1h"), (-5, "0s")],
-)
-def test_ages(seconds: float, expect: str) -> None:
-    assert clusters.age(seconds) == expect
-
-
 def shown(*found: Overview) -> str:
     out = io.StringIO()
     clusters.show(found, NOW, new_console(out, width=80))
