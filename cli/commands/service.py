@@ -163,7 +163,7 @@ def _port(view: PortView, silent: Sequence[Silent]) -> dict[str, Any]:
                 "node": one.node,
                 "state": one.state,
                 "leftOut": one.left_out,
-                "notListening": service_text.unheard(one.to, port.protocol, silent),
+                "notListening": service_text.why_closed(one.to, port.protocol, silent),
             }
             for one in view.endpoints
         ],

@@ -148,10 +148,10 @@ class LiveWalk:
             )
         if not home:
             return End("LEAVES THE CLUSTER", (f"from {last.node} to {to}",))
-        deaf = silence(listening(last.destination), last.destination, last.port, self._protocol())
-        if deaf:
+        closed = silence(listening(last.destination), last.destination, last.port, self._protocol())
+        if closed:
             pod = self._facts.pod_at(last.destination)
-            return End("REFUSED", (f"in {f'pod {title(pod)}' if pod is not None else f'node {home}'} {deaf}",))
+            return End("REFUSED", (f"in {f'pod {title(pod)}' if pod is not None else f'node {home}'} {closed}",))
         return End("ARRIVES", (f"at {to} on {home}",))
 
     def _packet(self, track: _Track, report: Report) -> None:

@@ -49,13 +49,13 @@ def ports(views: Mapping[str, Sequence[PortView]], silent: Sequence[Silent]) -> 
         yield f"{_on(nodes)}:"
         for view in seen:
             port = view.port
-            door = f", NodePort {port.node_port}" if port.node_port else ""
-            yield f"  port {port.name} {port.port}/{port.protocol}{door}: {_served(view, silent)}"
+            node_port = f", NodePort {port.node_port}" if port.node_port else ""
+            yield f"  port {port.name} {port.port}/{port.protocol}{node_port}: {_served(view, silent)}"
             for one in view.endpoints:
                 where = f" on {one.node}" if one.node else ""
-                deaf = unheard(one.to, port.protocol, silent)
+                closed = why_closed(one.to, port.protocol, silent)
                 used = f"LEFT OUT: {one.left_out}" if one.left_out else one.state
-                used = f"{one.state}, but {deaf}" if deaf and not one.left_out else used
+                used = f"{one.state}, but {closed}" if closed and not one.left_out else used
                 yield f"    {one.to} {one.name or '(no pod)'}{where}: {used}"
 
 
@@ -71,11 +71,11 @@ def endpoints(service: Json, facts: Facts, silent: Sequence[Silent]) -> Iterator
                 pod = facts.pod_behind(service, str(address))
                 ready = (entry.get("conditions") or {}).get("ready") in (None, True)
                 state = "ready" if ready else "LEFT OUT: its EndpointSlice says that it is not ready"
-                deaf = next((one.why for one in silent if one.address == address), "")
+                closed = next((one.why for one in silent if one.address == address), "")
                 where = f" on {entry['nodeName']}" if entry.get("nodeName") else ""
                 name = f"pod {title(pod)}" if pod is not None else "(no pod)"
                 own = f", host name {entry['hostname']}" if entry.get("hostname") else ""
-                yield f"  {address} {name}{where}: {state}{own}{f', but {deaf}' if deaf else ''}"
+                yield f"  {address} {name}{where}: {state}{own}{f', but {closed}' if closed else ''}"
     if not count:
         yield "  none"
 
@@ -121,13 +121,13 @@ def _served(view: PortView, silent: Sequence[Silent]) -> str:
     if view.problem:
         return view.problem
     used = [one for one in view.endpoints if not one.left_out]
-    deaf = [one for one in used if unheard(one.to, view.port.protocol, silent)]
-    if not deaf:
+    closed = [one for one in used if why_closed(one.to, view.port.protocol, silent)]
+    if not closed:
         return "served"
-    return "refused by every endpoint" if len(deaf) == len(used) else f"refused by {len(deaf)} of {len(used)} endpoints"
+    return "refused by every endpoint" if len(closed) == len(used) else f"refused by {len(closed)} of {len(used)} endpoints"
 
 
-def unheard(to: str, protocol: str, silent: Sequence[Silent]) -> str:
+def why_closed(to: str, protocol: str, silent: Sequence[Silent]) -> str:
     """Why nobody listens at the endpoint, "" when somebody does."""
     return next(
         (

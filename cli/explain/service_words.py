@@ -104,10 +104,10 @@ def pending(service: Json, facts: Facts) -> Iterator[Problem]:
         return
     namespace, name = key(service)
     port: Json = next(iter(spec.get("ports") or []), {})
-    door = port.get("nodePort")
+    node_port = port.get("nodePort")
     node = next((address for one in facts.nodes for address in node_addresses(one)), "")
-    if door and node:
-        meanwhile = f"Until then use its NodePort {door} on any node, such as {node}:{door}."
+    if node_port and node:
+        meanwhile = f"Until then use its NodePort {node_port} on any node, such as {node}:{node_port}."
     else:
         forward = kubectl(namespace, "port-forward", f"service/{name}", str(port.get("port", "")))
         meanwhile = f"Until then use {forward}."

@@ -195,8 +195,8 @@ def _delivered(legs: tuple[Leg, ...], why: tuple[str, ...], who: str, address: s
     """The packet is at its end; `address` leads to the network namespace where somebody has to listen."""
     leg = legs[-1]
     host, port = split(leg.outcome.to)
-    deaf = silence(world.listening(address), host, port, leg.packet.protocol)
-    return Path(legs, False, (*why, f"in {who} {deaf}"), closed=True) if deaf else Path(legs, True, why)
+    closed = silence(world.listening(address), host, port, leg.packet.protocol)
+    return Path(legs, False, (*why, f"in {who} {closed}"), closed=True) if closed else Path(legs, True, why)
 
 
 def _why_untranslated(outcome: Outcome) -> str:
