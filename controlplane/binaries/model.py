@@ -14,7 +14,6 @@ from enum import StrEnum
 from nodelib.version import KUBERNETES_VERSION as KUBERNETES_VERSION
 
 CONTAINERD_VERSION = "v2.4.2"
-COREDNS_VERSION = "v1.15.0"
 TRAEFIK_VERSION = "v3.7.9"
 AGNHOST_VERSION = "2.66.1"
 

@@ -15,7 +15,6 @@ ALLOCATABLE_MEMORY = "allocatableMemory.available"
 PID_AVAILABLE = "pid.available"
 NODE_FS, IMAGE_FS = "nodefs.available", "imagefs.available"
 NODE_INODES, IMAGE_INODES = "nodefs.inodesFree", "imagefs.inodesFree"
-CONTAINER_FS = ("containerfs.available", "containerfs.inodesFree")
 
 MEMORY, STORAGE, INODES, PIDS = "memory", "ephemeral-storage", "inodes", "pids"
 RESOURCES = {

@@ -18,7 +18,6 @@ from nodelib import quantity
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
 
-DATA_FILE = "vol_data.json"
 PLUGIN = "kubernetes.io~csi"
 _PLAIN_MODES = {"ReadWriteOnce": 1, "ReadOnlyMany": 3, "ReadWriteMany": 5, "ReadWriteOncePod": 1}
 _FINE_MODES = {**_PLAIN_MODES, "ReadWriteOnce": 7, "ReadWriteOncePod": 6}

@@ -9,7 +9,6 @@ from controlplane.cluster.plan.manifests import binding, deployment, http_get, t
 Object = dict[str, Any]
 
 IMAGE = "registry.k8s.io/metrics-server/metrics-server:v0.9.0"
-METRICS_API = "/apis/metrics.k8s.io/v1beta1"
 SELECTOR = "k8s-app=metrics-server"  # of its pods
 _RBAC = "rbac.authorization.k8s.io/v1"
 _NAME, NAMESPACE = "metrics-server", "kube-system"
