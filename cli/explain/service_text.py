@@ -124,7 +124,9 @@ def _served(view: PortView, silent: Sequence[Silent]) -> str:
     closed = [one for one in used if why_closed(one.to, view.port.protocol, silent)]
     if not closed:
         return "served"
-    return "refused by every endpoint" if len(closed) == len(used) else f"refused by {len(closed)} of {len(used)} endpoints"
+    if len(closed) == len(used):
+        return "refused by every endpoint"
+    return f"refused by {len(closed)} of {len(used)} endpoints"
 
 
 def why_closed(to: str, protocol: str, silent: Sequence[Silent]) -> str:
