@@ -52,3 +52,16 @@ def _finite(text: str) -> float:
 def compact(value: Any) -> str:
     """JSON as Go's encoder writes it, for files and hashes that upstream's kubelet reads or computes too."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """The target with a JSON merge patch (RFC 7386): null removes, objects are merged, all else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged

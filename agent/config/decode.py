@@ -96,19 +96,6 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def merge_patch(target: Any, patch: Any) -> Any:
-    """Apply a drop-in file to what came before it, as RFC 7386 says."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), value)
-    return merged
-
-
 def _check_type(document: Document) -> None:
     for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         found = document.data.get(name)

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.common.model.durations import seconds
-from agent.config.decode import Document, decode, flatten, merge_patch
+from agent.config.decode import Document, decode, flatten
 from agent.config.flags import Flags
 from agent.config.managers import GATES, with_reserved_cpus
 from agent.config.rules import problems
 from agent.config.schema import DEFAULT_EVICTION_HARD, FIELDS
 from nodelib.errors import Invalid
+from nodelib.json_values import merge_patch
 
 
 def complete(flags: Flags) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import registries
-from controlplane.config.plan.kubelet import merged
 from nodelib.ciphers import STRONG_CIPHERS
+from nodelib.json_values import merge_patch
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10.2"
@@ -252,7 +252,7 @@ def kubelet_config(cluster: Cluster, node: Node) -> str:
     custom = cluster.options.custom
     if custom.feature_gates:
         config["featureGates"] = dict(sorted(custom.feature_gates.items()))
-    config = merged(merged(config, custom.kubelet), cluster.member(node.name).kubelet)
+    config = merge_patch(merge_patch(config, custom.kubelet), cluster.member(node.name).kubelet)
     return json.dumps(config, indent=2) + "\n"
 
 

@@ -42,17 +42,3 @@ def _problem(patch: dict[str, Any]) -> tuple[Path, str] | None:
         return tuple(path.split(".")), text
     ours = sorted(fields & _OURS)
     return (tuple(ours[0].split(".")), "is decided by nodewright") if ours else None
-
-
-def merged(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with a JSON merge patch (RFC 7386)."""
-    result = dict(base)
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, Mapping):
-            below = result.get(name)
-            result[name] = merged(below if isinstance(below, Mapping) else {}, value)
-        else:
-            result[name] = value
-    return result
