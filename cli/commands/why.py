@@ -71,7 +71,7 @@ async def _found(
             return answers, judge.troubles(every, namespace or ""), count
         found = judge.about(wanted, every, answers.facts)
         if not found:
-            raise _unknown(wanted, every, answers)
+            raise _unknown(name, wanted, every, answers)
         return answers, await _with_more(sources, found, answers), len(pods)
 
 
@@ -86,12 +86,12 @@ def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
     )
 
 
-def _unknown(wanted: Target, every: list[Explained], answers: Answers) -> NodewrightError:
+def _unknown(name: str, wanted: Target, every: list[Explained], answers: Answers) -> NodewrightError:
     if wanted.kind in answers.unlisted:
         return answers.unlisted[wanted.kind]
     alike = [one.found.namespace for one in every if (one.kind, one.found.name) == (wanted.kind, wanted.name)]
     near = ", ".join(sorted(set(alike)))
-    action = f"It is in namespace {near}; add -n." if near else "`./nodewright why` lists what is not well."
+    action = f"It is in namespace {near}; add -n." if near else f"{ours(name, 'why')} lists what is not well."
     where = wanted.name if wanted.kind == "node" else f"{wanted.namespace}/{wanted.name}"
     return NotFound(f'no {wanted.kind} "{where}"', step="explain", action=action)
 

@@ -193,7 +193,7 @@ def _to_service(service: Json, facts: Facts, come: Sender, port: str, protocol: 
             "is headless and has no endpoints",
             obj=title(service),
             step=_STEP,
-            action=f"`./nodewright service {title(service)}` says why.",
+            action=f"{ours(facts.cluster, 'service', title(service))} says why.",
         )
     if come.node or come.here:
         return _service(service, str(spec["clusterIP"]), port, protocol, ())

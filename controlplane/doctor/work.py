@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root, state_root
 from controlplane.cluster.model import Cluster, Node, Options
@@ -141,7 +142,7 @@ async def examine_controls(name: str, kubeconfig: str = "") -> tuple[ControlFind
             action="Start it, or name a cluster of this machine with --name.",
         )
     wanted = zip(places, found, strict=True) if own else zip(places[:-1], found[:-1], strict=True)
-    why = "no kubelet runs on this node (`./nodewright status` shows what does)"
+    why = f"no kubelet runs on this node ({ours(name, 'status')} shows what does)"
     judged = [cis.judge(one) if one is not None else cis.unjudged(place.node, why) for place, one in wanted]
     return tuple(finding for one in judged for finding in one)
 

@@ -32,7 +32,7 @@ def check_removable(cluster: Cluster, node: str) -> None:
             "a port of this machine leads to it",
             obj=node,
             step=step,
-            action="Run `./nodewright up --config FILE` with a file without that port first.",
+            action=f"Run {ours(cluster.name, 'up', '--config', 'FILE')} with a file without that port first.",
         )
 
 
