@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from nodelib.text import visible
+
 _GAP = "  "
 
 
@@ -34,6 +36,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def paragraph(console: Console, first: str, text: str, first_style: str = "", style: str = "") -> None:
     """The word `first`, and beside it the text, whose later lines begin below the first one's."""
+    text = visible(text)
     parts = wrapped(text, max(20, console.width - len(first))) if console.is_terminal else [text]
     for number, part in enumerate(parts):
         lead = first if number == 0 else " " * len(first)

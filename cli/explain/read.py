@@ -22,7 +22,6 @@ from controlplane.machine.model import HOST, Listener
 from controlplane.supervisor.edge import units
 from nodelib.errors import NotFound
 from nodelib.firewall.trace_model import Fib
-from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
 
 if TYPE_CHECKING:
@@ -41,13 +40,13 @@ _LISTS = (
 async def facts(cluster: Cluster) -> Facts:
     """The objects that the API server has now. Raises ApiUnreachable, ApiError."""
     client = await asyncio.to_thread(_client, cluster)
+    from nodelib.kube.listing import listed
+
     try:
-        lists: list[list[Json]] = [
-            answer["items"] for answer in await asyncio.gather(*(client.get(path) for path in _LISTS))
-        ]
+        found = await asyncio.gather(*(listed(client, path) for path in _LISTS))
     finally:
         await client.close()
-    return Facts.of(*lists)
+    return Facts.of(*(one.items for one in found))
 
 
 def _client(cluster: Cluster) -> KubeClient:

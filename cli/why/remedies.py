@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from cli.why.model import namespace_of
-from nodelib.json_values import Json
-from nodelib.text import one_line
+from cli.why.model import namespace_of, spec_of
+from nodelib.advice import filled
+from nodelib.json_values import Json, objects_in
 
 _RULES: tuple[tuple[str, str, str], ...] = (
     ("", r"exceeded quota: (?P<quota>[^\s,]+)", "Raise the quota or free what it counts: `kubectl describe quota "
@@ -96,18 +96,13 @@ def remedy(reason: str, message: str, kind: str, obj: Json) -> str:
     for reasons, pattern, text in _COMPILED:
         found = pattern.search(message) if not reasons or reason in reasons else None
         if found is not None:
-            groups = {key: one_line(value or "", 200) for key, value in found.groupdict().items()}
-            return text.format(
-                kind=kind,
-                name=obj["metadata"]["name"],
-                namespace=namespace_of(obj),
-                port=_first_port(obj),
-                resume='\'{"spec":{"suspend":false}}\'',
-                **groups,
-            )
+            own = {"kind": kind, "name": obj["metadata"]["name"], "namespace": namespace_of(obj)}
+            own |= {"port": _first_port(obj), "resume": '{"spec":{"suspend":false}}'}
+            return filled(text, {**own, **found.groupdict("")})
     return ""
 
 
 def _first_port(obj: Json) -> int:
-    ports = (obj.get("spec") or {}).get("ports") or [{}]
-    return int(ports[0].get("port") or 80)
+    ports = objects_in(spec_of(obj).get("ports"))
+    found = ports[0].get("port") if ports else None
+    return found if isinstance(found, int) else 80

@@ -24,6 +24,7 @@ from controlplane.supervisor.edge.procfs import age
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.files import no_link, text_of
+from nodelib.inner_sockets import reached
 
 _LOG_BYTES = 128 << 10  # of one start of containerd
 _AGAIN_AFTER = 2.0  # seconds
@@ -200,7 +201,8 @@ def _listens(path: str) -> bool:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(1)
         try:
-            client.connect(path)
+            with reached(path) as way:
+                client.connect(way)
         except OSError:
             return False
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodelib.errors import NodewrightError
+from nodelib.kube import listing
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
@@ -18,7 +19,7 @@ async def listed(kubeconfig: str) -> tuple[list[dict[str, Any]] | None, str]:
     except NodewrightError as error:
         return None, error.message
     try:
-        return list((await client.get("/api/v1/nodes"))["items"]), ""
+        return list((await listing.listed(client, "/api/v1/nodes")).items), ""
     except NodewrightError as error:
         return None, error.message
     finally:
