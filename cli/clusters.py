@@ -27,7 +27,7 @@ def find(name: str) -> Cluster:
         raise NotFound(
             f"no such cluster on this machine{others}",
             obj=name,
-            action=f"Create it with `./nodewright up --name {name}`.",
+            action=f"Create it with `./nodewright up --name {shlex.quote(name)}`.",
         )
     return cluster
 
