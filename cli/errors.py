@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -12,9 +13,11 @@ from typing import NoReturn
 
 from cli.again import with_sudo
 from nodelib.errors import NodewrightError, Permanent
-from nodelib.text import one_line
+from nodelib.text import harmless, one_line
 
 EXIT_FAILED = 1
+_UNINDENTED = re.compile(r"\n(?! {4})")
+_LONGEST = 1 << 16  # bytes of what is said about one error
 
 
 def need_root(what: str) -> None:
@@ -36,11 +39,15 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def describe(error: BaseException) -> str:
-    """What the user reads about one error: its cause, object and step, and what to do."""
+    """What the user reads about one error: its cause, object and step, and what to do, harmless to a terminal."""
+    return harmless(_described(error), _LONGEST)
+
+
+def _described(error: BaseException) -> str:
     if isinstance(error, NodewrightError):
-        lines = [f"error: {error.message}"]
-        lines += [f"  {name}: {value}" for name, value in (("on", error.obj), ("while", error.step)) if value]
-        lines += [f"  do: {error.action}"] if error.action else []
+        lines = [f"error: {_indented(error.message)}"]
+        parts = (("on", error.obj), ("while", error.step), ("do", error.action))
+        lines += [f"  {name}: {_indented(value)}" for name, value in parts if value]
         return "\n".join(lines)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"error: no space left on the disk\n  on: {error.filename or 'a file'}\n  do: Free some space (`df -h`)."
@@ -51,6 +58,11 @@ def describe(error: BaseException) -> str:
         said = error.strerror or str(error) or type(error).__name__
         return "\n".join([f"error: {said}", *([f"  on: {_printable(error.filename)}"] if error.filename else [])])
     return "error: this is a defect of nodewright itself\n" + "".join(traceback.format_exception(error))
+
+
+def _indented(text: str) -> str:
+    """What others said has no line that begins like one of ours."""
+    return _UNINDENTED.sub("\n    ", text)
 
 
 def _printable(name: object) -> str:

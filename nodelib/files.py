@@ -5,7 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import stat
+import time
+
+_MOST_TEXT = 16 << 20  # bytes
+_PIECE = 1 << 16
 
 
 def replace(
@@ -67,21 +72,56 @@ def readable(found: int) -> int:
 
 
 def holds(path: str, content: str | bytes) -> bool:
-    """Whether the file has exactly this content. False if it is missing; raises OSError if it cannot be read."""
+    """Whether the file has exactly this content. False if it is missing or no file; raises OSError if unreadable."""
+    wanted = content.encode() if isinstance(content, str) else content
     try:
-        with open(path, "rb") as file:
-            return file.read() == (content.encode() if isinstance(content, str) else content)
-    except FileNotFoundError:
+        with open(path, "rb", opener=_no_wait) as file:
+            return _is_regular(file.fileno()) and file.read(len(wanted) + 1) == wanted
+    except (FileNotFoundError, IsADirectoryError):
         return False
 
 
 def text_of(path: str) -> str:
-    """The file's text; "" if it is missing or cannot be read."""
+    """The file's text; "" if it is missing, no regular file, or cannot be read."""
+    found = bytearray()
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        with open(path, "rb", buffering=0, opener=_no_wait) as file:
+            # In pieces: the kernel gives nothing of its own files to whoever has room for some MiB (proc_sys_read).
+            while _is_regular(file.fileno()) and len(found) < _MOST_TEXT and (piece := file.read(_PIECE)):
+                found += piece
     except OSError:
         return ""
+    return found.decode(errors="replace")
+
+
+def bytes_of(path: str, most: int, seconds: float = 10.0) -> bytes:
+    """At most `most` bytes of a file, or of a pipe whose writers end in time; links are followed. Raises OSError."""
+    with open(path, "rb", buffering=0, opener=_no_wait) as file:
+        kind = stat.S_IFMT(os.fstat(file.fileno()).st_mode)
+        if kind not in (stat.S_IFREG, stat.S_IFIFO):
+            raise OSError(errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL, "is no file to be read", path)
+        deadline, found = time.monotonic() + seconds, bytearray()
+        while len(found) < most:
+            try:
+                piece = os.read(file.fileno(), min(most - len(found), _PIECE))
+            except BlockingIOError:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(errno.ETIMEDOUT, "is a pipe that its writer does not close", path) from None
+                select.select([file], [], [], left)
+                continue
+            if not piece:
+                break
+            found += piece
+        return bytes(found)
+
+
+def _no_wait(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o640)
+
+
+def _is_regular(number: int) -> bool:
+    return stat.S_ISREG(os.fstat(number).st_mode)
 
 
 def _sync_folder(folder: str) -> None:

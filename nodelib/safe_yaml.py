@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from nodelib import files
+
 _TAG = "tag:yaml.org,2002:"
 _MERGE = f"{_TAG}merge"
 _STRINGS = frozenset(f"{_TAG}{kind}" for kind in ("str", "merge", "value"))  # "<<" and "=" where no key is
@@ -74,8 +76,7 @@ def load_file(path: str, limits: Limits | None = None) -> Any:
 def read(path: str, limits: Limits | None = None) -> str:
     """The text of a file, not more of it than its limit allows. Raises OSError, UnicodeDecodeError, yaml.YAMLError."""
     size = (limits or Limits()).size
-    with open(path, "rb") as file:
-        data = file.read(size + 1)
+    data = files.bytes_of(path, size + 1)
     _check_size(data, size)
     return data.decode("utf-8")
 

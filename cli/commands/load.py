@@ -16,7 +16,9 @@ from controlplane.cluster.work import node_images as images
 from controlplane.images.edge import engines
 from controlplane.images.edge.foreign import refuse_if_no_image
 from nodelib.errors import NodewrightError, NotFound
+from nodelib.text import one_line
 
+_LINE = 4000  # bytes of a printed line
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
 
@@ -76,7 +78,7 @@ async def _unload(cluster: Cluster, nodes: list[Node], name: str) -> bool:
             raise outcome
     if gone:
         full = next(outcome for outcome in outcomes if isinstance(outcome, str))
-        print(f"{full}: removed from {', '.join(gone)}")
+        print(one_line(f"{full}: removed from {', '.join(gone)}", _LINE))
     if not all(isinstance(outcome, NotFound) for outcome in outcomes):
         problems = [one for one in problems if not isinstance(one, NotFound)]
     for problem in problems:
@@ -111,7 +113,7 @@ async def _load(cluster: Cluster, nodes: list[Node], archive: Path) -> bool:
             for image in outcome:
                 loaded.setdefault(image, []).append(node.name)
     for image, on in loaded.items():
-        print(f"{image}: on {', '.join(on)}")
+        print(one_line(f"{image}: on {', '.join(on)}", _LINE))
     if any(image.endswith(":latest") for image in loaded):
         print("Pods still pull images with the tag latest, unless they set `imagePullPolicy: IfNotPresent`.")
     return not any(isinstance(outcome, NodewrightError) for outcome in outcomes)

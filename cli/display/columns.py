@@ -40,6 +40,7 @@ def paragraph(console: Console, first: str, text: str, first_style: str = "", st
     """The word `first`, and beside it the text, whose later lines begin below the first one's."""
     from rich.text import Text
 
+    text = visible(text)
     parts = wrapped(text, max(20, console.width - len(first))) if console.is_terminal else [text]
     for number, part in enumerate(parts):
         lead = first if number == 0 else " " * len(first)

@@ -15,7 +15,9 @@ from types import TracebackType
 from typing import Any
 
 from cli.display.quiet import is_quiet
+from nodelib.text import one_line
 
+_LONGEST = 2000  # bytes of a title or a detail
 Say = Callable[[str], None]
 
 
@@ -72,6 +74,7 @@ class Display:
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[Say]:
         """A step that lasts as long as the block."""
+        title = one_line(title, _LONGEST)
         step = Step(title, time.monotonic())
         with self._lock:
             self.steps.append(step)
@@ -80,6 +83,7 @@ class Display:
 
         def say(text: str) -> None:
             nonlocal shown
+            text = one_line(text, _LONGEST)
             step.detail = text
             # A long step reports what it is doing; the detail of a short one is on its last line anyway.
             if self.plain and text != shown and time.monotonic() - step.started > 3:

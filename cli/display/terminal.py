@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import sys
-from typing import IO
+from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from nodelib.text import visible
+
+
+class _Console(Console):
+    """Rich takes bells and the like out of a text, but not the escape character."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(visible(text), **how)
 
 
 def new_console(out: IO[str] | None = None, *, width: int | None = None) -> Console:
     """A console that prints text as it is: messages of runtimes contain brackets, which rich would take for styles."""
-    return Console(file=out or sys.stdout, width=width, markup=False, highlight=False)
+    return _Console(file=out or sys.stdout, width=width, markup=False, highlight=False)
 
 
 def new_table(*columns: str) -> Table:

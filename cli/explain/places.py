@@ -196,7 +196,7 @@ def _to_service(service: Json, facts: Facts, come: Sender, port: str, protocol: 
             action=f"{ours(facts.cluster, 'service', title(service))} says why.",
         )
     if come.node or come.here:
-        return _service(service, str(spec["clusterIP"]), port, protocol, ())
+        return _service(service, _cluster_ip(service), port, protocol, ())
     public = [*balancer_addresses(service), *(spec.get("externalIPs") or [])]
     if public:
         return _service(service, public[0], port, protocol, (f"from outside: its address {public[0]}",))
@@ -206,7 +206,16 @@ def _to_service(service: Json, facts: Facts, come: Sender, port: str, protocol: 
         note = f"from outside: its NodePort {entry['nodePort']} on {facts.named(address)}"
         return Target(address, int(entry["nodePort"]), _protocol(entry), service, None, (note,))
     note = "it has no external address (type ClusterIP), so this traces to its cluster IP, which only nodes know"
-    return _service(service, str(spec["clusterIP"]), port, protocol, (note,))
+    return _service(service, _cluster_ip(service), port, protocol, (note,))
+
+
+def _cluster_ip(service: Json) -> str:
+    address = str(service["spec"].get("clusterIP") or "")
+    if not address:
+        raise NotFound(
+            "has no cluster IP", obj=title(service), step=_STEP, action="Look at it with `./nodewright service`."
+        )
+    return address
 
 
 def _service(service: Json, address: str, port: str, protocol: str, notes: tuple[str, ...]) -> Target:

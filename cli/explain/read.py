@@ -23,7 +23,6 @@ from controlplane.machine.model import HOST, Listener
 from controlplane.supervisor.edge import units
 from nodelib.errors import NotFound
 from nodelib.firewall.trace_model import Fib
-from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
 
 if TYPE_CHECKING:
@@ -42,10 +41,10 @@ _LISTS = (
 async def facts(cluster: Cluster) -> Facts:
     """The objects that the API server has now. Raises ApiUnreachable, ApiError."""
     async with await asyncio.to_thread(_client, cluster) as client:
-        lists: list[list[Json]] = [
-            answer["items"] for answer in await asyncio.gather(*(client.get(path) for path in _LISTS))
-        ]
-    return Facts.of(*lists, cluster=cluster.name)
+        from nodelib.kube.listing import listed
+
+        found = await asyncio.gather(*(listed(client, path) for path in _LISTS))
+    return Facts.of(*(one.items for one in found), cluster=cluster.name)
 
 
 def _client(cluster: Cluster) -> KubeClient:

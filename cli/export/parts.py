@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from cli.export import sources
 from cli.export.redact import Redactor
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
 from nodelib.kube.client import KubeClient
+from nodelib.text import one_line
 
 _LISTS = {
     "events": "/api/v1/events",
@@ -69,6 +71,7 @@ _SETTINGS = (
     "resolv.conf",
 )
 _MOST_LOGS = 50  # of one unit
+_USUAL = re.compile(r"[\w.@-]{1,100}", re.ASCII)  # names of logs; pods that are root of a node may make others
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +108,15 @@ def _logs(cluster: Cluster, unit: str, redactor: Redactor) -> Iterator[Part]:
         names = sorted(name for name in os.listdir(folder) if ".log" in name)
     except OSError:
         names = ["no-logs.log"]  # its part says why
-    for name in names[:_MOST_LOGS]:
+    usual = [name for name in names if _USUAL.fullmatch(name)][:_MOST_LOGS]
+    for name in usual:
         yield _file(f"{unit}/log/{name}", os.path.join(folder, name), redactor)
+    if left := [name for name in names if name not in usual]:
+        yield Part(f"{unit}/log/left-out.txt", partial(_text, f"{len(left)} files, such as {one_line(left[0], 300)}"))
+
+
+async def _text(text: str) -> str:
+    return text
 
 
 def _file(path: str, source: str, redactor: Redactor) -> Part:
@@ -121,8 +131,9 @@ def _clean(read: Callable[[], Awaitable[str]], redactor: Redactor) -> Callable[[
 
 
 async def _objects(client: KubeClient, path: str, redactor: Redactor) -> str:
-    found = await sources.listed(client, path)
-    return json.dumps([redactor.object(one) for one in found], indent=1)
+    found, whole = await sources.listed(client, path)
+    text = await asyncio.to_thread(lambda: json.dumps([redactor.object(one) for one in found], indent=1))
+    return text if whole else f"(the first {len(found)}; there are more)\n{text}"
 
 
 async def _versions() -> str:

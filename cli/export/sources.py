@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import stat
 import sys
@@ -24,6 +26,10 @@ MOST = 2 << 20  # bytes of one file or output; of a longer log the end is kept
 _SECONDS = 20.0
 _COMMAND_SECONDS = 40.0
 _GROUPS = 2000
+_CUT = 8192  # characters of a line without end: longer than a secret
+_OBJECTS = 2000
+_PAGE = 100
+_MOST_ANSWERS = 64 << 20  # characters of all pages of a list
 _COUNTERS = (
     "memory.current memory.max memory.usage_in_bytes memory.limit_in_bytes memory.events cpu.max cpu.stat "
     "cpu.cfs_quota_us cpu.shares cpu.weight pids.current pids.max"
@@ -42,7 +48,11 @@ def end_of(path: str) -> str:
             raise Invalid("it is no file", obj=path)
         file.seek(max(0, found.st_size - MOST))
         text = file.read(MOST).decode(errors="replace")
-    return text if found.st_size <= MOST else f"(the last {MOST} of {found.st_size} bytes)\n{text}"
+    if found.st_size <= MOST:
+        return text
+    # Not from the middle of a line: what is left of a secret is not recognized.
+    whole = text.partition("\n")[2] or text[_CUT:]
+    return f"(the last {len(whole)} of {found.st_size} bytes)\n{whole}"
 
 
 async def on_node(cluster: Cluster, node: str, argv: Sequence[str]) -> str:
@@ -73,16 +83,31 @@ async def printed(
         script = f'ulimit -f {MOST // 512}; exec "$@" > "$0" 2>&1'
         done = await command.run(["sh", "-c", script, str(file), *argv], timeout=seconds, env=environment, check=False)
         text = file.read_text(errors="replace") if file.exists() else done.stderr.decode(errors="replace")
-    if done.returncode not in statuses and len(text) < MOST:
+    full = len(text) >= MOST
+    if full:
+        text = text.rpartition("\n")[0] or text[:-_CUT]
+    if done.returncode not in statuses and not full:
         raise Temporary(f"exit status {done.returncode}: {text.strip()[-2000:]}", step=" ".join(argv[-6:]))
     return text
 
 
-async def listed(client: KubeClient, path: str) -> list[Json]:
-    """The objects of a list, at most two thousand. Raises NodewrightError."""
-    found = await client.get(path, {"limit": "2000"})
-    kind = str(found.get("kind", "")).removesuffix("List")
-    return [{"kind": kind, **one} for one in found.get("items") or ()]
+async def listed(client: KubeClient, path: str, most: int = _OBJECTS) -> tuple[list[Json], bool]:
+    """The objects of a list, at most so many, and whether they are all of them. Raises NodewrightError."""
+    params, found, size = {"limit": str(_PAGE)}, list[Json](), 0
+    while len(found) < most and size < _MOST_ANSWERS:
+        answer = await client.get(path, params)
+        kind = str(answer["kind"]).removesuffix("List")
+        found += [{**one, "kind": kind} for one in answer["items"]]
+        more = answer["metadata"].get("continue")
+        if not more or not answer["items"]:
+            return found, not more
+        size += await asyncio.to_thread(_size, answer["items"])
+        params["continue"] = more
+    return found, False
+
+
+def _size(items: list[Json]) -> int:
+    return len(json.dumps(items))
 
 
 def groups(cluster: Cluster) -> str:

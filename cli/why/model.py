@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.explain.model import Explanation
@@ -67,28 +67,53 @@ class Facts:
     """What the API server has, by kind; a kind that it did not list is not in `lists`."""
 
     lists: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
+    # By kind and by what is looked up: a cluster has too many objects to go through all of them for each.
+    _indexes: dict[tuple[str, str], dict[object, list[Json]]] = field(default_factory=dict, repr=False, compare=False)
 
     def all(self, kind: str) -> tuple[Json, ...]:
         return self.lists.get(kind, ())
 
+    def _found(self, kind: str, what: str, keys: Callable[[Json], Iterable[object]], key: object) -> list[Json]:
+        index = self._indexes.get((kind, what))
+        if index is None:
+            index = self._indexes[kind, what] = {}
+            for one in self.all(kind):
+                for own in keys(one):
+                    index.setdefault(own, []).append(one)
+        return index.get(key, [])
+
     def within(self, kind: str, namespace: str) -> list[Json]:
-        return [one for one in self.all(kind) if namespace_of(one) == namespace]
+        return self._found(kind, "namespace", lambda one: [namespace_of(one)], namespace)
 
     def named(self, kind: str, namespace: str, name: str) -> Json | None:
-        found = (one for one in self.within(kind, namespace) if one["metadata"]["name"] == name)
-        return next(found, None)
+        key = (namespace, name)
+        found = self._found(kind, "name", lambda one: [(namespace_of(one), one["metadata"]["name"])], key)
+        return found[0] if found else None
+
+    def labelled(self, kind: str, namespace: str, label: tuple[str, str]) -> list[Json]:
+        """The objects of a namespace with one label."""
+        return self._found(
+            kind,
+            "label",
+            lambda one: [(namespace_of(one), *pair) for pair in object_or_empty(one["metadata"].get("labels")).items()],
+            (namespace, *label),
+        )
 
     def owned(self, kind: str, owner: Json) -> list[Json]:
         """The objects of `kind` that the owner's controller made."""
         uid = owner["metadata"].get("uid")
-        return [one for one in self.all(kind) if uid and controller(one).get("uid") == uid]
+        return self._found(kind, "owner", lambda one: [controller(one).get("uid")], uid) if uid else []
 
     def events(self, obj: Json) -> list[Json]:
         """The object's events, oldest first. Those about a Node may give its name as the UID, as kubelets do."""
         meta = obj["metadata"]
         known = {meta.get("uid"), None if meta.get("namespace") else meta["name"]} - {None, ""}
-        found = [one for one in self.all("event") if object_or_empty(one.get("involvedObject")).get("uid") in known]
+        found = [one for uid in known for one in self._found("event", "about", _about, uid)]
         return sorted(found, key=newest)
+
+
+def _about(event: Json) -> list[object]:
+    return [object_or_empty(event.get("involvedObject")).get("uid")]
 
 
 def namespace_of(obj: Json) -> str:
@@ -135,5 +160,5 @@ def pods_of(kind: str, obj: Json, facts: Facts) -> list[Json]:
 def selected(service: Json, facts: Facts) -> list[Json]:
     """The pods that the Service's selector matches."""
     wanted = object_or_empty(spec_of(service).get("selector"))
-    pods: Iterable[Json] = facts.within("pod", namespace_of(service)) if wanted else ()
+    pods = facts.labelled("pod", namespace_of(service), next(iter(wanted.items()))) if wanted else []
     return [one for one in pods if wanted.items() <= object_or_empty(one["metadata"].get("labels")).items()]

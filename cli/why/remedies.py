@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from cli.why.model import namespace_of
+from nodelib.advice import filled
 from nodelib.json_values import Json
-from nodelib.text import one_line
 
 _RULES: tuple[tuple[str, str, str], ...] = (
     ("", r"exceeded quota: (?P<quota>[^\s,]+)", "Raise the quota or free what it counts: `kubectl describe quota "
@@ -86,12 +86,7 @@ def remedy(reason: str, message: str, kind: str, obj: Json) -> str:
     for reasons, pattern, text in _COMPILED:
         found = pattern.search(message) if not reasons or reason in reasons else None
         if found is not None:
-            groups = {key: one_line(value or "", 200) for key, value in found.groupdict().items()}
-            return text.format(
-                kind=kind,
-                name=obj["metadata"]["name"],
-                namespace=namespace_of(obj),
-                resume='\'{"spec":{"suspend":false}}\'',
-                **groups,
-            )
+            own = {"kind": kind, "name": obj["metadata"]["name"], "namespace": namespace_of(obj)}
+            own["resume"] = '{"spec":{"suspend":false}}'
+            return filled(text, {**own, **found.groupdict("")})
     return ""

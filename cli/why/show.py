@@ -36,7 +36,9 @@ class Page:
     shown: set[str] = field(default_factory=set)
 
     def say(self, text: str, style: str = "") -> None:
-        self.console.print(visible(text), style=style or None, soft_wrap=True)
+        # A text of others has no line that begins like one of ours.
+        text = visible(text).replace("\n", "\n      | ")
+        self.console.print(text, style=style or None, soft_wrap=True)
 
     def do(self, action: str, indent: str = "  ") -> None:
         if action:

@@ -11,18 +11,23 @@ from typing import Self
 
 import aiohttp
 
+from agent.explain.plan.document import usable
 from cli.why.logs import BYTES, LINES, LogWanted
 from cli.why.model import KINDS, OTHERS, Facts
 from controlplane.cluster.model import Cluster
 from controlplane.supervisor.edge import units
-from nodelib.errors import NodewrightError
-from nodelib.json_values import Json, objects_in
+from nodelib import agent_socket
+from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiUnreachable, KubeClient
+from nodelib.kube.listing import listed
+from nodelib.text import one_line
 
 SOCKET = "/run/nodewright/agent.sock"
 NOT_ALLOWED = "only root may open its socket"
 _SECONDS = 3.0
+_SHOWN = 200  # bytes of an error
 _LONGER = 15.0  # for the rest of the answers of a server that has answered once
 
 
@@ -75,13 +80,15 @@ class Sources:
         for node, (found, problem) in zip(self._sockets, replies, strict=True):
             if found is None:
                 silent[node] = problem
+            elif (pods := _explanations(found)) is not None:
+                agents[node] = pods
             else:
-                agents[node] = tuple(found["pods"])
+                silent[node] = "its agent answers with no explanations"
         return Answers(agents, silent, facts, api, unlisted)
 
     async def pod(self, node: str, namespace: str, pod: str) -> Json | None:
         """The agent's explanation of one pod with its resource costs; `node` as in Answers.agents. None: no answer."""
-        return (await asked(self._sockets.get(node, ""), f"/why/{namespace}/{pod}"))[0]
+        return usable((await asked(self._sockets.get(node, ""), f"/why/{namespace}/{pod}"))[0])
 
     async def log(self, wanted: LogWanted) -> str:
         """The end of a container's log; "" when it cannot be had."""
@@ -116,7 +123,7 @@ async def _listed(
     client: KubeClient, paths: Mapping[str, str]
 ) -> tuple[dict[str, tuple[Json, ...]], dict[str, NodewrightError]]:
     """The lists by kind, and by kind why there is none: perhaps this user may not, or the server has no such kind."""
-    replies = await asyncio.gather(*(client.get(path) for path in paths.values()), return_exceptions=True)
+    replies = await asyncio.gather(*(listed(client, path) for path in paths.values()), return_exceptions=True)
     lists: dict[str, tuple[Json, ...]] = {}
     problems: dict[str, NodewrightError] = {}
     for kind, reply in zip(paths, replies, strict=True):
@@ -125,8 +132,18 @@ async def _listed(
         elif isinstance(reply, BaseException):
             raise reply
         else:
-            lists[kind] = tuple(objects_in(reply.get("items")))
+            lists[kind] = reply.items
+            if not reply.whole:
+                problems[kind] = Temporary(f"only {len(reply.items)} of them were looked at", step=f"list {kind}s")
     return lists, problems
+
+
+def _explanations(found: Json) -> tuple[Json, ...] | None:
+    """The pods of an agent's answer, None for another answer."""
+    listed_pods = found.get("pods")
+    if not isinstance(listed_pods, list):
+        return None
+    return tuple(one for each in listed_pods if (one := usable(each)) is not None)
 
 
 def _client(kubeconfig: str, timeout: float) -> tuple[KubeClient | None, str]:
@@ -161,16 +178,12 @@ async def asked(path: str, what: str) -> tuple[Json | None, str]:
     if not path:
         return None, "its agent is not running"
     try:
-        timeout = aiohttp.ClientTimeout(total=_SECONDS)
-        async with (
-            aiohttp.ClientSession(connector=aiohttp.UnixConnector(path), timeout=timeout) as session,
-            session.get(f"http://agent{what}") as answer,
-        ):
-            if answer.status != 200:
-                return None, f"its agent answers {answer.status}"
-            return dict(await answer.json()), ""
+        status, found = await agent_socket.get(path, what, _SECONDS)
+    except ValueError as error:
+        return None, f"its agent answers with no explanation ({one_line(str(error), _SHOWN)})"
     except (OSError, aiohttp.ClientError, TimeoutError) as error:
         return None, _why_silent(error, path)
+    return (found, "") if status == 200 else (None, f"its agent answers {status}")
 
 
 def _why_silent(error: Exception, path: str) -> str:
@@ -180,4 +193,4 @@ def _why_silent(error: Exception, path: str) -> str:
             return NOT_ALLOWED
         case errno.ENOENT | errno.ECONNREFUSED:
             return f"its agent is not running (nothing listens on {path})"
-    return f"its agent does not answer ({error or type(error).__name__})"
+    return f"its agent does not answer ({one_line(str(error), _SHOWN) or type(error).__name__})"

@@ -26,7 +26,7 @@ from controlplane.doctor.plan import cis, cis_kubelet, kubelet_files, netcheck, 
 from controlplane.doctor.plan.cis import ControlFinding
 from controlplane.doctor.plan.preflight import Finding, fatal, preflight
 from controlplane.machine.edge import namespaces
-from nodelib import command
+from nodelib import command, safe_yaml
 from nodelib.errors import NodewrightError, NotFound, Permanent
 
 PACKAGES_FILE = "packages.txt"
@@ -244,11 +244,11 @@ async def _with_configuration(
         problems.append(str(error))
     try:
         texts = await asyncio.to_thread(lambda: [kubelet.read(path) for path in files])
-        documents = [yaml.load(text, Loader=yaml.CSafeLoader) for text in texts]
+        documents = [safe_yaml.load(text) for text in texts]
         found = kubelet_files.from_files(facts.flags, [one for one in documents if isinstance(one, dict)])
         source = f"{', '.join((*files, 'flags'))}: the kubelet itself could not be asked ({problems[-1]})"
         return replace(facts, configuration=found, source=source)
-    except (OSError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, yaml.YAMLError) as error:
         problems.append(str(error))
     return replace(facts, unknown="; ".join(problems))
 
@@ -261,12 +261,12 @@ def _proxy_facts(found: daemons.Daemons) -> ProxyFacts | None:
         return ProxyFacts(in_pod=True, listening=daemons.listening(pod, _METRICS_PORT)) if pod else None
     flags = kubelet_files.flags_of(proxy.words)
     try:
-        document = yaml.load(proxy.read(flags["config"]), Loader=yaml.CSafeLoader) if flags.get("config") else None
+        document = safe_yaml.load(proxy.read(flags["config"])) if flags.get("config") else None
         if document is not None and not isinstance(document, dict):
             return ProxyFacts(problem=f"{flags['config']}: no KubeProxyConfiguration")
         kubeconfig, metrics = kubelet_files.proxy_settings(flags, document)
         port = metrics.rpartition(":")[2]
         listening = daemons.listening(proxy, int(port)) if port.isdecimal() else ()
         return ProxyFacts((proxy.fact(kubeconfig),) if kubeconfig else (), False, metrics, listening)
-    except (OSError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, yaml.YAMLError) as error:
         return ProxyFacts(problem=str(error))

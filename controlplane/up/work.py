@@ -96,6 +96,7 @@ async def up(request: Request, progress: Progress, clock: Clock) -> Raised:
 
 def settle(request: Request) -> Cluster:
     """The cluster's record: the existing one with the changes that a living cluster can take, or a new one."""
+    state.check_place(request.name)
     known = state.load(request.name)
     options = request.options
     if known is not None:

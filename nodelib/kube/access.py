@@ -18,6 +18,8 @@ from nodelib import files, safe_yaml
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
+_MOST_CA = 16 << 20  # bytes
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
@@ -60,9 +62,9 @@ def load_kubeconfig(path: str) -> ClusterAccess:
         key_data=_inline(user, "client-key", path),
         cert_file=_file(user, "client-certificate", folder),
         key_file=_file(user, "client-key", folder),
-        token=user.get("token"),
+        token=_text(user, "token", path),
         token_file=_file(user, "tokenFile", folder),
-        tls_server_name=cluster.get("tls-server-name"),
+        tls_server_name=_text(cluster, "tls-server-name", path),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
     )
 
@@ -102,11 +104,19 @@ def save_kubeconfig(path: str, access: ClusterAccess) -> None:
 
 
 def _named(config: Json, kind: str, field_name: str, name: object, path: str) -> Json:
-    for entry in config.get(kind) or []:
+    listed = config.get(kind)
+    for entry in listed if isinstance(listed, list) else ():
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(field_name), dict):
             found: Json = entry[field_name]
             return found
     raise _wrong(path, f"{kind} has no entry named {name!r}")
+
+
+def _text(entry: Json, key: str, path: str) -> str | None:
+    found = entry.get(key)
+    if found is not None and not isinstance(found, str):
+        raise _wrong(path, f"{key} is no text")
+    return found
 
 
 def _inline(entry: Json, key: str, path: str) -> bytes | None:
@@ -130,8 +140,7 @@ def _data(entry: Json, key: str, folder: str, path: str) -> bytes | None:
     if inline is not None or file is None:
         return inline
     try:
-        with open(file, "rb") as opened:
-            return opened.read()
+        return files.bytes_of(file, _MOST_CA)
     except OSError as error:
         raise _wrong(path, f"{key}: {error}") from error
 

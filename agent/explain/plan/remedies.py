@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from nodelib.advice import filled
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -35,7 +37,7 @@ def action_for(reason: str, message: str, subject: Subject) -> str:
         found = rule.pattern.search(message)
         if found is not None:
             words = {"namespace": subject.namespace, "pod": subject.pod, "container": subject.container}
-            return rule.action.format(**words, **found.groupdict())
+            return filled(rule.action, {**words, **found.groupdict("")})
     return ""
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodelib import files
 from nodelib.errors import Temporary
 
 _MOST = 16 << 20  # bytes
@@ -43,7 +43,8 @@ def locked(path: str, *, wait: float = 5.0) -> Iterator[None]:
                     f"another program holds its lock {lock}",
                     obj=path,
                     step="change the kubeconfig",
-                    action=f"If no kubectl, kind or the like is changing the file, run `rm -f {lock}`; then try again.",
+                    action="If no kubectl, kind or the like is changing the file, run "
+                    f"`rm -f {shlex.quote(lock)}`; then try again.",
                 ) from error
         time.sleep(_PAUSE)
     try:
@@ -68,24 +69,64 @@ def read(path: str) -> str:
     return data.decode("utf-8")
 
 
-def write(path: str, text: str) -> None:
-    """Replace the file, which keeps its owner and mode; a new one belongs to the owner of its folder, with mode 0600.
+def write(path: str, text: str, before: str) -> None:
+    """Replace the file that held `before`; it keeps its owner and mode, but others than owner and group lose access.
 
-    A link is followed, as kubectl does. Raises OSError.
+    A new one belongs to the owner of its folder, with mode 0600. A link is followed, as kubectl does. Whoever may
+    change the folder can swap it meanwhile, so all is done in the folder that is opened first: the text of one user's
+    file gets into no other's. Raises OSError.
     """
-    target = os.path.realpath(path)
+    folder, name = os.path.split(os.path.realpath(path))
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        known = os.stat(target)
-        mode = stat.S_IMODE(known.st_mode)
+        owner, mode = _known(here, name, before)
+        draft = f".{name}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=here)
+        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=here)
+        try:
+            with open(number, "wb") as file:
+                os.fchown(number, *owner)
+                os.fchmod(number, mode)
+                file.write(text.encode())
+                file.flush()
+                os.fsync(number)
+            os.replace(draft, name, src_dir_fd=here, dst_dir_fd=here)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=here)
+            raise
+        os.fsync(here)
+    finally:
+        os.close(here)
+
+
+def _known(here: int, name: str, before: str) -> tuple[tuple[int, int], int]:
+    """Owner and mode for the new file. Raises OSError when what is there is not what was read."""
+    try:
+        number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
     except FileNotFoundError:
-        known, mode = os.stat(os.path.dirname(target)), 0o600
-    files.replace(target, text, mode, durable=True, owner=(known.st_uid, known.st_gid))
+        found = os.fstat(here)
+        if before:
+            raise
+        return (found.st_uid, found.st_gid), 0o600
+    with open(number, "rb") as file:
+        found = os.fstat(number)
+        if not stat.S_ISREG(found.st_mode) or file.read(_MOST) != before.encode():
+            raise OSError(f"{name} was changed meanwhile")
+    return (found.st_uid, found.st_gid), stat.S_IMODE(found.st_mode) & 0o740 | 0o600
 
 
 def _make_folders(folder: str) -> None:
     """Make a folder and those above it, each for the owner of the one above."""
     missing = [one for one in (Path(folder), *Path(folder).parents) if not one.exists()]
     for one in reversed(missing):
-        one.mkdir(mode=0o755, exist_ok=True)
-        above = one.parent.stat()
-        os.chown(one, above.st_uid, above.st_gid)
+        above = os.open(one.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(one.name, 0o755, dir_fd=above)
+                owner = os.fstat(above)
+                # Not through a link that has taken its place.
+                os.chown(one.name, owner.st_uid, owner.st_gid, dir_fd=above, follow_symlinks=False)
+        finally:
+            os.close(above)

@@ -13,9 +13,14 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")
 _POOL = ipaddress.IPv4Network("10.89.0.0/16")
 
 
+def is_name(name: str) -> bool:
+    """Whether a cluster can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
     """Return `name`. Raises Invalid if it cannot be the name of a cluster."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise Invalid(
             f"{name!r} cannot be the name of a cluster: 1 to 12 of a-z, 0-9 and -, a letter first, no - last",
             step="check --name",

@@ -179,7 +179,7 @@ def pod_facts(pod: dict[str, Any], boots: Mapping[str, str] | None = None) -> Po
     conditions = {c["type"]: c for c in status.get("conditions", [])}
     ready = conditions.get("Ready", {}).get("status") == "True"
     containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-    begun = (box["state"]["running"]["startedAt"] for box in status.get("containerStatuses", []) if _runs(box))
+    begun = (str(box["state"]["running"]["startedAt"]) for box in status.get("containerStatuses", []) if _runs(box))
     if min(begun, default="9") < (boots or {}).get(pod["spec"].get("nodeName", ""), ""):
         ready, conditions = False, {"Ready": {"message": "its node was started after it"}}
     return Pod(

@@ -7,19 +7,22 @@ kubectl (pkg/cluster/internal/kubeconfig in kubernetes-sigs/kind, tools/clientcm
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import yaml
 
 from nodelib import safe_yaml
-from nodelib.errors import Invalid
+from nodelib.errors import Conflict, Invalid
 
 _LIMITS = safe_yaml.Limits(size=16 << 20, values=500_000)
 _MAP, _LIST, _STR = ("tag:yaml.org,2002:" + kind for kind in ("map", "seq", "str"))
 _ENTRY = {"clusters": "cluster", "contexts": "context", "users": "user"}
 _CURRENT = "current-context"
+_OWN_KEYS = frozenset(("client-certificate-data", "client-key-data"))  # of our user entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,18 @@ def chosen_file(option: str | None, variable: str, home: str, exists: Callable[[
     return next((path for path in listed if exists(path)), listed[-1])
 
 
-def merge(text: str, path: str, name: str, own: str) -> Merged:
+def merge(text: str, path: str, name: str, own: str, authorities: Collection[str] | None = None) -> Merged:
     """`text` with the entries of the kubeconfig `own` under `name`. Raises Invalid for a file that is no kubeconfig.
+
+    With `authorities` (digests, as of authority()) entries of this name that are of another cluster are left alone:
+    Raises Conflict.
 
     The current context becomes ours when our context is new in the file, or there is none.
     """
     root = _root(text, path) or _empty()
     ours = _root(own, path) or _empty()
+    if authorities is not None:
+        _refuse_foreign(root, path, name, {*authorities, authority(own)})
     known = name in _names(root, "contexts", path)
     _put(root, "users", name, _only(ours, "users"), path)
     _put(root, "clusters", name, _only(ours, "clusters"), path)
@@ -61,11 +69,13 @@ def merge(text: str, path: str, name: str, own: str) -> Merged:
     return Merged(_written(root), _current(root))
 
 
-def without(text: str, path: str, name: str) -> str | None:
-    """`text` without the entries of `name`, None if it has none. Raises Invalid for a file that is no kubeconfig."""
+def without(text: str, path: str, name: str, authorities: Collection[str] | None = None) -> str | None:
+    """`text` without the entries of `name`, None if it has none. Raises as merge()."""
     root = _root(text, path)
     if root is None:
         return None
+    if authorities is not None:
+        _refuse_foreign(root, path, name, authorities)
     found = _current(root) == name
     if found:
         _set(root, _CURRENT, _text(""))
@@ -75,6 +85,48 @@ def without(text: str, path: str, name: str) -> str | None:
         if listed and len(kept) != len(listed.value):
             listed.value, found = kept, True
     return _written(root) if found else None
+
+
+def authority(own: str) -> str:
+    """The digest of the certificate authority in a cluster's own kubeconfig: no two clusters have the same."""
+    root = _root(own, "admin.conf") if own else None
+    return _authority(_only(root, "clusters")) if root is not None else ""
+
+
+def _authority(entry: yaml.MappingNode) -> str:
+    data = _get(entry, "certificate-authority-data")
+    text = data.value if isinstance(data, yaml.ScalarNode) else ""
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""
+
+
+def _refuse_foreign(root: yaml.MappingNode, path: str, name: str, authorities: Collection[str]) -> None:
+    """Raises Conflict for an entry of this name that is not of a cluster with one of these authorities.
+
+    A name is no proof: other machines have clusters of the same name, with the same addresses.
+    """
+    cluster, context, user = (_entry(root, kind, name, path) for kind in ("clusters", "contexts", "users"))
+    foreign = cluster is not None and _authority(cluster) not in {*authorities} - {""}
+    foreign = foreign or (context is not None and not _leads_to(context, name))
+    foreign = foreign or (user is not None and not {key.value for key, _ in user.value} <= _OWN_KEYS)
+    if foreign:
+        quoted = shlex.quote(path)
+        raise Conflict(
+            f"{name} in it is of another cluster (perhaps one of that name before this one, or of another machine)"
+            "; it was left as it is",
+            obj=path,
+            step="change the kubeconfig",
+            action="Rename those entries, or remove them: "
+            + ", ".join(
+                f"`kubectl config {word} {name} --kubeconfig {quoted}`"
+                for word in ("delete-context", "delete-cluster", "delete-user")
+            )
+            + "; or name another file by --kubeconfig.",
+        )
+
+
+def _leads_to(context: yaml.MappingNode, name: str) -> bool:
+    parts = (_get(context, "cluster"), _get(context, "user"))
+    return all(isinstance(one, yaml.ScalarNode) and one.value == name for one in parts)
 
 
 def _root(text: str, path: str) -> yaml.MappingNode | None:
@@ -200,5 +252,6 @@ def _broken(path: str, reason: str) -> Invalid:
         f"this file is no kubeconfig: {reason}; it was left as it is",
         obj=path,
         step="change the kubeconfig",
-        action=f"Mend it (`kubectl config view --kubeconfig {path}` says more), or name another file by --kubeconfig.",
+        action=f"Mend it (`kubectl config view --kubeconfig {shlex.quote(path)}` says more), or name another file by"
+        " --kubeconfig.",
     )

@@ -8,6 +8,7 @@ the cluster's record last.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from dataclasses import dataclass, replace
 
@@ -43,6 +44,7 @@ class Removed:
 async def down(name: str, progress: Progress) -> Removed:
     """Remove the cluster of that name. Raises NodewrightError when something cannot be removed; then run it again."""
     check_name(name)
+    state.check_place(name)
     cluster = _of(name)
     if not state.exists(name):
         removed = await _remove(cluster, progress)  # after a crash there may be cgroups and a link without a record
@@ -104,7 +106,9 @@ def _remove_link(cluster: Cluster) -> bool:
 
 
 def _remove_directory(cluster: Cluster) -> bool:
-    if not os.path.isdir(cluster.dir):
+    if not state.exists(cluster.name):
+        with contextlib.suppress(OSError):  # `up` was ended before it wrote anything
+            os.rmdir(cluster.dir)
         return False
     # The record is removed last: after an interruption there is still a cluster to remove.
     for name in sorted(os.listdir(cluster.dir), key=lambda entry: entry == "cluster.json"):

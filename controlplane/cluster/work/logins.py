@@ -13,7 +13,7 @@ from controlplane.cluster.plan import registries
 from controlplane.config.model import Registry
 from controlplane.machine.edge import files
 from nodelib.errors import Invalid
-from nodelib.files import text_of
+from nodelib.files import bytes_of, text_of
 
 _LONGEST = 8192  # bytes of a password: tokens of clouds have some thousands
 _LARGEST_CA = 1 << 20
@@ -64,8 +64,7 @@ def _password(registry: Registry, environment: Mapping[str, str]) -> str | None:
         text = environment.get(registry.password_env)
     else:
         try:
-            with open(registry.password_file, encoding="utf-8") as file:
-                text = file.read(_LONGEST + 1)
+            text = bytes_of(registry.password_file, _LONGEST + 2).decode()
         except (FileNotFoundError, UnicodeDecodeError):
             text = None
     if text is None:
@@ -102,8 +101,7 @@ def check_authorities(cluster: Cluster) -> None:
 
 def _authority(path: str) -> str:
     try:
-        with open(path, encoding="ascii") as file:
-            text = file.read(_LARGEST_CA)
+        text = bytes_of(path, _LARGEST_CA).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         text = str(error)
     if "-----BEGIN CERTIFICATE-----" not in text:

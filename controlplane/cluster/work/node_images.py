@@ -14,6 +14,7 @@ from controlplane.cluster.plan.components import Tools
 from controlplane.machine.edge.namespaces import in_node, is_bound
 from nodelib import command
 from nodelib.errors import Conflict, Invalid, NotFound, Temporary
+from nodelib.text import one_line
 
 _IMPORT_TIMEOUT = 300.0
 _UNPACKED = re.compile(r"unpacking (\S+) \(")
@@ -53,7 +54,7 @@ async def load(cluster: Cluster, node: Node, archive: Path, *, gzip: bool) -> li
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
         raise Invalid(
-            said[-1].removeprefix("ctr: "),
+            one_line(said[-1].removeprefix("ctr: "), 2000),
             obj=f"{archive} on {node.name}",
             step="import it into containerd",
             action=f"Is it for this machine's platform ({platform.machine()})? containerd's log is in "

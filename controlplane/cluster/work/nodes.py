@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import socket
+import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,8 @@ from controlplane.supervisor.edge import units
 from controlplane.supervisor.edge.procfs import age
 from controlplane.waiting import until
 from nodelib.clock import Clock
-from nodelib.files import no_link, text_of
+from nodelib.files import text_of
+from nodelib.inner_sockets import reached
 
 _LOG_BYTES = 128 << 10  # of one start of containerd
 _AGAIN_AFTER = 2.0  # seconds
@@ -95,19 +97,23 @@ def write_files(cluster: Cluster, node: Node) -> frozenset[str]:
 
 def _rewrite(path: str, text: str, mode: int = 0o644) -> bool:
     """Whether another text was there before, which a daemon may have read."""
-    # In place: if a bind-mounted file were replaced, the node would keep the old one. A link is what a pod left there.
-    if os.path.islink(path):
+    # In place: if a bind-mounted file were replaced, the node would keep the old one. A pod may leave a link or a pipe.
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         os.unlink(path)
-    there = os.path.exists(path)
-    if there:
-        os.chmod(path, mode)
-        if text_of(path) == text:
-            return False
-        with open(path, "w", encoding="utf-8", opener=no_link) as file:
-            file.write(text)
-    else:
+    try:
+        number = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
         files.write(path, text, mode)
-    return there
+        return False
+    with open(number, "r+b") as file:
+        os.fchmod(number, mode)
+        wanted = text.encode()
+        if file.read(len(wanted) + 1) == wanted:
+            return False
+        file.seek(0)
+        file.truncate()
+        file.write(wanted)
+    return True
 
 
 def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
@@ -200,7 +206,8 @@ def _listens(path: str) -> bool:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(1)
         try:
-            client.connect(path)
+            with reached(path) as way:
+                client.connect(way)
         except OSError:
             return False
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import glob
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controlplane.cluster.advice import ours
@@ -19,6 +20,7 @@ from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
+from nodelib.kube.listing import listed
 from nodelib.text import one_line
 
 RUNNING, STOPPED, BROKEN, BUSY = "running", "stopped", "broken", "busy"
@@ -85,10 +87,10 @@ async def _living(cluster: Cluster) -> tuple[int, str, str]:
     lost = [unit for unit in wanted if not units.supervisor_pid(cluster.unit_dir(unit))]
     mends = f"{ours(cluster.name, 'up')} mends it"
     try:
-        listed, version = await _ask(cluster)
+        nodes, version = await _ask(cluster)
     except NodewrightError as error:
         return 0, "", f"the API server does not answer ({one_line(error.message, 200)}): {mends}"
-    by_name = {item["metadata"]["name"]: item for item in listed["items"]}
+    by_name = {item["metadata"]["name"]: item for item in nodes}
     waits = {
         node.name: node_waits_for(by_name.get(node.name), given=cluster.member(node.name).taints)
         for node in cluster.nodes
@@ -99,11 +101,11 @@ async def _living(cluster: Cluster) -> tuple[int, str, str]:
     return ready, version, ""
 
 
-async def _ask(cluster: Cluster) -> tuple[Json, str]:
+async def _ask(cluster: Cluster) -> tuple[Sequence[Json], str]:
     access = load_kubeconfig(cluster.admin_kubeconfig)
     async with KubeClient(access, user_agent="nodewright-clusters", timeout=_ASK_SECONDS) as client:
-        nodes, version = await asyncio.gather(client.get("/api/v1/nodes"), client.get("/version"))
-        return nodes, str(version.get("gitVersion", ""))
+        nodes, version = await asyncio.gather(listed(client, "/api/v1/nodes"), client.get("/version"))
+        return nodes.items, str(version.get("gitVersion", ""))
 
 
 def _created(cluster: Cluster) -> float:

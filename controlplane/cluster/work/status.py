@@ -187,9 +187,14 @@ async def _ask_api(cluster: Cluster) -> tuple[str, list[dict[str, Any]], list[Po
     except NodewrightError as error:
         return str(error), [], [], ""
     try:
+        from nodelib.kube.listing import listed
+
         async with client:
-            nodes, pods, version = await asyncio.gather(*map(client.get, ("/api/v1/nodes", "/api/v1/pods", "/version")))
-        return "", nodes["items"], [pod_facts(item) for item in pods["items"]], str(version["gitVersion"])
+            nodes, pods, version = await asyncio.gather(
+                listed(client, "/api/v1/nodes"), listed(client, "/api/v1/pods"), client.get("/version")
+            )
+        facts = [pod_facts(item) for item in pods.items]
+        return "", list(nodes.items), facts, str(version.get("gitVersion", ""))
     except NodewrightError as error:
         return error.message, [], [], ""
 

@@ -26,6 +26,7 @@ from controlplane.supervisor.edge import units
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.inner_sockets import reached
 
 _ENDS_WITHIN = 30.0  # seconds, for daemons
 _LIST_WITHIN = 10.0  # seconds, for a runtime that may hang
@@ -70,7 +71,7 @@ async def _quiet(cluster: Cluster, node: Node, grace: int, clock: Clock) -> int:
     os.kill(one, signal.SIGSTOP)  # or it would start the supervisor again, and that all the others
     units.kill_supervisor(folder)
     await _end_programs(folder, ("proxy", "agent"), clock)
-    ended = await _end_containers(one, grace, clock)
+    ended = await _end_containers(one, grace)
     await _end_programs(folder, ("containerd",), clock)
     return ended
 
@@ -87,8 +88,17 @@ async def _end_programs(folder: str, names: tuple[str, ...], clock: Clock) -> No
         await until(alive, clock, _ENDS_WITHIN, obj=folder, step="stop", action="", pause=0.05)
 
 
-async def _end_containers(one: int, grace: int, clock: Clock) -> int:
-    cri = Cri(f"unix:///proc/{one}/root{CONTAINERD_SOCKET}")
+async def _end_containers(one: int, grace: int) -> int:
+    try:
+        # A link in the place of the socket must not lead to the containerd of this machine.
+        with reached(f"/proc/{one}/root{CONTAINERD_SOCKET}") as way:
+            return await _end_all(way, grace)
+    except OSError:
+        return 0
+
+
+async def _end_all(socket: str, grace: int) -> int:
+    cri = Cri(f"unix://{socket}")
     try:
         async with asyncio.timeout(_LIST_WITHIN):
             running = [item.id for item in await cri.list_containers() if item.state is RunState.RUNNING]

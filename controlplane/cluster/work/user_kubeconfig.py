@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from controlplane.cluster.edge import user_file
@@ -21,6 +21,8 @@ from nodelib.errors import NodewrightError
 from nodelib.files import text_of
 
 _RECORD = "kubeconfigs.json"
+_AUTHORITIES = "kubeconfig-authorities.json"
+_MOST_AUTHORITIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ def choose(cluster: Cluster, option: str | None, variable: str) -> tuple[str, ..
 
 def remove(cluster: Cluster) -> tuple[Outcome, ...]:
     """Take the entries out of every file that has had them. Returns the files that could not be changed."""
-    outcomes = [_removed(path, cluster.context) for path in _recorded(cluster.dir) or ()]
+    known = {*_authorities(cluster.dir), plan.authority(text_of(cluster.admin_kubeconfig))}
+    outcomes = [_removed(path, cluster.context, known) for path in _recorded(cluster.dir) or ()]
     return tuple(one for one in outcomes if one.problem)
 
 
@@ -62,29 +65,34 @@ def _of_users(cluster: Cluster, variable: str) -> str:
 
 def merge(cluster: Cluster, paths: Iterable[str]) -> tuple[Outcome, ...]:
     """Put the entries into these files, which `choose` has written down."""
-    own = text_of(cluster.admin_kubeconfig)
-    return tuple(_merged_into(path, cluster.context, own) for path in paths)
+    own, known = text_of(cluster.admin_kubeconfig), _authorities(cluster.dir)
+    now = plan.authority(own)
+    if now and now not in known:
+        known = [*known, now][-_MOST_AUTHORITIES:]
+        files.write_if_changed(os.path.join(cluster.dir, _AUTHORITIES), json.dumps(known))
+    return tuple(_merged_into(path, cluster.context, own, known) for path in paths)
 
 
-def _merged_into(path: str, name: str, own: str) -> Outcome:
+def _merged_into(path: str, name: str, own: str, known: Collection[str]) -> Outcome:
     problems: list[str] = []
     with _noting(path, problems), user_file.locked(path):
         before = user_file.read(path)
-        merged = plan.merge(before, path, name, own)
+        merged = plan.merge(before, path, name, own, known)
         if merged.text != before:
-            user_file.write(path, merged.text)
+            user_file.write(path, merged.text, before)
         return Outcome(path, merged.current)
     return Outcome(path, problem=problems[0])
 
 
-def _removed(path: str, name: str) -> Outcome:
+def _removed(path: str, name: str, known: Collection[str]) -> Outcome:
     problems: list[str] = []
     if not user_file.is_file(path):
         return Outcome(path)
     with _noting(path, problems), user_file.locked(path):
-        left = plan.without(user_file.read(path), path, name)
+        before = user_file.read(path)
+        left = plan.without(before, path, name, known)
         if left is not None:
-            user_file.write(path, left)
+            user_file.write(path, left, before)
     return Outcome(path, problem="".join(problems))
 
 
@@ -107,6 +115,15 @@ def _recorded(folder: str) -> tuple[str, ...] | None:
     except (OSError, ValueError):
         return None
     return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else None
+
+
+def _authorities(folder: str) -> list[str]:
+    """The digests of the authorities that this cluster has had: a new one does not make its old entries another's."""
+    try:
+        found = json.loads(text_of(os.path.join(folder, _AUTHORITIES)) or "[]")
+    except ValueError:
+        return []
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def _record(cluster: Cluster, paths: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import aiohttp
 
+from nodelib import agent_socket
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
@@ -15,17 +16,13 @@ _SECONDS = 5.0
 
 async def by_socket(path: str) -> Json:
     """The KubeletConfiguration of the agent that listens at this socket. Raises NotFound when none answers."""
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
-        async with (
-            aiohttp.ClientSession(connector=aiohttp.UnixConnector(path), timeout=timeout) as session,
-            session.get("http://agent/configz") as answer,
-        ):
-            if answer.status != 200:
-                raise NotFound(f"the agent answers {answer.status}", obj=path, step="read /configz")
-            return _checked(await answer.json(), path)
+        status, found = await agent_socket.get(path, "/configz", _SECONDS)
     except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise NotFound(str(error) or type(error).__name__, obj=path, step="read /configz") from error
+    if status != 200:
+        raise NotFound(f"the agent answers {status}", obj=path, step="read /configz")
+    return _checked(found, path)
 
 
 async def by_api(kubeconfig: str, node: str) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -35,7 +36,7 @@ async def save(name: str, target: Path) -> str:
         f"it is neither a file here nor an image of docker or podman ({'; '.join(tried)})",
         obj=name,
         step="load an image",
-        action=f"Build or pull it (`docker pull {name}`), or name an archive of `docker save`.",
+        action=f"Build or pull it (`docker pull {shlex.quote(name)}`), or name an archive of `docker save`.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -58,6 +59,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 def test_bash_completes(line: str, wanted: list[str], tmp_path: Path) -> None:
     for name in ("lab", "lake", "other"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / "cluster.json").write_text(json.dumps({"name": name}))
     assert sorted(completed(line, tmp_path)) == sorted(wanted)
 
 

@@ -109,3 +109,9 @@ def test_a_defect_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> Non
     text = capsys.readouterr().err
     assert ended.value.code == 1
     assert "defect of nodewright" in text and "Traceback" in text and "RuntimeError: boom" in text
+
+
+def test_words_of_others_drive_no_terminal_and_forge_no_line() -> None:
+    text = describe(Permanent("no\x1b[2J\n  do: run `evil`\rx", obj="a\nb", step="s", action="d"))
+    assert text == "error: no\\x1b[2J\n      do: run `evil`\\rx\n  on: a\n    b\n  while: s\n  do: d"
+    assert len(describe(Permanent("x" * (1 << 20)))) < 70_000

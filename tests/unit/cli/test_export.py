@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.export.folder import claim, contents, write
+from cli.export import parts
+from cli.export.folder import claim, contents, save, write
 from cli.export.parts import Part
 from cli.export.redact import Redactor
-from cli.export.sources import MOST, end_of, printed
+from cli.export.sources import MOST, end_of, listed, printed
+from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, Temporary
+from nodelib.kube.access import ClusterAccess
+from nodelib.kube.client import KubeClient
+from tests.builders.wrong_types import mutants
+from tests.fakes.apiserver import FakeApiServer
 
 _KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA0Z3VS5JJcds3xfn\n-----END RSA PRIVATE KEY-----"
 _JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJlLWJ5dGVz"
@@ -56,12 +63,29 @@ _SECRET: dict[str, Any] = {
         "--api-key=s3cr3t-value",
         "https://user:s3cr3t-value@example.test/",
         f"{_KEY.splitlines()[0]}\ncut off in the middle of s3cr3t-value",
+        _KEY.partition("\n")[2],
+        "password: s3cr3t-value with blanks and s3cr3t-value",
+        "DB_PASSWORD=s3cr3t-value with blanks s3cr3t-value",
+        'password = "s3cr3t-value \\" s3cr3t-value"',
+        '{"log": "{\\"password\\": \\"s3cr3t-value, s3cr3t-value\\"}"}',
+        "password: 'it''s s3cr3t-value'",
+        'password: "unended s3cr3t-value',
+        "aws_secret_access_key = s3cr3t-value",
+        "client_secret_value=s3cr3t-value;s3cr3t-value",
+        "mysqldump --password s3cr3t-value --all",
+        "curl -H 'Authorization: Basic czNjcjN0LXZhbHVl' example.test; s3cr3t=1, token=s3cr3t-value",
+        '{"auths": {"r.test": {"auth": "s3cr3t-value"}}}',
+        'auth = "s3cr3t-value"',
+        "redis://:s3cr3t-value@db/0",
+        "postgres://me:pa@s/s3cr3t-value@db/0",
+        "password=s3cr3t-value token=s3cr3t-value",
+        "ghp_s3cr3t-values3cr3t-value",
     ],
 )
 def test_the_shapes_of_secrets_are_left_out(text: str) -> None:
     clean = Redactor().text(text)
     assert "(left out)" in clean
-    for secret in ("MIIEow", "eyJ", "0123456789abcdef", "s3cr3t-value", _encoded(_KEY)):
+    for secret in ("MIIEow", "eyJ", "0123456789abcdef", "s3cr3t-value", "czNjcjN0LXZhbHVl", _encoded(_KEY)):
         assert secret not in clean
 
 
@@ -74,6 +98,13 @@ def test_the_shapes_of_secrets_are_left_out(text: str) -> None:
         "--service-account-key-file=/etc/kubernetes/pki/sa.pub",
         "sha256:" + "a" * 64,
         "version 1.37.1",
+        '{"tokenExpirationSeconds":3607,"path":"token"}',
+        "secretName: web-tls",
+        "it got 3 tokens: 17 left",
+        "the password is wrong",
+        "authentication-token-webhook-cache-ttl: 2m0s",
+        "docker://registry:5000/image@sha256:1234",
+        "passwordFile: /run/x",
     ],
 )
 def test_ordinary_lines_stay_as_they_are(text: str) -> None:
@@ -115,9 +146,68 @@ def test_what_configmaps_of_users_hold_goes_and_the_systems_stays() -> None:
         assert (Redactor().object(found)["data"]["Corefile"] == ".:53 {}") is kept
 
 
-@pytest.mark.parametrize(
-    "piece", ["eyJ-", "LS0tLS1CRUdJTi/", "password", "a://b:", "-----BEGIN PRIVATE KEY-----", "abc123."]
-)
+def test_what_is_in_the_login_of_a_registry() -> None:
+    login = {"auths": {"r.test": {"username": "me", "password": "open sesame", "auth": _encoded("me:other-word")}}}
+    secret = {"kind": "Secret", "data": {".dockerconfigjson": _encoded(json.dumps(login))}}
+    text = Redactor([secret], ["of-a-file"]).text("said open sesame, other-word, open%20sesame, of-a-file")
+    assert text == "said (left out), (left out), (left out), (left out)"
+
+
+def test_secrets_in_fields_of_other_names() -> None:
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "web", "annotations": {"db-password": "short", "note": "x"}},
+        "spec": {
+            "containers": [
+                {
+                    "args": ["--password", "short", "--token-file", "/t", "--api-key=short"],
+                    "env": [{"name": "PGPASS", "value": "short"}, {"name": "DSN", "value": "short"}],
+                    "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": "short"}]}},
+                }
+            ],
+            "volumes": [{"secret": {"secretName": "web-tls"}}],
+        },
+    }
+    clean = json.dumps(Redactor().object(pod))
+    assert "short" not in clean and "web-tls" in clean and "/t" in clean
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap", "Pod", 5])
+def test_objects_of_wrong_types(kind: Any) -> None:
+    found = {
+        "kind": kind,
+        "metadata": {"name": "a", "annotations": {"a": "b"}},
+        "data": {"a": "b"},
+        "spec": {"env": [{"name": "a", "value": "b"}]},
+    }
+    for mutant in mutants(found):
+        Redactor().object(mutant)
+    Redactor([mutant for mutant in mutants(found) if isinstance(mutant, dict)])
+
+
+def test_many_secrets_and_long_texts_take_no_time() -> None:
+    secrets = [{"data": {"x": _encoded(f"value-{number}-{number * 7919}")}} for number in range(5000)]
+    redactor, began = Redactor(secrets), time.process_time()
+    redactor.text("value-4-2 and more\n" * 50_000)
+    assert time.process_time() - began < 5
+    assert redactor.text("value-10-79190.") == "(left out)."
+
+
+def test_values_that_begin_alike_or_are_cut() -> None:
+    long = "a" * 64
+    redactor = Redactor([], [f"{long}{number} end" for number in range(100)])
+    assert redactor.text(f"x {long}7 end y") == "x (left out)" or redactor.text(f"x {long}7 end y") == "x (left out) y"
+    assert redactor.text(f"x {long} cut\nnext") == "x (left out)\nnext"
+    assert Redactor([], ["abcdef", "abcdefgh"]).text("abcdefgh abcdef") == "(left out) (left out)"
+
+
+_PIECES = [
+    *("eyJ-", "LS0tLS1CRUdJTi/", "password", "a://b:", "://a:b", "abc123.", "password=x ", "password: ", "--token "),
+    *('token\\"', "QQ==\n", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n"),
+]
+
+
+@pytest.mark.parametrize("piece", _PIECES)
 def test_hostile_text_takes_no_time(piece: str) -> None:
     began = time.process_time()
     Redactor().text(piece * (500_000 // len(piece)))
@@ -135,8 +225,8 @@ async def test_a_part_that_fails_or_hangs_is_a_file_that_says_why(tmp_path: Path
         await asyncio.Event().wait()
         return ""
 
-    parts = [Part("a/good.txt", good), Part("bad.txt", bad), Part("slow.txt", hanging)]
-    written = await write(tmp_path, parts, seconds=2)
+    three = [Part("a/good.txt", good), Part("bad.txt", bad), Part("slow.txt", hanging)]
+    written = await write(tmp_path, three, seconds=2)
     assert (tmp_path / "a/good.txt").read_text() == "all\\x1bwell\n"
     assert (tmp_path / "bad.txt.failed").read_text() == "API server: does not answer. Start it.\n"
     assert "not finished" in (tmp_path / "slow.txt.failed").read_text()
@@ -171,3 +261,80 @@ async def test_endless_output_is_cut_and_a_failed_command_says_so() -> None:
     assert len(await printed(["yes"])) <= MOST
     with pytest.raises(Temporary, match="exit status 3: no such thing"):
         await printed(["sh", "-c", "echo no such thing; exit 3"])
+
+
+def test_a_link_or_another_s_folder_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(Invalid, match="not a directory"):
+        claim(tmp_path / "link")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    claim(tmp_path / "open")
+    assert (tmp_path / "open").stat().st_mode & 0o077 == 0
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "open", 1234, 1234)
+        with pytest.raises(Invalid, match="another user"):
+            claim(tmp_path / "open")
+
+
+async def test_no_link_in_the_folder_leads_out(tmp_path: Path) -> None:
+    async def text() -> str:
+        return "new"
+
+    folder, outside = tmp_path / "report", tmp_path / "outside"
+    claim(folder)
+    outside.mkdir()
+    (tmp_path / "kept").write_text("old")
+    (folder / "node1").symlink_to(outside)
+    (folder / "CONTENTS.txt").symlink_to(tmp_path / "kept")
+    with pytest.raises(OSError):
+        await write(folder, [Part("node1/log/a.log", text)])
+    with pytest.raises(OSError):
+        save(folder, "CONTENTS.txt", "new")
+    assert os.listdir(outside) == [] and (tmp_path / "kept").read_text() == "old"
+
+
+async def test_any_failure_of_a_part_is_its_own(tmp_path: Path) -> None:
+    async def broken() -> str:
+        raise TypeError("a defect\nof a part\x1b[2J")
+
+    (done,) = await write(tmp_path, [Part("a.txt", broken)])
+    assert "TypeError" in done.problem
+    shown = contents([done], "look twice")
+    assert "\x1b" not in shown and "look twice\n" in shown and len(shown.splitlines()) == 5
+
+
+def test_names_of_logs_are_data(tmp_path: Path) -> None:
+    made = Cluster("lab", "10.89.0.0/24", root=str(tmp_path))
+    folder = Path(made.log_dir("node1"))
+    folder.mkdir(parents=True)
+    for name in ("agent.log", "agent.log.1", "x\x1b[2J.log", "x" * 240 + ".log", "a\nb.log"):
+        (folder / name).touch()
+    os.mkfifo(folder / "pipe.log")
+    found = {part.path: part for part in parts.every(made, None, Redactor()) if part.path.startswith("node1/log/")}  # type: ignore[arg-type]
+    assert sorted(found) == [f"node1/log/{name}" for name in ("agent.log", "agent.log.1", "left-out.txt", "pipe.log")]
+    assert "3 files" in asyncio.run(found["node1/log/left-out.txt"].read())  # type: ignore[arg-type]
+    with pytest.raises(Invalid):
+        asyncio.run(found["node1/log/pipe.log"].read())  # type: ignore[arg-type]
+
+
+def test_a_log_is_not_cut_within_a_secret(tmp_path: Path) -> None:
+    secret = "first-half-second-half"
+    (tmp_path / "log").write_text(f"{secret}\n" + "x" * (MOST - 12) + "\n")
+    assert "second-half" not in end_of(str(tmp_path / "log"))
+
+
+async def test_secrets_are_listed_to_their_end() -> None:
+    async with FakeApiServer() as api:
+        for number in range(250):
+            data = {"metadata": {"name": f"s{number}"}, "data": {"x": _encoded(f"value-of-{number}-")}}
+            await api.put(f"/api/v1/secrets/s{number}", data)
+        client = KubeClient(ClusterAccess(api.url), user_agent="test")
+        try:
+            found, whole = await listed(client, "/api/v1/secrets", 1000)
+            some, all_of_them = await listed(client, "/api/v1/secrets", 100)
+        finally:
+            await client.close()
+    assert whole and len(found) == 250 and not all_of_them and len(some) == 100
+    assert Redactor(found).text("value-of-249-") == "(left out)"

@@ -118,7 +118,7 @@ def test_a_lock_of_somebody_else_is_named(checkout: Path, tmp_path: Path) -> Non
     folder = tmp_path / "cache" / "venv"
     folder.mkdir(parents=True)
     (folder / ".lock").touch()
-    folder.chmod(0o777)
+    os.chown(folder, 65534, 65534)
     found = by_nobody(checkout, tmp_path / "cache", "--help")
     assert found.returncode == 1 and f"{folder}/.lock belongs to root" in found.stderr, found.stderr
 
@@ -187,3 +187,22 @@ def test_a_complete_environment_is_found_without_starting_an_interpreter(checkou
     os.utime(interpreter, (1, 1))  # another interpreter in its place
     by_nobody(checkout, tmp_path / "cache", "third", PATH=path)
     assert (tmp_path / "started").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user")
+@pytest.mark.parametrize("how", ["of another user", "open to all"])
+def test_a_cache_of_another_user_is_not_trusted(checkout: Path, tmp_path: Path, how: str) -> None:
+    """/tmp/nodewright-0, which somebody made before."""
+    cache = tmp_path / "cache"
+    (cache / "venv").mkdir(parents=True)
+    if how == "of another user":
+        os.chown(cache, 1234, 1234)
+    else:
+        (cache / "venv").chmod(0o1777)
+    environment = {**os.environ, "NODEWRIGHT_CACHE": str(cache), "NODEWRIGHT_PYTHON": "", "SUDO_UID": ""}
+    found = subprocess.run(
+        [str(checkout / "nodewright"), "--help"], capture_output=True, text=True, timeout=180, env=environment
+    )
+    assert found.returncode == 1
+    assert f"cannot trust the cache directory {cache}" in found.stderr
+    assert os.listdir(cache) == ["venv"] and os.listdir(cache / "venv") == []

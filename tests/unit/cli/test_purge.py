@@ -40,9 +40,31 @@ def test_it_shows_what_goes_and_removes_it(cache: Path) -> None:
 
 
 def test_what_is_not_ours_stays(cache: Path) -> None:
+    cache = cache.rename(cache.parent / "nodewright")
     (cache / "photos").mkdir()
     done = purge(cache, "--yes")
     assert f"kept {cache}: it holds photos" in done.output and os.listdir(cache) == ["photos"]
+
+
+def test_a_directory_of_others_is_left_whole(cache: Path) -> None:
+    """NODEWRIGHT_CACHE=/usr/local: its bin has our name and is not ours."""
+    (cache / "share").mkdir()
+    before = sorted(os.listdir(cache))
+    done = purge(cache, "--yes")
+    assert done.exit_code == 1 and "it also holds share" in done.stderr
+    assert sorted(os.listdir(cache)) == before and (cache / "bin/kube-1/kube").exists()
+
+
+def test_a_checkout_is_no_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = cache.rename(cache.parent / "nodewright")
+    monkeypatch.setattr("cli.commands.purge.PROJECT", cache)
+    assert "the project itself" in purge(cache, "--yes").stderr and (cache / "bin").is_dir()
+
+
+def test_the_list_of_packages_is_data(cache: Path) -> None:
+    (cache / "debian-packages").write_text("socat\n$(id) `id` ;id --purge \x1b[2J\n" + "x" * (1 << 20))
+    done = purge(cache, "--yes")
+    assert "apt-get remove socat\n" in done.output
 
 
 def test_nothing_goes_without_an_answer(cache: Path) -> None:
@@ -52,7 +74,8 @@ def test_nothing_goes_without_an_answer(cache: Path) -> None:
 
 
 def test_nothing_goes_while_a_cluster_uses_it(cache: Path) -> None:
-    (cache.parent / "state" / "lab").mkdir(parents=True)
+    for part in ("ns", "pki"):
+        (cache.parent / "state" / "lab" / part).mkdir(parents=True)
     done = purge(cache, "--yes")
     assert done.exit_code == 1 and "sudo ./nodewright down --name lab" in done.stderr
     assert (cache / "bin/kube-1/kube").exists()

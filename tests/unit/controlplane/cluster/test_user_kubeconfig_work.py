@@ -176,3 +176,59 @@ def test_a_lock_of_another_program_is_waited_for(home: Path) -> None:
         assert time.monotonic() - began > 0.1
         assert lock.exists()
     assert not lock.exists()
+
+
+def foreign(context: str, ca: bytes = b"theirs") -> str:
+    """The kubeconfig of a cluster of another machine that has the same name and addresses."""
+    access = ClusterAccess("https://lab:6443", ca_data=ca, cert_data=b"crt", key_data=b"key")
+    return render_kubeconfig(access, cluster=context, user=context)
+
+
+def test_the_entries_of_another_machine_s_cluster_are_left_alone(tmp_path: Path, home: Path) -> None:
+    lab, file = cluster(tmp_path), home / "config"
+    file.write_text(foreign(lab.context))
+    (done,) = merge(lab, str(file), "")
+    assert "of another cluster" in done.problem and f"delete-context {lab.context}" in done.problem
+    (kept,) = user_kubeconfig.remove(lab)
+    assert "of another cluster" in kept.problem
+    assert file.read_text() == foreign(lab.context)
+
+
+@pytest.mark.parametrize("part", ["contexts", "users"])
+def test_one_foreign_entry_is_enough(tmp_path: Path, home: Path, part: str) -> None:
+    lab, file = cluster(tmp_path), home / "config"
+    entry = {"contexts": {"context": {"cluster": "work", "user": "me"}}, "users": {"user": {"token": "x"}}}[part]
+    file.write_text(before := yaml.safe_dump({part: [{"name": lab.context, **entry}]}))
+    (done,) = merge(lab, str(file), "")
+    assert done.problem and file.read_text() == before
+
+
+def test_a_new_authority_of_the_same_cluster_is_its_own(tmp_path: Path, home: Path) -> None:
+    lab, file = cluster(tmp_path), home / "config"
+    merge(lab, str(file), "")
+    Path(lab.admin_kubeconfig).write_text(foreign("x", b"new"))
+    (done,) = merge(lab, str(file), "")
+    assert done.problem == "" and len(yaml.safe_load(file.read_text())["clusters"]) == 1
+    assert user_kubeconfig.remove(lab) == () and contexts(file) == []
+
+
+def test_who_could_read_the_file_may_not_read_the_key_of_a_cluster(tmp_path: Path, home: Path) -> None:
+    file = home / "config"
+    file.write_text("")
+    file.chmod(0o666)
+    merge(cluster(tmp_path), str(file), "")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_what_is_written_goes_where_it_was_read(tmp_path: Path) -> None:
+    """Whoever owns the folder swaps it for a link to another's between the two."""
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    for folder in (mine, others):
+        folder.mkdir()
+        (folder / "config").write_text(folder.name)
+    before = user_file.read(str(mine / "config"))
+    mine.rename(tmp_path / "away")
+    mine.symlink_to(others)
+    with pytest.raises(OSError, match="changed meanwhile"):
+        user_file.write(str(mine / "config"), "evil", before)
+    assert (others / "config").read_text() == "others" and os.listdir(others) == ["config"]
