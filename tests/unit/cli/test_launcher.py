@@ -184,9 +184,11 @@ def test_a_complete_environment_is_found_without_starting_an_interpreter(checkou
     path = f"{shims}:/usr/local/bin:/usr/bin:/bin"
     assert by_nobody(checkout, tmp_path / "cache", "second", PATH=path).stdout == "-m|cli|second|"
     assert not (tmp_path / "started").exists()
-    os.utime(interpreter, (1, 1))  # another interpreter in its place
+    os.utime(interpreter, (1, 1))  # it was installed again
     by_nobody(checkout, tmp_path / "cache", "third", PATH=path)
-    assert (tmp_path / "started").exists()
+    assert (tmp_path / "started").exists(), "the launcher looked again"
+    assert by_nobody(checkout, tmp_path / "cache", "fourth").stdout == "-m|cli|fourth|"
+    assert by_nobody(checkout, tmp_path / "cache", "fifth", PATH=path).stdout == "-m|cli|fifth|", "and knows it now"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user")
