@@ -13,6 +13,7 @@ from controlplane.progress import Progress
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.kube import shapes
 from nodelib.kube.client import ApiError, KubeClient
 
 
@@ -41,7 +42,7 @@ async def _waits_for(client: KubeClient, addon: addons.Addon) -> str:
         listed = await client.get(path, {"labelSelector": addon.selector})
     except NodewrightError as error:
         return error.message
-    return pods_wait_for([pod_facts(item) for item in listed["items"]], 1)
+    return pods_wait_for([pod_facts(item) for item in shapes.objects(path, listed["items"])], 1)
 
 
 async def remove(cluster: Cluster, name: str, client: KubeClient, progress: Progress, clock: Clock) -> bool:
