@@ -13,8 +13,7 @@ import stat
 from typing import Any
 
 from controlplane.cluster.edge.roots import state_root
-from controlplane.cluster.model import Cluster
-from controlplane.cluster.plan.addresses import is_name
+from controlplane.cluster.model import Cluster, is_name
 from controlplane.machine.edge import files
 from nodelib.errors import Invalid
 from nodelib.files import no_link
