@@ -30,6 +30,7 @@ def load(name: str) -> Cluster | None:
         return None
     try:
         found = Cluster.from_json(_record(path), state_root())
+        found.to_json(), found.nodes, found.api_url  # what everybody reads of it, worked out once
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -48,7 +48,7 @@ async def _waits_for(client: KubeClient, addon: addons.Addon) -> str:
 async def remove(cluster: Cluster, name: str, client: KubeClient, progress: Progress, clock: Clock) -> bool:
     """Delete everything of an add-on. False if the cluster did not have it."""
     addon = addons.TABLE[name]
-    with directory_lock(cluster.dir):
+    with directory_lock(cluster.dir, make=False):
         known = state.load(cluster.name) or cluster
         with progress.step(f"addon {name}") as say:
             count = 0
