@@ -33,7 +33,7 @@ def load(name: str) -> Cluster | None:
         found.to_json(), found.nodes, found.api_url  # what everybody reads of it, worked out once
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise Invalid(
             f"cannot be read: {error!r}",
             obj=path,
