@@ -156,6 +156,24 @@ class Walk:
             raise OSError(errno.E2BIG, "too many directories with too many names in each other", level.name)
 
 
+def named(folder: str, ending: str, *, most: int = 10_000, depth: int = 8) -> list[str]:
+    """The files of a tree whose names end so, sorted, down to a depth; links to folders are not followed.
+
+    glob's ** follows them: two links to "." in a folder are more paths than a lifetime has seconds.
+    """
+    found, pending, seen = list[str](), [(folder, 0)], 0
+    while pending and seen < most:
+        current, level = pending.pop()
+        with contextlib.suppress(OSError), os.scandir(current) as entries:
+            for entry in itertools.islice(entries, most - seen):
+                seen += 1
+                if entry.is_dir(follow_symlinks=False):
+                    pending += [(entry.path, level + 1)] if level < depth else []
+                elif entry.name.endswith(ending):
+                    found.append(entry.path)
+    return sorted(found)
+
+
 def files_below(path: str) -> set[str]:
     """Paths, relative to the directory `path`, of all that is no directory there. Raises OSError."""
     found: set[str] = set()

@@ -23,8 +23,29 @@ from controlplane.cluster.model import DEFAULT_NAME
 from nodelib import quantity
 from nodelib.durations import roughly
 from nodelib.errors import Invalid, NotFound, Temporary
+from nodelib.shapes import NUMBER, shaped
 
 _WIDE = 200
+_SHAPE: dict[str, Any] = {
+    "node!": str,
+    "at!": NUMBER,
+    "capacity!": int,
+    "available!": int,
+    "high!": int,
+    "low!": int,
+    "to_free!": int,
+    "images": [
+        {
+            "id!": str,
+            "names": [str],
+            "size!": int,
+            "detected!": NUMBER,
+            "used!": NUMBER,
+            "holds": [{"kind!": str, "who": str}],
+        }
+    ],
+    "last": {"at!": NUMBER, "wanted!": int, "freed!": int, "removed": [str], "problem": str},
+}
 
 
 def run(name: str, node: str, free: str, *, as_json: bool) -> None:
@@ -60,8 +81,30 @@ def run(name: str, node: str, free: str, *, as_json: bool) -> None:
         console.print(f"No answer from {silent}", style="yellow")
 
 
+def usable(document: Any) -> dict[str, Any] | None:
+    """What parse() can read of an answer, None for another one: whoever is root in a node may have sent it."""
+    found = shaped(document, _SHAPE)
+    if found is None:
+        return None
+    return {
+        **_fields(found, ImageReport),
+        "images": [_image(one) for one in found.get("images", [])],
+        "last": _fields(found["last"], Collected) if found.get("last") else None,
+    }
+
+
+def _image(found: dict[str, Any]) -> dict[str, Any]:
+    holds = [{"who": "", **_fields(hold, Hold)} for hold in found.get("holds", []) if hold["kind"] in set(HoldReason)]
+    return {"names": [], **_fields(found, HeldImage), "holds": holds}
+
+
+def _fields(found: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """Without what a newer agent may say besides."""
+    return {key: value for key, value in found.items() if key in kind.__dataclass_fields__}
+
+
 def parse(document: dict[str, Any]) -> ImageReport:
-    """Read an agent's answer."""
+    """Read an agent's answer. Raises KeyError or TypeError for what usable() does not let through."""
     images = tuple(
         HeldImage(**{**one, "names": tuple(one["names"]), "holds": tuple(_hold(hold) for hold in one["holds"])})
         for one in document["images"]
@@ -87,7 +130,14 @@ def _chosen(name: str, node: str) -> dict[str, str]:
 
 async def _asked(ways: dict[str, str]) -> dict[str, tuple[Any, str]]:
     found = await asyncio.gather(*(asked(path, "/images") for path in ways.values()))
-    return dict(zip(ways, found, strict=True))
+    return {node: _checked(*one) for node, one in zip(ways, found, strict=True)}
+
+
+def _checked(found: Any, why: str) -> tuple[Any, str]:
+    if found is None:
+        return None, why
+    known = usable(found)
+    return known, "" if known is not None else "its agent answers with no report"
 
 
 def _bytes(text: str) -> int:

@@ -159,16 +159,18 @@ def unready(pod: Json) -> str:
 def _port(service: Json, port: ServicePort, endpoints: Iterable[Endpoint], facts: Facts, here: NodeFacts) -> PortView:
     every = tuple(endpoints)
     found = categorize(every, port, here.name, here.zone)
-    shown = tuple([_view(service, one, found, facts, here) for one in every])
+    reachable = frozenset(found.reachable)
+    shown = tuple([_view(service, one, found, facts, here, used=one in reachable) for one in every])
     return PortView(port, shown, _problem(port.name, port, found, every, here))
 
 
-def _view(service: Json, one: Endpoint, found: Categories, facts: Facts, here: NodeFacts) -> EndpointView:
+def _view(
+    service: Json, one: Endpoint, found: Categories, facts: Facts, here: NodeFacts, *, used: bool
+) -> EndpointView:
     pod = facts.pod_behind(service, one.ip)
     state = "ready" if one.ready else "terminating, still serving" if one.serving and one.terminating else "not ready"
     if one.terminating and not one.serving:
         state = "terminating, no longer serving"
-    used = one in found.reachable
     reason = "" if used else _left_out(one, found, here, pod)
     name = f"pod {title(pod)}" if pod is not None else facts.names.get(one.ip, "")
     node = str((pod or {}).get("spec", {}).get("nodeName", "")) if pod is not None else ""

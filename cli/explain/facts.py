@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from controlplane.cluster.model import DEFAULT_NAME
@@ -26,8 +25,19 @@ class Facts:
     policies: tuple[Json, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
     cluster: str = DEFAULT_NAME
-    _slices: dict[tuple[str, str], list[Json]] = field(default_factory=dict)  # by Service
-    _pods: dict[str, list[Json]] = field(default_factory=dict)  # by namespace
+    # A Service may have thousands of endpoints: none of them costs a look at every pod.
+    _indexes: dict[str, dict[object, list[Json]]] = field(default_factory=dict, repr=False, compare=False)
+
+    def _found(
+        self, what: str, objects: Iterable[Json], keys: Callable[[Json], Iterable[object]], wanted: object
+    ) -> list[Json]:
+        index = self._indexes.get(what)
+        if index is None:
+            index = self._indexes[what] = {}
+            for one in objects:
+                for own in keys(one):
+                    index.setdefault(own, []).append(one)
+        return index.get(wanted, [])
 
     @classmethod
     def of(
@@ -41,14 +51,7 @@ class Facts:
         cluster: str = DEFAULT_NAME,
     ) -> Facts:
         known = cls(tuple(services), tuple(slices), tuple(pods), tuple(nodes), tuple(policies))
-        by_service: dict[tuple[str, str], list[Json]] = defaultdict(list)
-        by_namespace: dict[str, list[Json]] = defaultdict(list)
-        for one in known.slices:
-            label = str((one["metadata"].get("labels") or {}).get(SERVICE_NAME))
-            by_service[key(one)[0], label].append(one)
-        for one in known.pods:
-            by_namespace[key(one)[0]].append(one)
-        return replace(known, names=_names(known), cluster=cluster, _slices=by_service, _pods=by_namespace)
+        return replace(known, names=_names(known), cluster=cluster)
 
     def named(self, text: str) -> str:
         """An address, or address:port, followed by the name of what has it."""
@@ -60,28 +63,31 @@ class Facts:
         return next((one for one in self.services if key(one) == (namespace, name)), None)
 
     def pod(self, namespace: str, name: str) -> Json | None:
-        return next((one for one in self.pods if key(one) == (namespace, name)), None)
+        return next(iter(self._found("pod", self.pods, lambda one: [key(one)], (namespace, name))), None)
 
     def pod_at(self, address: str) -> Json | None:
         """The pod that has the address now; pods in the host's network have none of their own."""
-        there = (pod for pod in self.pods if address in pod_addresses(pod) and not _on_host(pod))
+        there = (pod for pod in self._found("pod at", self.pods, pod_addresses, address) if not _on_host(pod))
         return next(filter(alive, there), None)
 
     def pod_behind(self, service: Json, address: str) -> Json | None:
         """The pod that a Service's endpoint is, by what its EndpointSlice says: also one in its node's network."""
         namespace = key(service)[0]
-        for one in self.slices_of(service):
-            for entry in one.get("endpoints") or []:
-                about = entry.get("targetRef") or {}
-                if address in (entry.get("addresses") or []) and about.get("kind") == "Pod":
-                    return self.pod(namespace, str(about.get("name")))
+        for entry in self._found(f"behind {title(service)}", self._entries(service), _addresses, address):
+            about = entry.get("targetRef") or {}
+            if about.get("kind") == "Pod":
+                return self.pod(namespace, str(about.get("name")))
         return self.pod_at(address)
 
+    def _entries(self, service: Json) -> Iterator[Json]:
+        for one in self.slices_of(service):
+            yield from one.get("endpoints") or []
+
     def slices_of(self, service: Json) -> list[Json]:
-        return self._slices.get(key(service), [])
+        return self._found("slice", self.slices, _service_of, key(service))
 
     def pods_in(self, namespace: str) -> list[Json]:
-        return self._pods.get(namespace, [])
+        return self._found("namespace", self.pods, lambda one: [key(one)[0]], namespace)
 
     def cluster_ip(self, address: str) -> bool:
         """Whether it is a cluster IP, which only nodes and pods can reach."""
@@ -96,6 +102,14 @@ class Facts:
             if address in node_addresses(node):
                 return str(node["metadata"]["name"])
         return ""
+
+
+def _addresses(entry: Json) -> list[str]:
+    return list(entry.get("addresses") or [])
+
+
+def _service_of(part: Json) -> list[object]:
+    return [(key(part)[0], (part["metadata"].get("labels") or {}).get(SERVICE_NAME))]
 
 
 def key(obj: Json) -> tuple[str, str]:

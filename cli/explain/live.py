@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -76,10 +77,19 @@ def _matches(source: str, to: Target, found: Iterable[Path], facts: Facts) -> li
                 if port.get("port")
             }
     version = ":" in to.address
+    ends = {one for one in ends if is_ip(one[0])}  # nft would look a name up
     others = sorted(one for one in ends - {(to.address, to.port)} if (":" in one[0]) == version)
     # Where its destination is translated, its source may be.
     first = Match(source if not others else "", to.address, to.port, to.protocol)
     return [first, *(Match("", address, port, to.protocol) for address, port in others[:_MOST_ENDS])]
+
+
+def is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 async def _watch(walk: LiveWalk, watches: Mapping[str, Watch], seconds: float) -> None:

@@ -42,6 +42,7 @@ def head(service: Json, said: str, problems: Iterable[Problem]) -> Iterator[str]
 
 def ports(views: Mapping[str, Sequence[PortView]], silent: Sequence[Silent]) -> Iterator[str]:
     """A paragraph for the nodes that see the same."""
+    known = {(endpoint_text(one.address, one.port), one.protocol.lower()): one.why for one in reversed(silent)}
     for nodes, seen in folded(views):
         if not seen:
             continue
@@ -50,10 +51,10 @@ def ports(views: Mapping[str, Sequence[PortView]], silent: Sequence[Silent]) -> 
         for view in seen:
             port = view.port
             node_port = f", NodePort {port.node_port}" if port.node_port else ""
-            yield f"  port {port.name} {port.port}/{port.protocol}{node_port}: {_served(view, silent)}"
+            yield f"  port {port.name} {port.port}/{port.protocol}{node_port}: {_served(view, known)}"
             for one in view.endpoints:
                 where = f" on {one.node}" if one.node else ""
-                closed = why_closed(one.to, port.protocol, silent)
+                closed = known.get((one.to, port.protocol.lower()), "")
                 used = f"LEFT OUT: {one.left_out}" if one.left_out else one.state
                 used = f"{one.state}, but {closed}" if closed and not one.left_out else used
                 yield f"    {one.to} {one.name or '(no pod)'}{where}: {used}"
@@ -117,11 +118,11 @@ def folded(by_node: Mapping[str, _View]) -> list[tuple[list[str], _View]]:
     return found
 
 
-def _served(view: PortView, silent: Sequence[Silent]) -> str:
+def _served(view: PortView, known: Mapping[tuple[str, str], str]) -> str:
     if view.problem:
         return view.problem
     used = [one for one in view.endpoints if not one.left_out]
-    closed = [one for one in used if why_closed(one.to, view.port.protocol, silent)]
+    closed = [one for one in used if known.get((one.to, view.port.protocol.lower()))]
     if not closed:
         return "served"
     if len(closed) == len(used):

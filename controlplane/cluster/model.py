@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -33,6 +34,15 @@ KINDS = ("net", "uts", "ipc", "cgroup", "pid", "mnt")  # a node's namespaces; ns
 BALANCER_HOST = 10  # its host number in the nodes' subnet
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+# The host's link is called nw-NAME, and the name of a link has at most 15 characters (IFNAMSIZ).
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")
+
+
+def is_name(name: str) -> bool:
+    """Whether a cluster can have this name."""
+    return _NAME.fullmatch(name) is not None
 
 
 def in_url(address: str) -> str:

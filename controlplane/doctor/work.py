@@ -208,7 +208,7 @@ def _daemons(place: _Place) -> daemons.Daemons | None:
 
 def _config_files(kubelet: daemons.Daemon, flags: Mapping[str, str]) -> tuple[str, ...]:
     folder = flags.get("config-dir", "").rstrip("/")
-    drop_ins = kubelet.files(f"{folder}/**/*.conf") if folder else ()
+    drop_ins = kubelet.named(folder, ".conf") if folder else ()
     return ((flags["config"],) if flags.get("config") else ()) + drop_ins
 
 

@@ -14,6 +14,7 @@ from nodelib.shapes import Shape, shaped
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]{0,252}")
 _TEXTS = {"*": str}
 _PORT = (int, _NAME)
+_PROTOCOL = re.compile("TCP|UDP|SCTP")
 _OWNER = {"kind": str, "name": _NAME, "uid": str, "controller": bool}
 _META = {
     "name!": _NAME,
@@ -47,7 +48,7 @@ _STATE = {"waiting": {"reason": str, "message": str}, "running": {"startedAt": s
 _BOX_STATUS = {"name!": _NAME, "ready": bool, "restartCount": int, "state": _STATE, "lastState": _STATE}
 _BOX = {
     "name": _NAME,
-    "ports": [{"name": str, "containerPort!": int, "hostPort": int, "protocol": str, "hostIP": str}],
+    "ports": [{"name": str, "containerPort!": int, "hostPort": int, "protocol": _PROTOCOL, "hostIP": str}],
 }
 _POD_SPEC = {
     "nodeName": _NAME,
@@ -117,13 +118,13 @@ _SERVICE = {
         "trafficDistribution": str,
         "loadBalancerClass": str,
         "publishNotReadyAddresses": bool,
-        "ports": [{"name": str, "port!": int, "protocol": str, "nodePort": int, "targetPort": _PORT}],
+        "ports": [{"name": str, "port!": int, "protocol": _PROTOCOL, "nodePort": int, "targetPort": _PORT}],
     },
     "status": _BALANCER,
 }
 _SLICE = {
     "addressType": str,
-    "ports": [{"name": str, "port": int, "protocol": str}],
+    "ports": [{"name": str, "port": int, "protocol": _PROTOCOL}],
     "endpoints": [
         {
             "addresses!": [_NAME],

@@ -14,8 +14,7 @@ from typing import Any
 
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge.roots import state_root
-from controlplane.cluster.model import Cluster
-from controlplane.cluster.plan.addresses import is_name
+from controlplane.cluster.model import Cluster, is_name
 from controlplane.machine.edge import files
 from nodelib.errors import Invalid
 from nodelib.files import no_link
@@ -32,9 +31,10 @@ def load(name: str) -> Cluster | None:
         return None
     try:
         found = Cluster.from_json(_record(path), state_root())
+        found.to_json(), found.nodes, found.api_url  # what everybody reads of it, worked out once
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise Invalid(
             f"cannot be read: {error!r}",
             obj=path,

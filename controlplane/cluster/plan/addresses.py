@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterable
 
+from controlplane.cluster.model import is_name
 from nodelib.errors import Invalid, Permanent
 
-# The host's link is called nw-NAME, and the name of a link has at most 15 characters (IFNAMSIZ).
-_NAME = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")
 _POOL = ipaddress.IPv4Network("10.89.0.0/16")
-
-
-def is_name(name: str) -> bool:
-    """Whether a cluster can have this name."""
-    return _NAME.fullmatch(name) is not None
 
 
 def check_name(name: str) -> str:

@@ -14,6 +14,7 @@ from controlplane.progress import Progress
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.kube import shapes
 from nodelib.kube.client import ApiError, KubeClient
 
 
@@ -42,13 +43,13 @@ async def _waits_for(client: KubeClient, addon: addons.Addon) -> str:
         listed = await client.get(path, {"labelSelector": addon.selector})
     except NodewrightError as error:
         return error.message
-    return pods_wait_for([pod_facts(item) for item in listed["items"]], 1)
+    return pods_wait_for([pod_facts(item) for item in shapes.objects(path, listed["items"])], 1)
 
 
 async def remove(cluster: Cluster, name: str, client: KubeClient, progress: Progress, clock: Clock) -> bool:
     """Delete everything of an add-on. False if the cluster did not have it."""
     addon = addons.TABLE[name]
-    with directory_lock(cluster.dir):
+    with directory_lock(cluster.dir, make=False):
         known = state.load(cluster.name) or cluster
         with progress.step(f"addon {name}") as say:
             count = 0

@@ -45,7 +45,7 @@ async def remove(order: Order, tools: Tools, progress: Progress, clock: Clock) -
     """Remove the node and return the cluster that is left. Raises NodewrightError; what is left can be tried again."""
     cluster = _known(order.cluster)
     removal.check_removable(cluster, order.node)
-    with directory_lock(cluster.dir):
+    with directory_lock(cluster.dir, make=False):
         cluster = _known(order.cluster)
         removal.check_removable(cluster, order.node)
         node = next(one for one in cluster.nodes if one.name == order.node)

@@ -23,9 +23,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan import certificates as plan
 from controlplane.machine.edge import files
+from nodelib.files import bytes_of
 from nodelib.kube.access import ClusterAccess, render_kubeconfig
 
 _CA_DAYS, _LEAF_DAYS = 3650, 365
+_LARGEST = 1 << 20  # bytes of a certificate
 _BACKDATE = datetime.timedelta(minutes=5)  # the clocks of machines that verify may be slow
 _EXTENDED = {
     "server": [ExtendedKeyUsageOID.SERVER_AUTH],
@@ -81,8 +83,7 @@ def kubeconfig(config: plan.Kubeconfig, authority: bytes, pair: Pair) -> str:
 def expiry(path: str) -> datetime.datetime | None:
     """When the certificate in the file expires; None if it is no certificate."""
     try:
-        with open(path, "rb") as file:
-            return x509.load_pem_x509_certificate(file.read()).not_valid_after_utc
+        return x509.load_pem_x509_certificate(bytes_of(path, _LARGEST, 0)).not_valid_after_utc
     except (OSError, ValueError):
         return None
 

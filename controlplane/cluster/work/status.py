@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import glob
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from controlplane.cluster.plan.readiness import (
 )
 from controlplane.machine.edge import namespaces
 from controlplane.supervisor.edge import units
+from nodelib import file_trees
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 
@@ -172,8 +172,8 @@ def _first_to_expire(cluster: Cluster) -> str:
     """The first to expire of the cluster's certificates and those given to nodes, which renew their own."""
     from controlplane.cluster.work.pki import expiry
 
-    patterns = (f"{cluster.pki_dir}/**/*.crt", f"{cluster.dir}/*/kubernetes/pki/**/*.crt")
-    paths = [path for pattern in patterns for path in glob.glob(pattern, recursive=True)]
+    folders = (cluster.pki_dir, *(f"{cluster.node_dir(node.name)}/kubernetes/pki" for node in cluster.nodes))
+    paths = [path for folder in folders for path in file_trees.named(folder, ".crt")]
     found = [(end, path) for path in paths if (end := expiry(path))]
     if not found:
         return ""

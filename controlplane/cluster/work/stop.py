@@ -42,7 +42,7 @@ class Stopped:
 
 async def stop(cluster: Cluster, grace: int, progress: Progress, clock: Clock) -> Stopped:
     """Stop it. `grace`: seconds that containers have after SIGTERM. Raises NodewrightError; then run it again."""
-    with directory_lock(cluster.dir):
+    with directory_lock(cluster.dir, make=False):
         with progress.step("containers") as say:
             counts = await asyncio.gather(*(_quiet(cluster, node, grace, clock) for node in cluster.nodes))
             say(f"{sum(counts)} ended")

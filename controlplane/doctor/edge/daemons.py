@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from controlplane.doctor.model import FileFact
 from controlplane.machine.edge import listeners
+from nodelib import file_trees
 
 _MODULES = {"cli.node_main": "kubelet", "agent": "kubelet", "proxy": "kube-proxy"}
 _COMMANDS = {"kubelet": "kubelet", "agent": "kubelet", "kube-proxy": "kube-proxy", "proxy": "kube-proxy"}
@@ -55,8 +56,12 @@ class Daemon:
 
     def files(self, *patterns: str) -> tuple[str, ...]:
         """The files that match, as the daemon sees them."""
-        found = (name for pattern in patterns for name in sorted(glob.glob(f"{self.root}{pattern}", recursive=True)))
+        found = (name for pattern in patterns for name in sorted(glob.glob(f"{self.root}{pattern}")))
         return tuple(dict.fromkeys(name.removeprefix(self.root) for name in found))
+
+    def named(self, folder: str, ending: str) -> tuple[str, ...]:
+        """The files below a folder whose names end so, as the daemon sees them."""
+        return tuple(one.removeprefix(self.root) for one in file_trees.named(_real(self.root, folder), ending))
 
     def fact(self, path: str) -> FileFact:
         """Mode and owner of a file as the daemon sees it."""

@@ -162,7 +162,8 @@ def ciphers_are_strong(facts: NodeFacts) -> Verdict:
     path, config = "tlsCipherSuites", facts.configuration
     if value(config, "tlsMinVersion", "") == "VersionTLS13":
         return good("tlsMinVersion: VersionTLS13, whose suites are all strong")
-    names = value(config, path, [])
+    listed = value(config, path, [])
+    names = list(map(str, listed)) if isinstance(listed, list) else [str(listed)]
     weak = [name for name in names if name not in _STRONG]
     if names and not weak:
         return good(f"{path}: {', '.join(names)}")

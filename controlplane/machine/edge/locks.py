@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from nodelib.errors import Conflict
+from nodelib.errors import Conflict, NotFound
 
 
 @contextmanager
@@ -65,11 +65,20 @@ def _is_at(held: IO[str], path: Path) -> bool:
 
 
 @contextmanager
-def directory_lock(directory: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock on a directory itself (made if missing). Raises Conflict when another process holds it."""
+def directory_lock(directory: str, *, wait: bool = False, make: bool = True) -> Iterator[None]:
+    """Hold the lock on a directory itself. Raises Conflict when another process holds it.
+
+    `make`: a directory that is missing is made; otherwise that is NotFound, for a cluster that was removed meanwhile.
+    """
     while True:
-        os.makedirs(directory, mode=0o755, exist_ok=True)
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if make:
+            os.makedirs(directory, mode=0o755, exist_ok=True)
+        elif not os.path.isdir(directory):
+            raise NotFound("is not there any more", obj=directory, step="take the lock", action="Was it removed?")
+        try:
+            handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # `down` removed it just now
         try:
             fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

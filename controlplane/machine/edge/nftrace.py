@@ -13,6 +13,8 @@ from controlplane.machine.edge.namespaces import entered
 from nodelib.errors import Temporary
 
 TABLE_PREFIX = "nodewright-trace-"
+_ANSWERS_WITHIN = 10.0  # seconds
+_LONGEST_LINE = 1 << 20  # bytes; a longer one ends the watch
 _FIRST, _LAST = ("prerouting", "output"), ("input", "postrouting")
 
 
@@ -64,7 +66,10 @@ class Watch:
         """The next line of the kernel's report; None when nft has ended."""
         stdout = self._processes[0].stdout
         assert stdout is not None
-        raw = await stdout.readline()
+        try:
+            raw = await stdout.readline()
+        except ValueError:
+            return None
         return raw.decode(errors="replace").strip() if raw else None
 
     async def _start(self, *argv: str) -> asyncio.subprocess.Process:
@@ -74,6 +79,7 @@ class Watch:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            limit=_LONGEST_LINE,
         )
 
     async def _stands(self, owner: asyncio.subprocess.Process) -> None:
@@ -84,7 +90,7 @@ class Watch:
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
             )
-            if await probe.wait() == 0:
+            if await asyncio.wait_for(probe.wait(), _ANSWERS_WITHIN) == 0:
                 return
             await asyncio.sleep(0.05)
         assert owner.stdout is not None

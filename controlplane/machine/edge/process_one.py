@@ -13,6 +13,7 @@ import select
 import signal
 
 _PID_FROM_PIDNS = 0x8004B706  # NS_GET_PID_FROM_PIDNS (linux/nsfs.h)
+_LARGEST_PID = 1 << 22  # PID_MAX_LIMIT (linux/threads.h)
 _UNKNOWN = (errno.ENOTTY, errno.EINVAL)  # kernels before 6.12
 
 
@@ -61,6 +62,8 @@ def outer_pid(one: int, inner: int) -> int:
 
     A pid that a node reports is only ever one of the node's own processes: what it says cannot name another.
     """
+    if not 0 < inner <= _LARGEST_PID:
+        return 0
     try:
         space = os.open(f"/proc/{one}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):

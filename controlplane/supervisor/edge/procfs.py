@@ -10,6 +10,7 @@ from typing import Any
 from nodelib.files import no_link
 
 _MOST = 4 << 20  # bytes
+_LONGEST_NAME, _LONGEST_TEXT = 100, 1000  # characters
 
 
 def start_time(pid: int) -> str:
@@ -32,9 +33,20 @@ def read_state(folder: str) -> dict[str, dict[str, Any]]:
     """state.json; empty if there is none yet or it cannot be read."""
     try:
         rows = read_json(os.path.join(folder, "state.json"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return {name: row for name, row in rows.items() if isinstance(row, dict)}
+    return {name: _row(row) for name, row in rows.items() if isinstance(row, dict) and len(name) <= _LONGEST_NAME}
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """A program's row with what its readers expect, whoever wrote the file."""
+    numbers = {key: row.get(key) for key in ("pid", "starts")}
+    texts = {key: row.get(key) for key in ("start_time", "last_exit")}
+    return {
+        **row,
+        **{key: one if isinstance(one, int) and 0 <= one < 1 << 31 else 0 for key, one in numbers.items()},
+        **{key: one[:_LONGEST_TEXT] if isinstance(one, str) else "" for key, one in texts.items()},
+    }
 
 
 def read_json(path: str) -> dict[str, Any]:

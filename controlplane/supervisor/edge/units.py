@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -51,19 +52,22 @@ def add_program(folder: str, program: Program) -> None:
 
 def program_names(folder: str) -> list[str]:
     """Names of the programs in the supervisor's specification."""
-    try:
-        return [str(entry["name"]) for entry in read_json(os.path.join(folder, "spec.json"))["programs"]]
-    except FileNotFoundError:
-        return []
+    return [str(entry["name"]) for entry in _specified(folder)]
 
 
 def arguments(folder: str, program: str) -> list[str]:
     """The command line of a program in the supervisor's specification; empty for an unknown program."""
+    return next((list(map(str, entry["argv"])) for entry in _specified(folder) if entry["name"] == program), [])
+
+
+def _specified(folder: str) -> list[dict[str, Any]]:
+    """The programs of a specification, as far as they are some."""
     try:
-        programs = read_json(os.path.join(folder, "spec.json"))["programs"]
-    except FileNotFoundError:
+        found = read_json(os.path.join(folder, "spec.json")).get("programs")
+    except (OSError, ValueError, RecursionError):
         return []
-    return next((list(entry["argv"]) for entry in programs if entry["name"] == program), [])
+    listed = found if isinstance(found, list) else []
+    return [one for one in listed if isinstance(one, dict) and "name" in one and isinstance(one.get("argv"), list)]
 
 
 def keep_stopped(folder: str, program: str) -> None:
@@ -88,11 +92,16 @@ def _usable(folder: str, pid: int) -> int:
 
 def supervisor_pid(folder: str) -> int:
     """The pid of the running supervisor of `folder`, 0 if there is none."""
+    # In a node's folder, pods that are root there may put anything in its place: a link, a folder, a pipe.
     try:
-        handle = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except (FileNotFoundError, NotADirectoryError):
+        handle = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except PermissionError:
+        raise
+    except OSError:
         return 0
     try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return 0
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         text = os.pread(handle, 32, 0)

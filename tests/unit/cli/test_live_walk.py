@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cli.explain.facts import Facts
+from cli.explain.live import _matches
 from cli.explain.live_walk import LiveWalk
+from cli.explain.places import Target
 from controlplane.machine.model import Listener
 from tests.builders.pods import pod_json
 from tests.builders.services import node, service
@@ -126,3 +128,17 @@ def test_a_node_that_is_elsewhere_cannot_report() -> None:
 def test_a_number_that_the_kernel_uses_again_is_another_packet() -> None:
     again = [("node2", packet("ip filter FORWARD", number=99, id="b2")), ("node2", DROP)]
     assert walked(FIRST + SECOND + LEFT + again).end(("node1", "node2"), lambda address: None).word == "ARRIVES"
+
+
+def test_names_of_hosts_are_not_looked_up() -> None:
+    """A slice of type FQDN: nft would ask the DNS for each."""
+    service = {"metadata": {"namespace": "ns", "name": "web", "uid": "s"}, "spec": {"clusterIP": "10.96.0.7"}}
+    labels = {"kubernetes.io/service-name": "web"}
+    part = {
+        "metadata": {"namespace": "ns", "name": "web-1", "uid": "p", "labels": labels},
+        "ports": [{"port": 80}],
+        "endpoints": [{"addresses": ["example.test"]}, {"addresses": ["10.0.1.2"]}],
+    }
+    facts = Facts.of([service], [part], [], [], [])
+    to = Target("10.96.0.7", 80, "tcp", service)
+    assert {one.destination for one in _matches("", to, [], facts)} == {"10.96.0.7", "10.0.1.2"}

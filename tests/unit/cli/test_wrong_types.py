@@ -10,11 +10,13 @@ import io
 import itertools
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from agent.explain.plan.document import to_json, usable
+from cli.commands import images
 from cli.display.terminal import new_console
 from cli.explain import facts as explain
 from cli.explain import places, service_text, service_words
@@ -29,12 +31,13 @@ from controlplane.cluster.plan.readiness import (
     serving_waits_for,
     unexpected_conditions,
 )
-from controlplane.doctor.plan import registration
+from controlplane.doctor.model import NodeFacts
+from controlplane.doctor.plan import cis, registration
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.kube import shapes
 from nodelib.text import one_line
-from tests.builders.wrong_types import mutants
+from tests.builders.wrong_types import WRONG, mutants
 
 _TIME = "2026-11-22T10:00:00Z"
 _META = {"uid": "u-1", "namespace": "ns", "labels": {"app": "web"}, "creationTimestamp": _TIME}
@@ -334,6 +337,53 @@ def test_an_agent_s_answer_may_be_anything() -> None:
             show.one(each, page)
         assert "\x1b" not in out.getvalue()
     assert usable([]) is None and usable({"name": "x"}) is None
+
+
+def test_a_report_of_images_may_be_anything() -> None:
+    image = {"id": "i", "names": ["a:1"], "size": 5, "detected": 1.0, "used": 0.0}
+    image["holds"] = [{"kind": "container", "who": "web"}]
+    report = {"node": "n", "at": 1.0, "capacity": 9, "available": 2, "high": 85, "low": 80, "to_free": 0}
+    last = {"at": 1.0, "wanted": 5, "freed": 4, "removed": ["x"], "problem": "p"}
+    whole = {**report, "images": [image], "last": last}
+    for mutant in mutants(whole):
+        one = images.usable(mutant)
+        if one is not None:
+            console = new_console(io.StringIO(), width=200)
+            parsed = images.parse(one)
+            console.print(images._table(parsed.images, 2.0))
+            for line in (*images._summary(parsed, 2.0), *images._dry(parsed, 5)):
+                console.print(line)
+    assert images.usable({**report, "more": 1}) == {**report, "images": [], "last": None}
+    assert images.usable([]) is None
+
+
+def test_a_configuration_of_a_kubelet_may_be_anything() -> None:
+    """`doctor --cis` judges what a node's agent shows, or whoever listens in its place."""
+    fields = [
+        "authentication.anonymous.enabled",
+        "authentication.x509.clientCAFile",
+        "authentication.webhook.enabled",
+        "authorization.mode",
+        "readOnlyPort",
+        "streamingConnectionIdleTimeout",
+        "makeIPTablesUtilChains",
+        "eventRecordQPS",
+        "tlsCertFile",
+        "tlsPrivateKeyFile",
+        "rotateCertificates",
+        "serverTLSBootstrap",
+        "tlsCipherSuites",
+        "podPidsLimit",
+        "seccompDefault",
+        "protectKernelDefaults",
+        "featureGates.RotateKubeletServerCertificate",
+    ]
+    for field in fields:
+        for wrong in WRONG:
+            config: Any = wrong
+            for name in reversed(field.split(".")):
+                config = {name: config}
+            assert cis.judge(NodeFacts(node="n", flags={}, configuration=config))
 
 
 def test_a_console_shows_what_would_drive_a_terminal() -> None:

@@ -82,3 +82,12 @@ def test_a_record_of_another_user_is_none(root: Path) -> None:
     made = saved(root, "lab")
     os.chown(made.dir, 1234, 1234)
     assert state.load("lab") is None and state.clusters() == []
+
+
+@pytest.mark.parametrize("change", [{"subnet": 5}, {"options": 5}, {"options": {"nodes": "x"}}, {"subnet": "x"}])
+def test_a_damaged_record_is_named(root: Path, change: dict[str, object]) -> None:
+    made = saved(root, "lab")
+    (root / "lab" / "cluster.json").write_text(json.dumps(made.to_json() | change))
+    with pytest.raises(Invalid, match="cannot be read"):
+        state.load("lab")
+    assert state.clusters() == ["lab"], "`down` removes it"
