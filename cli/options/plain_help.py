@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
 from cli import kubectl_words
 from cli.display.quiet import quietly
+from cli.options.conversion import converted_on_demand
 
 
 class PlainGroup(TyperGroup):
     """A group of commands with plain help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _converted_on_demand(super().get_params(ctx))
+        return converted_on_demand(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperGroup.format_help(_on_paper(self, ctx), ctx, formatter)
@@ -34,7 +34,7 @@ class PlainCommand(TyperCommand):
                 self.callback = _quietly(self.callback)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _converted_on_demand(super().get_params(ctx))
+        return converted_on_demand(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         # typer writes brackets around an argument that may be left out, also if its name has them already.
@@ -43,28 +43,6 @@ class PlainCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperCommand.format_help(_on_paper(self, ctx), ctx, formatter)
-
-
-def _converted_on_demand(parameters: list[Any]) -> list[Any]:
-    """typer has pydantic convert every value, plain words and defaults too; its import takes as long as typer's own."""
-    for one in parameters:
-        if "get_runtime_param" not in vars(one):
-            vars(one)["get_runtime_param"] = partial(_Conversion, one.get_runtime_param)
-    return parameters
-
-
-class _Conversion:
-    """typer's conversion of a value, left out where there is nothing to convert."""
-
-    def __init__(self, by_typer: Callable[[], Any]) -> None:
-        self._by_typer = by_typer
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        if value is None:
-            return () if param.multiple or param.nargs == -1 else None
-        if type(value) is param.type_descriptor.annotation and (not isinstance(value, str) or value.isascii()):
-            return value
-        return self._by_typer().coerce(value, param=param, ctx=ctx)
 
 
 def _quiet_beside(plain: Any) -> Any:
