@@ -51,7 +51,7 @@ def choose(cluster: Cluster, option: str | None, variable: str) -> tuple[str, ..
 
 def remove(cluster: Cluster) -> tuple[Outcome, ...]:
     """Take the entries out of every file that has had them. Returns the files that could not be changed."""
-    known = {*_authorities(cluster.dir), plan.authority(text_of(cluster.admin_kubeconfig))}
+    known = {*_authorities(cluster.dir), _authority(text_of(cluster.admin_kubeconfig))}
     outcomes = [_removed(path, cluster.context, known) for path in _recorded(cluster.dir) or ()]
     return tuple(one for one in outcomes if one.problem)
 
@@ -66,7 +66,7 @@ def _of_users(cluster: Cluster, variable: str) -> str:
 def merge(cluster: Cluster, paths: Iterable[str]) -> tuple[Outcome, ...]:
     """Put the entries into these files, which `choose` has written down."""
     own, known = text_of(cluster.admin_kubeconfig), _authorities(cluster.dir)
-    now = plan.authority(own)
+    now = _authority(own)
     if now and now not in known:
         known = [*known, now][-_MOST_AUTHORITIES:]
         files.write_if_changed(os.path.join(cluster.dir, _AUTHORITIES), json.dumps(known))
@@ -115,6 +115,14 @@ def _recorded(folder: str) -> tuple[str, ...] | None:
     except (OSError, ValueError):
         return None
     return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else None
+
+
+def _authority(own: str) -> str:
+    """Of our own file; "" when it is damaged, which must not keep `down` from its work."""
+    try:
+        return plan.authority(own)
+    except NodewrightError:
+        return ""
 
 
 def _authorities(folder: str) -> list[str]:

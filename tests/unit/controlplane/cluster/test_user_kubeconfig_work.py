@@ -232,3 +232,13 @@ def test_what_is_written_goes_where_it_was_read(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="changed meanwhile"):
         user_file.write(str(mine / "config"), "evil", before)
     assert (others / "config").read_text() == "others" and os.listdir(others) == ["config"]
+
+
+@pytest.mark.parametrize("damage", ["", "clusters: [", "- a list", "{}", None])
+def test_without_its_own_file_down_still_finds_its_entries(tmp_path: Path, home: Path, damage: str | None) -> None:
+    lab, file = cluster(tmp_path), home / "config"
+    merge(lab, str(file), "")
+    Path(lab.admin_kubeconfig).unlink()
+    if damage is not None:
+        Path(lab.admin_kubeconfig).write_text(damage)
+    assert user_kubeconfig.remove(lab) == () and contexts(file) == []
