@@ -5,23 +5,34 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nodelib import agent_socket, inner_sockets
+from nodelib import agent_socket
 from nodelib.inner_sockets import reached
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the kernel has as /proc/PID/root, here of a folder."""
+def tree(tmp_path: Path) -> Iterator[Path]:
+    """The root of a process with a file tree of its own, as this machine's processes see it."""
+    if os.geteuid() != 0:
+        pytest.skip("gives a process another root")
     root = tmp_path / "root"
     (root / "run").mkdir(parents=True)
-    monkeypatch.setattr(inner_sockets, "_INSIDE", __import__("re").compile(rf"({root})/(.+)"))
-    return root
+    ready, told = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.chroot(root)
+        os.write(told, b"x")
+        signal.pause()
+        os._exit(0)
+    os.read(ready, 1)
+    yield Path(f"/proc/{pid}/root")
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 @pytest.fixture
