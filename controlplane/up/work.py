@@ -211,7 +211,7 @@ class _Raising:
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         """The archives of the cluster's images. What needs no binary of theirs is made while Go compiles."""
-        from controlplane.binaries.work import ensure
+        from controlplane.binaries.work import all_there, ensure
         from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, DEMO_BY_NAME, KUBEADM
         from controlplane.images.work import binaries_for, ensure_images, prepare_images
 
@@ -221,7 +221,7 @@ class _Raising:
         chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
         images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
         names = tuple(dict.fromkeys((*components.needed(self.cluster.options), *binaries_for(images, recipes))))
-        cache = Path(cache_root())
+        cache, given, release = Path(cache_root()), self.request.binaries_dir, self.cluster.options.kubernetes
 
         async def prepare() -> None:
             with self.progress.step("parts of images") as say:
@@ -232,14 +232,10 @@ class _Raising:
 
         with self.progress.step("binaries and images") as say:
             async with asyncio.TaskGroup() as group:
-                group.create_task(prepare(), name="parts of images")
+                if not all_there(names, cache_dir=cache, binaries_dir=given, release=release):
+                    group.create_task(prepare(), name="parts of images")
                 binaries = await asyncio.to_thread(
-                    ensure,
-                    names,
-                    cache_dir=cache,
-                    progress=say,
-                    binaries_dir=self.request.binaries_dir,
-                    release=self.cluster.options.kubernetes,
+                    ensure, names, cache_dir=cache, progress=say, binaries_dir=given, release=release
                 )
             self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in names})
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
