@@ -205,26 +205,43 @@ class _Raising:
                 say(await host_ports.ensure(self.cluster, self.tools, self.clock))
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
-        from controlplane.binaries.work import ensure
-        from controlplane.images.plan.known import CONFORMANCE, DEMO, KUBEADM
-        from controlplane.images.work import binaries_for, ensure_images
+        """The archives of the cluster's images. What needs no binary of theirs is made while Go compiles."""
+        from controlplane.binaries.work import all_there, ensure
+        from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, DEMO_BY_NAME, KUBEADM
+        from controlplane.images.work import binaries_for, ensure_images, prepare_images
+
+        images, recipes = (CONFORMANCE, BY_NAME) if self._for_suites else (DEMO, DEMO_BY_NAME)
+        if self.cluster.options.kubeadm:
+            images = tuple(dict.fromkeys((*images, *KUBEADM)))
+        chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
+        images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
+        names = tuple(dict.fromkeys((*components.needed(self.cluster.options), *binaries_for(images, recipes))))
+        cache, given, release = Path(cache_root()), self.request.binaries_dir, self.cluster.options.kubernetes
+
+        async def prepare() -> None:
+            with self.progress.step("parts of images") as say:
+                try:
+                    await asyncio.to_thread(prepare_images, images, cache_dir=cache, progress=say, recipes=recipes)
+                except NodewrightError as error:  # tried again below, where it counts
+                    say(f"not all: {error}")
 
         with self.progress.step("binaries and images") as say:
-            images = CONFORMANCE if self.cluster.images == "conformance" else DEMO
-            if self.cluster.options.kubeadm:
-                images = tuple(dict.fromkeys((*images, *KUBEADM)))
-            chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
-            images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
-            names = (*components.needed(self.cluster.options), *binaries_for(images))
-            cache = Path(cache_root())
-            release = self.cluster.options.kubernetes
-            binaries = await asyncio.to_thread(
-                ensure, names, cache_dir=cache, progress=say, binaries_dir=self.request.binaries_dir, release=release
-            )
-            self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in dict.fromkeys(names)})
+            async with asyncio.TaskGroup() as group:
+                if not all_there(names, cache_dir=cache, binaries_dir=given, release=release):
+                    group.create_task(prepare(), name="parts of images")
+                binaries = await asyncio.to_thread(
+                    ensure, names, cache_dir=cache, progress=say, binaries_dir=given, release=release
+                )
+            self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in names})
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
             state.save(self.cluster)
-            return await asyncio.to_thread(ensure_images, images, cache_dir=cache, binaries=binaries, progress=say)
+            return await asyncio.to_thread(
+                ensure_images, images, cache_dir=cache, binaries=binaries, progress=say, recipes=recipes
+            )
+
+    @property
+    def _for_suites(self) -> bool:
+        return self.cluster.images == "conformance"
 
     async def _keys(self) -> None:
         with self.progress.step("keys and certificates") as say:
@@ -272,7 +289,7 @@ class _Raising:
                 await nodes.restart_runtime(self.cluster, node, self.clock)
             await asyncio.to_thread(nodes.start_runtime, self.cluster, node, self.tools)
             await nodes.wait_runtime(self.cluster, node, self.clock)
-            say(await import_images(self.cluster, node, self.tools, images))
+            say(await import_images(self.cluster, node, self.tools, images, exactly=self._for_suites))
         with self.progress.step(f"{node.name}: agent and proxy started"):
             if node.name in self.relinked or nodes.KUBELET_CONFIG in self.rewritten[node.name]:
                 nodes.restart_agent(self.cluster, node)

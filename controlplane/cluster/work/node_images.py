@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import image_refs
 from controlplane.cluster.plan.components import Tools
+from controlplane.images.edge.layout import read_archive
 from controlplane.machine.edge.namespaces import in_node, is_bound
 from nodelib import command
 from nodelib.errors import Conflict, Invalid, NotFound, Temporary
@@ -20,13 +22,23 @@ _IMPORT_TIMEOUT = 300.0
 _UNPACKED = re.compile(r"unpacking (\S+) \(")
 
 
-async def import_images(cluster: Cluster, node: Node, tools: Tools, images: Mapping[str, Path]) -> str:
-    """Import each archive whose image the node does not have yet. Returns a summary of one line."""
-    present = set((await _ctr(cluster, node, tools, "images", "ls", "-q")).text.split())
-    missing = sorted({str(path) for name, path in images.items() if name not in present})
+async def import_images(
+    cluster: Cluster, node: Node, tools: Tools, images: Mapping[str, Path], *, exactly: bool = False
+) -> str:
+    """Import each archive whose image the node does not have yet. Returns a summary of one line.
+
+    `exactly`: an image of the same name and another content is replaced, too.
+    """
+    wanted = await asyncio.to_thread(_digests, images) if exactly else dict.fromkeys(images, "")
+    listing = (await _ctr(cluster, node, tools, "images", "ls")).text.splitlines()
+    missing = sorted({str(images[name]) for name in image_refs.to_import(listing, wanted)})
     for path in missing:
         await _ctr(cluster, node, tools, "images", "import", "--local", path)
     return f"{len(missing)} images imported" if missing else "all images there"
+
+
+def _digests(images: Mapping[str, Path]) -> dict[str, str]:
+    return {name: str(read_archive(path).names.get(name, {}).get("digest", "")) for name, path in images.items()}
 
 
 async def name_only(cluster: Cluster, node: Node, tools: Tools, source: str, names: Sequence[str]) -> None:
