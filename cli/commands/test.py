@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from cli.errors import need_checkout
 from cli.project import PROJECT
 from nodelib.errors import Invalid
 
@@ -59,6 +60,7 @@ def run(arguments: Sequence[str]) -> None:
 
     Without a tier's name, a path or an option such as -k starts pytest once, and its exit status is ours.
     """
+    need_checkout("test")
     named, rest = split(arguments)
     _refuse_what_cannot_run(named, rest)
     if not named and any(_selects(argument) for argument in rest):

@@ -14,6 +14,8 @@ from pathlib import Path
 from controlplane.binaries.edge import build_environment, find_go
 from controlplane.binaries.model import Binary, cache_key, go_arguments, of_release
 from controlplane.machine.edge.locks import cache_lock
+from controlplane.prebuilt.edge import forget, is_whole
+from controlplane.prebuilt.work import Release
 from nodelib.command import CommandError, Completed, run_sync
 from nodelib.errors import NotFound, Permanent
 
@@ -47,9 +49,11 @@ def ensure(
     progress: Progress = lambda line: None,
     binaries_dir: Path | None = None,
     release: str = "",
+    prebuilt: Release | None = None,
 ) -> BinDir:
-    """Each named binary: from `binaries_dir` (official releases or ours) if it is there, else built into the cache.
+    """Each named binary: from `binaries_dir` (official releases or ours) if it is there, else from the cache.
 
+    The cache gets it from `prebuilt`, a release of ours, if that has just this one; otherwise Go builds it.
     `release`: the control plane's minor version, as in of_release().
 
     Blocking: minutes when cold, a few milliseconds when everything is cached. Two runs at once build only once.
@@ -61,12 +65,24 @@ def ensure(
         )
     table = of_release(release)
     paths: dict[str, Path] = {}
+    missing: dict[str, Binary] = {}
     for name in dict.fromkeys(names):
         if name not in table:
             raise NotFound("no such binary", obj=name, action=f"Known: {', '.join(sorted(table))}")
         given = binaries_dir / name if binaries_dir else None
-        paths[name] = given if given and os.access(given, os.X_OK) else _cached(table[name], name, cache_dir, progress)
+        if given and os.access(given, os.X_OK):
+            paths[name] = given
+        else:
+            missing[name] = table[name]
+    if prebuilt:
+        _unpack_all({one.name: one for one in missing.values()}, prebuilt, cache_dir, progress)
+    paths |= {name: _cached(one, name, cache_dir, progress) for name, one in missing.items()}
     return BinDir(paths)
+
+
+def key_of(binary: Binary) -> str:
+    """The name of the folder below `bin` in the cache, which says from what the binary is built."""
+    return cache_key(binary, module_files(binary.module), goarch())
 
 
 def module_files(module: str) -> list[tuple[str, bytes]]:
@@ -82,18 +98,44 @@ def goarch() -> str:
 
 
 def _cached(binary: Binary, name: str, cache_dir: Path, progress: Progress) -> Path:
-    folder = cache_dir / "bin" / cache_key(binary, module_files(binary.module), goarch())
+    folder = cache_dir / "bin" / key_of(binary)
     wanted = folder / name
-    if wanted.exists():
+    if wanted.exists() and is_whole(folder / binary.name):
         return wanted
     folder.mkdir(parents=True, exist_ok=True)
     with cache_lock(folder / ".lock", progress, f"another run is building {binary.module} binaries"):
-        if not (folder / binary.name).exists():
+        if not is_whole(folder / binary.name):
+            forget(folder / binary.name)
             _build(binary, folder / binary.name, cache_dir, progress)
-        for alias in binary.aliases:
-            if not (folder / alias).is_symlink():
-                (folder / alias).symlink_to(binary.name)
+        _link_aliases(binary, folder)
     return wanted
+
+
+def _link_aliases(binary: Binary, folder: Path) -> None:
+    for alias in binary.aliases:
+        if not (folder / alias).is_symlink():
+            (folder / alias).symlink_to(binary.name)
+
+
+def _unpack_all(binaries: Mapping[str, Binary], prebuilt: Release, cache_dir: Path, progress: Progress) -> None:
+    """Unpack those that the release has and the cache has not, several at a time: xz uses one core for each."""
+    folders = {name: cache_dir / "bin" / key_of(one) for name, one in binaries.items()}
+    wanted = [
+        name for name, folder in folders.items() if prebuilt.has(folder.name, name) and not is_whole(folder / name)
+    ]
+
+    def unpack(name: str) -> None:
+        folder = folders[name]
+        with cache_lock(folder / f".{name}.lock", progress, f"another run is unpacking {name}"):
+            if not is_whole(folder / name):
+                prebuilt.unpack(folder.name, name, folder / name)
+            _link_aliases(binaries[name], folder)
+
+    if not wanted:
+        return
+    progress(f"unpacking {len(wanted)} programs of release {prebuilt.manifest.version}")
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="unpack") as pool:
+        list(pool.map(unpack, wanted))
 
 
 def _build(binary: Binary, target: Path, cache_dir: Path, progress: Progress) -> None:

@@ -102,10 +102,10 @@ async def refuse_if_fatal(project: str, binaries_dir: Path | None = None) -> Non
 
 
 def debian_packages(project: str) -> tuple[str, ...]:
-    """The names in the launcher's list of packages."""
+    """The names in the launcher's list of packages, without those that only a build needs."""
     path = Path(project, "controlplane", PACKAGES_FILE)
-    lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
-    return tuple(line for line in lines if line)
+    lines = (line.partition("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines())
+    return tuple(line[0] for line in lines if line and line[1:] != ["build"])
 
 
 def _built(binaries_dir: Path | None) -> bool:

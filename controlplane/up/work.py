@@ -35,7 +35,8 @@ from controlplane.kubeadm import work as kubeadm
 from controlplane.machine.edge import cgroups
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.progress import Progress
-from controlplane.up import plan
+from controlplane.up import plan, releases
+from controlplane.up.releases import ReleaseChoice
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.access import load_kubeconfig
@@ -51,6 +52,7 @@ class Request:
     explicit: frozenset[str]  # names of the options that were given on the command line
     subnet: str = ""
     binaries_dir: Path | None = None
+    releases: ReleaseChoice = field(default_factory=ReleaseChoice)  # whose programs are taken instead of built ones
     images: str = ""  # demo or conformance: the images on the nodes from the start; "" for what the cluster has
     project: str = ""
     python: str = ""
@@ -212,7 +214,7 @@ class _Raising:
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         from controlplane.binaries.work import ensure
         from controlplane.images.plan.known import CONFORMANCE, DEMO, KUBEADM
-        from controlplane.images.work import binaries_for, ensure_images
+        from controlplane.images.work import binaries_for, ensure_images, released_images
 
         with self.progress.step("binaries and images") as say:
             images = CONFORMANCE if self.cluster.images == "conformance" else DEMO
@@ -220,16 +222,23 @@ class _Raising:
                 images = tuple(dict.fromkeys((*images, *KUBEADM)))
             chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
             images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
+            cache, given, minor = Path(cache_root()), self.request.binaries_dir, self.cluster.options.kubernetes
+            prebuilt = await asyncio.to_thread(releases.choose, self.request.releases, given, say)
+            released = {}
+            if given is None:  # images hold the binaries of that folder
+                released = await asyncio.to_thread(released_images, images, prebuilt, cache_dir=cache, progress=say)
+            images = tuple(name for name in images if name not in released)
             names = (*components.needed(self.cluster.options), *binaries_for(images))
-            cache = Path(cache_root())
-            release = self.cluster.options.kubernetes
             binaries = await asyncio.to_thread(
-                ensure, names, cache_dir=cache, progress=say, binaries_dir=self.request.binaries_dir, release=release
+                ensure, names, cache_dir=cache, progress=say, binaries_dir=given, release=minor, prebuilt=prebuilt
             )
             self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in dict.fromkeys(names)})
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
             state.save(self.cluster)
-            return await asyncio.to_thread(ensure_images, images, cache_dir=cache, binaries=binaries, progress=say)
+            built = await asyncio.to_thread(ensure_images, images, cache_dir=cache, binaries=binaries, progress=say)
+            if prebuilt:
+                say(f"of release {prebuilt.manifest.version} ({prebuilt.source.origin})")
+            return {**released, **built}
 
     async def _keys(self) -> None:
         with self.progress.step("keys and certificates") as say:

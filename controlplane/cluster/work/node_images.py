@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import image_refs
 from controlplane.cluster.plan.components import Tools
+from controlplane.images.edge.unxz import SUFFIX, unxz
 from controlplane.machine.edge.namespaces import in_node, is_bound
 from nodelib import command
 from nodelib.errors import Conflict, Invalid, NotFound, Temporary
@@ -23,8 +26,21 @@ async def import_images(cluster: Cluster, node: Node, tools: Tools, images: Mapp
     present = set((await _ctr(cluster, node, tools, "images", "ls", "-q")).text.split())
     missing = sorted({str(path) for name, path in images.items() if name not in present})
     for path in missing:
-        await _ctr(cluster, node, tools, "images", "import", "--local", path)
+        if path.endswith(SUFFIX):
+            await _import_compressed(cluster, node, tools, path)
+        else:
+            await _ctr(cluster, node, tools, "images", "import", "--local", path)
     return f"{len(missing)} images imported" if missing else "all images there"
+
+
+async def _import_compressed(cluster: Cluster, node: Node, tools: Tools, path: str) -> None:
+    ctr = [tools.binaries["ctr"], "-n", "k8s.io", "images", "import", "--local", "-"]
+    inside = in_node(cluster.namespaces(node.name), ctr)
+    await command.run(
+        ["bash", "-c", 'set -o pipefail; $UNXZ "$0" | "$@"', path, *inside],
+        timeout=_IMPORT_TIMEOUT,
+        env={**os.environ, "UNXZ": shlex.join(unxz())},
+    )
 
 
 async def name_only(cluster: Cluster, node: Node, tools: Tools, source: str, names: Sequence[str]) -> None:
