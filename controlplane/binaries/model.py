@@ -18,28 +18,29 @@ COREDNS_VERSION = "v1.15.0"
 TRAEFIK_VERSION = "v3.7.9"
 AGNHOST_VERSION = "2.66.1"
 
+# Without DWARF, which a stripped binary does not have: the compiler is quicker and its cache smaller.
+COMPILER = ("-trimpath", "-gcflags=all=-dwarf=false")
+
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
 class Kind(StrEnum):
     """How Go builds it."""
 
-    BUILD = "build"  # go build of a package of a required module
+    BUILD = "build"  # go build of a main package
     TEST = "test"  # go test -c
-    SELF = "self"  # go build of the module's own main package
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """One executable: `package` is what Go is asked for, `cold` a rough build time with empty caches on two cores."""
+    """One executable: `package` is what Go is asked for, in the folder `module` of controlplane/go."""
 
     name: str
     module: str
-    package: str = "."
+    package: str
     kind: Kind = Kind.BUILD
     ldflags: tuple[str, ...] = ("-s", "-w")
     tags: tuple[str, ...] = ()
-    cold: str = "under 1 min"
     aliases: tuple[str, ...] = ()  # other names of the same file (argv[0] picks the component)
 
 
@@ -51,62 +52,56 @@ def _kubernetes_ldflags(version: str) -> tuple[str, ...]:
     return ("-s", "-w", *component, f"-X {_STAMPED[0]}.gitCommit={version}", *client)
 
 
-_KUBE = _kubernetes_ldflags(KUBERNETES_VERSION)
-_CONTAINERD = ("-s", "-w", f"-X github.com/containerd/containerd/v2/version.Version={CONTAINERD_VERSION}")
+# The same for every binary of the module, since Go builds together what has equal flags; the linker passes over a
+# variable of a package that a binary does not have.
+_CLUSTER = (
+    *_kubernetes_ldflags(KUBERNETES_VERSION),
+    f"-X github.com/containerd/containerd/v2/version.Version={CONTAINERD_VERSION}",
+    f"-X main.Version={AGNHOST_VERSION}",
+)
 _NO_STORAGE_DRIVERS = ("no_btrfs", "no_zfs", "no_devmapper")
+_MULTI_CALL = "./nodewright-controlplane"
 
 
-def _kube(name: str, package: str, cold: str = "under 1 min", kind: Kind = Kind.BUILD) -> Binary:
-    return Binary(name, "kube", package, kind, ldflags=_KUBE, cold=cold)
+def _cluster(name: str, package: str, kind: Kind = Kind.BUILD, aliases: tuple[str, ...] = ()) -> Binary:
+    return Binary(name, "cluster", package, kind, _CLUSTER, _NO_STORAGE_DRIVERS, aliases)
 
 
-def _containerd(name: str) -> Binary:
-    package = f"github.com/containerd/containerd/v2/cmd/{name}"
-    return Binary(name, "containerd", package, ldflags=_CONTAINERD, tags=_NO_STORAGE_DRIVERS, cold="about 1 min")
-
-
-CONTROL_PLANE = Binary(
+CONTROL_PLANE = _cluster(
     "nodewright-controlplane",
-    "kube",
-    kind=Kind.SELF,
-    ldflags=_KUBE,
-    cold="about 6 min",
+    _MULTI_CALL,
     aliases=("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
 )
 
+# In the order of their use, which is about the order in which Go builds them.
 BINARIES: tuple[Binary, ...] = (
     CONTROL_PLANE,
-    _kube("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
-    _kube("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
-    _kube("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
-    _kube("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
-    _kube("sample-apiserver", "k8s.io/sample-apiserver"),
-    _kube("e2e.test", "k8s.io/kubernetes/test/e2e", "about 4 min", Kind.TEST),
-    _kube("e2e_node.test", "k8s.io/kubernetes/test/e2e_node", "about 4 min", Kind.TEST),
-    Binary(
-        "agnhost",
-        "kube",
-        "k8s.io/kubernetes/test/images/agnhost",
-        ldflags=(*_KUBE, f"-X main.Version={AGNHOST_VERSION}"),
+    *(
+        _cluster(name, f"github.com/containerd/containerd/v2/cmd/{name}")
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
     ),
-    Binary("nnp", "kube", "k8s.io/kubernetes/test/images/nonewprivs"),
-    Binary("regression-issue-74839", "kube", "k8s.io/kubernetes/test/images/regression-issue-74839"),
-    _kube("sample-device-plugin", "k8s.io/kubernetes/test/images/sample-device-plugin"),
-    Binary("ginkgo", "kube", "github.com/onsi/ginkgo/v2/ginkgo"),
-    Binary("etcd-server", "kube", "go.etcd.io/etcd/server/v3"),
-    _containerd("containerd"),
-    _containerd("containerd-shim-runc-v2"),
-    _containerd("ctr"),
+    _cluster("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+    _cluster("coredns", "./coredns"),
+    _cluster("agnhost", "k8s.io/kubernetes/test/images/agnhost"),
+    _cluster("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
+    _cluster("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+    _cluster("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
+    _cluster("sample-apiserver", "k8s.io/sample-apiserver"),
+    _cluster("e2e.test", "k8s.io/kubernetes/test/e2e", Kind.TEST),
+    _cluster("e2e_node.test", "k8s.io/kubernetes/test/e2e_node", Kind.TEST),
+    _cluster("nnp", "k8s.io/kubernetes/test/images/nonewprivs"),
+    _cluster("regression-issue-74839", "k8s.io/kubernetes/test/images/regression-issue-74839"),
+    _cluster("sample-device-plugin", "k8s.io/kubernetes/test/images/sample-device-plugin"),
+    _cluster("ginkgo", "github.com/onsi/ginkgo/v2/ginkgo"),
+    _cluster("etcd-server", "go.etcd.io/etcd/server/v3"),
     Binary("cnitool", "cnitool", "github.com/containernetworking/cni/cnitool"),
-    Binary("coredns", "coredns", "github.com/coredns/coredns", cold="about 2 min"),
     Binary(
         "traefik",
         "traefik",
         "github.com/traefik/traefik/v3/cmd/traefik",
         ldflags=("-s", "-w", f"-X github.com/traefik/traefik/v3/pkg/version.Version={TRAEFIK_VERSION[1:]}"),
-        cold="about 15 min",
     ),
-    Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", cold="about 2 min"),
+    Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server"),
 )
 
 # Control planes of other minor versions, by the value of `up --kubernetes`. During an upgrade a cluster may have nodes
@@ -116,9 +111,8 @@ OLDER = {
     "1.36": Binary(
         "nodewright-controlplane-1.36",
         "kube-1.36",
-        kind=Kind.SELF,
+        _MULTI_CALL,
         ldflags=_kubernetes_ldflags("v1.36.3"),
-        cold="about 10 min",
         aliases=CONTROL_PLANE.aliases,
     )
 }
@@ -134,20 +128,13 @@ def of_release(release: str) -> dict[str, Binary]:
     return {**TABLE, **dict.fromkeys((older.name, *older.aliases), older)}
 
 
-def go_arguments(binary: Binary, output: str) -> list[str]:
-    """The arguments of `go` that build it at the path `output`."""
-    verb = ["test", "-c"] if binary.kind is Kind.TEST else ["build"]
-    tags = ["-tags", ",".join(binary.tags)] if binary.tags else []
-    return [*verb, "-trimpath", *tags, "-ldflags", " ".join(binary.ldflags), "-o", output, binary.package]
-
-
 def cache_key(binary: Binary, module_files: Sequence[tuple[str, bytes]], goarch: str) -> str:
     """Key of the folder that holds the binary; `module_files` are (name, content) of go.mod, go.sum and *.go.
 
     Binaries of one module with the same flags share a folder: containerd looks for its shim beside its own binary.
     """
     digest = hashlib.sha256()
-    for part in (goarch, *binary.ldflags, *binary.tags):
+    for part in (goarch, *COMPILER, *binary.ldflags, *binary.tags):
         digest.update(part.encode() + b"\0")
     for name, content in sorted(module_files):
         digest.update(f"{name}\0{len(content)}\0".encode())

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.binaries.edge import build_environment, find_go
-from controlplane.binaries.model import Binary, cache_key, go_arguments, of_release
+from controlplane.binaries.edge.go_folders import go_folders
+from controlplane.binaries.edge.go_run import list_packages, run_go, source_bytes
+from controlplane.binaries.edge.toolchain import build_environment, find_go
+from controlplane.binaries.model import Binary, cache_key, of_release
+from controlplane.binaries.plan.go_runs import GoRun, file_name, go_arguments, go_runs, list_arguments
+from controlplane.binaries.plan.remaining import Load, about, remaining
 from controlplane.machine.edge.locks import cache_lock
 from controlplane.prebuilt.edge import forget, is_whole
 from controlplane.prebuilt.work import Release
-from nodelib.command import CommandError, Completed, run_sync
+from nodelib.command import CommandError
 from nodelib.errors import NotFound, Permanent
 
 Progress = Callable[[str], None]
 
 MODULES = Path(__file__).resolve().parent.parent / "go"
-_BUILD_TIMEOUT = 3600.0  # seconds; a cold build of the largest takes minutes on two cores
 _SAY_EVERY = 15.0  # seconds between progress lines of a long build
 _ERROR_LINES = 15
 _GOARCH = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x", "riscv64": "riscv64"}
@@ -65,18 +70,22 @@ def ensure(
         )
     table = of_release(release)
     paths: dict[str, Path] = {}
-    missing: dict[str, Binary] = {}
+    missing: list[Binary] = []
     for name in dict.fromkeys(names):
         if name not in table:
             raise NotFound("no such binary", obj=name, action=f"Known: {', '.join(sorted(table))}")
         given = binaries_dir / name if binaries_dir else None
         if given and os.access(given, os.X_OK):
             paths[name] = given
-        else:
-            missing[name] = table[name]
+            continue
+        folder = _folder(table[name], cache_dir)
+        paths[name] = folder / name
+        if not (paths[name].exists() and is_whole(folder / table[name].name)):
+            missing.append(table[name])
     if prebuilt:
-        _unpack_all({one.name: one for one in missing.values()}, prebuilt, cache_dir, progress)
-    paths |= {name: _cached(one, name, cache_dir, progress) for name, one in missing.items()}
+        missing = _unpack_all(missing, prebuilt, cache_dir, progress)
+    if missing:
+        _build_missing(missing, cache_dir, progress)
     return BinDir(paths)
 
 
@@ -88,8 +97,8 @@ def key_of(binary: Binary) -> str:
 def module_files(module: str) -> list[tuple[str, bytes]]:
     """Name and content of every file that determines what the Go module builds."""
     folder = MODULES / module
-    wanted = [*folder.glob("*.go"), folder / "go.mod", folder / "go.sum"]
-    return [(path.name, path.read_bytes()) for path in wanted]
+    wanted = [*folder.rglob("*.go"), *folder.rglob("go.mod"), folder / "go.sum"]
+    return [(str(path.relative_to(folder)), path.read_bytes()) for path in wanted]
 
 
 def goarch() -> str:
@@ -97,18 +106,45 @@ def goarch() -> str:
     return _GOARCH.get(platform.machine(), platform.machine())
 
 
-def _cached(binary: Binary, name: str, cache_dir: Path, progress: Progress) -> Path:
-    folder = cache_dir / "bin" / key_of(binary)
-    wanted = folder / name
-    if wanted.exists() and is_whole(folder / binary.name):
-        return wanted
-    folder.mkdir(parents=True, exist_ok=True)
-    with cache_lock(folder / ".lock", progress, f"another run is building {binary.module} binaries"):
-        if not is_whole(folder / binary.name):
-            forget(folder / binary.name)
-            _build(binary, folder / binary.name, cache_dir, progress)
-        _link_aliases(binary, folder)
-    return wanted
+def _folder(binary: Binary, cache_dir: Path) -> Path:
+    return cache_dir / "bin" / key_of(binary)
+
+
+def _build_missing(missing: list[Binary], cache_dir: Path, progress: Progress) -> None:
+    go = find_go(cache_dir, progress)
+    with go_folders(cache_dir, progress) as folders:
+        environment = build_environment(go, folders)
+        for run in go_runs(missing):
+            folder = _folder(run.binaries[0], cache_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            with cache_lock(folder / ".lock", progress, f"another run is building {run.module} binaries"):
+                # Whoever held the lock until now may have built them.
+                broken = [one for one in run.binaries if not is_whole(folder / one.name)]
+                for one in broken:
+                    forget(folder / one.name)
+                for rest in go_runs(broken):
+                    _build(_Building(go, rest, folder, environment, progress))
+                for binary in run.binaries:
+                    _link_aliases(binary, folder)
+
+
+def _unpack_all(missing: Iterable[Binary], prebuilt: Release, cache_dir: Path, progress: Progress) -> list[Binary]:
+    """Unpack those that the release has, several at a time, as xz uses one core for each. Returns the others."""
+    unique = {one.name: one for one in missing}
+    wanted = [one for name, one in unique.items() if prebuilt.has(key_of(one), name)]
+
+    def unpack(binary: Binary) -> None:
+        folder = _folder(binary, cache_dir)
+        with cache_lock(folder / f".{binary.name}.lock", progress, f"another run is unpacking {binary.name}"):
+            if not is_whole(folder / binary.name):
+                prebuilt.unpack(folder.name, binary.name, folder / binary.name)
+            _link_aliases(binary, folder)
+
+    if wanted:
+        progress(f"unpacking {len(wanted)} programs of release {prebuilt.manifest.version}")
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="unpack") as pool:
+            list(pool.map(unpack, wanted))
+    return [one for one in unique.values() if one not in wanted]
 
 
 def _link_aliases(binary: Binary, folder: Path) -> None:
@@ -117,66 +153,89 @@ def _link_aliases(binary: Binary, folder: Path) -> None:
             (folder / alias).symlink_to(binary.name)
 
 
-def _unpack_all(binaries: Mapping[str, Binary], prebuilt: Release, cache_dir: Path, progress: Progress) -> None:
-    """Unpack those that the release has and the cache has not, several at a time: xz uses one core for each."""
-    folders = {name: cache_dir / "bin" / key_of(one) for name, one in binaries.items()}
-    wanted = [
-        name for name, folder in folders.items() if prebuilt.has(folder.name, name) and not is_whole(folder / name)
-    ]
+@dataclass(frozen=True, slots=True)
+class _Building:
+    """One run of Go, and where what it makes goes."""
 
-    def unpack(name: str) -> None:
-        folder = folders[name]
-        with cache_lock(folder / f".{name}.lock", progress, f"another run is unpacking {name}"):
-            if not is_whole(folder / name):
-                prebuilt.unpack(folder.name, name, folder / name)
-            _link_aliases(binaries[name], folder)
+    go: Path
+    run: GoRun
+    folder: Path
+    environment: Mapping[str, str]
+    progress: Progress
 
-    if not wanted:
-        return
-    progress(f"unpacking {len(wanted)} programs of release {prebuilt.manifest.version}")
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="unpack") as pool:
-        list(pool.map(unpack, wanted))
+    @property
+    def module(self) -> Path:
+        return MODULES / self.run.module
 
 
-def _build(binary: Binary, target: Path, cache_dir: Path, progress: Progress) -> None:
-    go = find_go(cache_dir, progress)
-    label = ", ".join(binary.aliases) or binary.name
-    progress(f"building {label} from source ({binary.cold} when nothing is cached)")
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
+def _build(building: _Building) -> None:
+    run, progress = building.run, building.progress
     started = time.monotonic()
-    try:
-        _run_saying(
-            [str(go), *go_arguments(binary, str(partial))],
-            cwd=MODULES / binary.module,
-            env=build_environment(go),
-            say=lambda seconds: progress(f"building {label}: {_elapsed(seconds)} so far"),
-        )
-        partial.rename(target)
-    except CommandError as error:
-        last = "\n".join(error.stderr.decode(errors="replace").strip().splitlines()[-_ERROR_LINES:])
-        raise Permanent(
-            last or error.message,
-            obj=binary.name,
-            step=f"go build in {MODULES / binary.module}",
-            action="Fix what Go reports (a full disk and an unreachable module proxy are the usual causes),"
-            " or pass --binaries DIR with ready binaries",
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
-    progress(f"built {label} in {_elapsed(time.monotonic() - started)}")
+    progress(f"building {run.label} from source: fetching and reading the sources")
+    with _work(building.folder) as work:
+        try:
+            argv = [str(building.go), *list_arguments(run)]
+            load = _load(list_packages(argv, cwd=building.module, env=building.environment), len(run.binaries))
+            run_go(
+                [str(building.go), *go_arguments(run, str(work / "bin"))],
+                cwd=building.module,
+                env=building.environment,
+                output=work / "output",
+                look=_Watch(load, work / "bin", progress).look,
+            )
+        except CommandError as error:
+            raise _failure(building, error) from error
+        for binary in run.binaries:
+            (work / "bin" / file_name(binary)).rename(building.folder / binary.name)
+    progress(f"built {run.label} in {_elapsed(time.monotonic() - started)}")
 
 
-def _run_saying(argv: list[str], *, cwd: Path, env: Mapping[str, str], say: Callable[[float], None]) -> Completed:
-    started = time.monotonic()
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="go-build") as pool:
-        running: Future[Completed] = pool.submit(run_sync, argv, timeout=_BUILD_TIMEOUT, env=env, cwd=str(cwd))
-        while True:
-            try:
-                return running.result(timeout=_SAY_EVERY)
-            except FutureTimeoutError:
-                if running.done():
-                    raise
-                say(time.monotonic() - started)
+def _load(packages: list[dict[str, object]], links: int) -> Load:
+    stale = (package for package in packages if package.get("Stale"))
+    return Load({str(package.get("ImportPath")): source_bytes(package) for package in stale}, links)
+
+
+class _Watch:
+    """Says how far a run of Go is."""
+
+    def __init__(self, load: Load, made: Path, progress: Progress) -> None:
+        self._load = load
+        self._made = made
+        self._progress = progress
+        self._began = time.monotonic()
+        self._said = 0.0
+
+    def look(self, lines: list[str]) -> None:
+        now = time.monotonic()
+        if now - self._said < _SAY_EVERY:
+            return
+        self._said = now
+        linked = len(list(self._made.iterdir())) if self._made.is_dir() else 0
+        left = remaining(self._load, lines, linked, now - self._began, os.cpu_count() or 1)
+        begun = sum(name in self._load.packages for name in lines)
+        self._progress(f"compiling, {begun} of {len(self._load.packages)} packages, {about(left)} left")
+
+
+def _failure(building: _Building, error: CommandError) -> Permanent:
+    said = error.stderr.decode(errors="replace").strip().splitlines()
+    # Names of packages that were compiled, without what went wrong.
+    last = "\n".join(line for line in said[-_ERROR_LINES:] if " " in line or len(said) == 1)
+    return Permanent(
+        last or error.message,
+        obj=building.run.label,
+        step=f"go {'test -c' if error.argv[1:2] == ('test',) else 'build'} in {building.module}",
+        action="Fix what Go reports (a full disk and an unreachable module proxy are the usual causes),"
+        " or pass --binaries DIR with ready binaries",
+    )
+
+
+@contextmanager
+def _work(folder: Path) -> Iterator[Path]:
+    for left in folder.glob(".work-*"):  # by a run that was killed: the lock of the folder is ours
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=".work-", dir=folder) as work:
+        (Path(work) / "bin").mkdir()
+        yield Path(work)
 
 
 def _elapsed(seconds: float) -> str:

@@ -109,12 +109,11 @@ def debian_packages(project: str) -> tuple[str, ...]:
 
 
 def _built(binaries_dir: Path | None) -> bool:
-    from controlplane.binaries.model import TABLE, cache_key
-    from controlplane.binaries.work import goarch, module_files
+    from controlplane.binaries.model import TABLE
+    from controlplane.binaries.work import key_of
 
     for name in components.needed(Options()):
-        binary = TABLE[name]
-        folder = Path(cache_root(), "bin", cache_key(binary, module_files(binary.module), goarch()))
+        folder = Path(cache_root(), "bin", key_of(TABLE[name]))
         if not (folder / name).exists() and not (binaries_dir and (binaries_dir / name).exists()):
             return False
     return True

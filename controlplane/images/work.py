@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from controlplane.binaries.edge import build_environment, find_go
+from controlplane.binaries.edge.go_folders import go_folders
+from controlplane.binaries.edge.toolchain import build_environment, find_go
 from controlplane.binaries.model import KUBERNETES_VERSION, TABLE
 from controlplane.binaries.work import MODULES, BinDir, goarch, key_of
 from controlplane.images.edge.archive import entries_of_tree, read_layer, replacing, write_archive, write_layer
@@ -35,7 +36,7 @@ from controlplane.images.model.recipe import (
     Upstream,
 )
 from controlplane.images.plan.identity import identity
-from controlplane.images.plan.known import BY_NAME
+from controlplane.images.plan.known import BY_NAME, UPSTREAM_FILES
 from controlplane.machine.edge.locks import cache_lock
 from controlplane.prebuilt.work import Release, archives
 from nodelib.command import run_sync
@@ -165,7 +166,7 @@ class _Workshop:
             case Built():
                 return [file(source.path, self.binaries.path(source.binary).resolve(), source.mode)]
             case Upstream():
-                return [file(source.path, self._kubernetes() / source.source, source.mode)]
+                return [file(source.path, self._upstream(source), source.mode)]
             case Packages():
                 unpack_packages(source.names, source.above, work, self.cache_dir / "debs", self.progress)
                 return [*entries_of_tree(work), *source.links]
@@ -182,11 +183,19 @@ class _Workshop:
                 _, layer = self.layer(recipe, self.layer_key(recipe))
                 return [file(source.path, *read_layer(layer, source.source))]
 
-    def _kubernetes(self) -> Path:
-        go = find_go(self.cache_dir, self.progress)
-        argv = [str(go), "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES_VERSION}"]
-        done = run_sync(argv, timeout=900, env=build_environment(go), cwd=str(MODULES / "kube"))
-        return Path(json.loads(done.stdout)["Dir"])
+    def _upstream(self, source: Upstream) -> Path:
+        """The file, kept in the cache: the module's source is not."""
+        kept = self.images / "upstream" / KUBERNETES_VERSION
+        if not (kept / source.source).exists():
+            go = find_go(self.cache_dir, self.progress)
+            argv = [str(go), "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES_VERSION}"]
+            with go_folders(self.cache_dir, self.progress) as folders:
+                done = run_sync(argv, timeout=900, env=build_environment(go, folders), cwd=str(MODULES / "cluster"))
+                module = Path(json.loads(done.stdout)["Dir"])
+                for name in UPSTREAM_FILES:
+                    with replacing(kept / name) as handle:
+                        handle.write((module / name).read_bytes())
+        return kept / source.source
 
     @contextmanager
     def _work(self) -> Iterator[Path]:

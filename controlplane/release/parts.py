@@ -75,8 +75,7 @@ def _go(executables: Mapping[str, Path], go: sources.Go) -> tuple[list[Component
             found.append(Component("golang", one.path, one.version, (program,)))
             name = f"{one.path} {one.version}"
             if name not in texts:
-                folder = go.modules / build_info.in_cache(one)
-                texts[name] = Notice(name, sources.texts_in(folder, notices.is_notice))
+                texts[name] = Notice(name, go.texts_of(build_info.in_cache(one), notices.is_notice))
     return found, list(texts.values())
 
 

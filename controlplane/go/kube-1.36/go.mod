@@ -1,5 +1,5 @@
 // The control plane of one minor version before ours: what a cluster in the middle of its upgrade has beside new nodes.
-// `replace` as in ../kube/go.mod.
+// `replace` as in ../cluster/go.mod.
 module nodewright.dev/controlplane
 
 go 1.26.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.images.model.recipe import Recipe
+from controlplane.images.model.recipe import Recipe, Upstream
 from controlplane.images.plan import recipes
 from controlplane.images.plan.addon_recipes import ADDON_RECIPES
 from controlplane.images.plan.kubeadm_recipes import KUBEADM_RECIPES
@@ -14,3 +14,12 @@ DEMO: tuple[str, ...] = (recipes.PAUSE_NAME, recipes.COREDNS_NAME, recipes.AGNHO
 CONFORMANCE: tuple[str, ...] = tuple(recipe.name for recipe in recipes.RECIPES)
 NODE_SUITE: tuple[str, ...] = (*CONFORMANCE, *(recipe.name for recipe in recipes.NODE_RECIPES))
 KUBEADM: tuple[str, ...] = (*DEMO, recipes.ETCD_NAME, *(recipe.name for recipe in KUBEADM_RECIPES))
+UPSTREAM_FILES: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        source.source
+        for recipe in RECIPES
+        for layer in recipe.layers
+        for source in layer.sources
+        if isinstance(source, Upstream)
+    )
+)

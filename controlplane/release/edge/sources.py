@@ -7,11 +7,11 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.binaries.edge import build_environment, find_go
+from controlplane.binaries.edge.toolchain import build_environment, find_go
 from nodelib.command import run_sync
 
 Progress = Callable[[str], None]
@@ -34,18 +34,39 @@ class PythonWheel:
 
 
 class Go:
-    """The Go toolchain and its module cache."""
+    """The Go toolchain, and the module caches of nodewright and of this user."""
 
     def __init__(self, cache_dir: Path, progress: Progress) -> None:
         self._go = find_go(cache_dir, progress)
-        self._environment = build_environment(self._go)
-        asked = [str(self._go), "env", "GOMODCACHE", "GOROOT"]
-        folders = run_sync(asked, env=self._environment).text.splitlines()
-        self.modules, self.root = Path(folders[0]), Path(folders[1])
+        self._environment = build_environment(self._go, {})
+        asked = [str(self._go), "env", "GOROOT", "GOMODCACHE"]
+        root, modules = run_sync(asked, env=self._environment).text.splitlines()
+        self.root = Path(root)
+        self._caches = (cache_dir / "go-mod", Path(modules))
 
     def build_info(self, program: Path) -> str:
         """What `go version -m` prints of a program."""
         return run_sync([str(self._go), "version", "-m", str(program)], env=self._environment).text
+
+    def texts_of(self, module: str, wanted: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
+        """Files at the root of a module (`path@version` as in the cache) from its archive, none if it is not there."""
+        path, _, version = module.rpartition("@")
+        for cache in self._caches:
+            archive = cache / "cache" / "download" / path / "@v" / f"{version}.zip"
+            try:
+                with zipfile.ZipFile(archive) as opened:
+                    return tuple(sorted(_at_root(opened, wanted)))
+            except (OSError, zipfile.BadZipFile):
+                continue
+        return ()
+
+
+def _at_root(archive: zipfile.ZipFile, wanted: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    for info in archive.infolist():
+        name = info.filename.rpartition("@")[2].partition("/")[2]  # after path@version/
+        if "/" not in name and wanted(name):
+            with archive.open(info) as file:
+                yield name, file.read(_LARGEST_TEXT).decode(errors="replace")
 
 
 def texts_in(folder: Path, wanted: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:

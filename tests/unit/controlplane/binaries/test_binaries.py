@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.binaries.model import BINARIES, TABLE, Kind, cache_key, go_arguments, of_release
+from controlplane.binaries.model import BINARIES, TABLE, cache_key, of_release
 from controlplane.binaries.work import MODULES, ensure, goarch, module_files
 from nodelib.errors import NotFound
 
@@ -41,15 +41,7 @@ def test_another_release_is_another_control_plane_and_nothing_else() -> None:
     assert "gitVersion=v1.36.3" in " ".join(older["kube-apiserver"].ldflags)
     assert of_release("") is of_release("1.37") is TABLE
     names = {name for name, _ in module_files("kube-1.36")}
-    assert names == {"go.mod", "go.sum", "main.go"}
-
-
-def test_go_arguments_of_each_kind() -> None:
-    assert go_arguments(TABLE["e2e.test"], "/o")[:2] == ["test", "-c"]
-    assert go_arguments(TABLE["etcd"], "/o")[-1] == "."
-    containerd = go_arguments(TABLE["containerd"], "/o")
-    assert containerd[containerd.index("-tags") + 1] == "no_btrfs,no_zfs,no_devmapper"
-    assert TABLE["etcd"].kind is Kind.SELF
+    assert names == {"go.mod", "go.sum", "nodewright-controlplane/main.go"}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +78,7 @@ def test_ready_binaries_are_taken_first(tmp_path: Path) -> None:
 
 
 def test_what_is_cached_is_not_built(tmp_path: Path) -> None:
-    folder = tmp_path / "bin" / cache_key(TABLE["etcd"], module_files("kube"), goarch())
+    folder = tmp_path / "bin" / cache_key(TABLE["etcd"], module_files("cluster"), goarch())
     folder.mkdir(parents=True)
     (folder / "nodewright-controlplane").touch()
     (folder / "etcd").symlink_to("nodewright-controlplane")

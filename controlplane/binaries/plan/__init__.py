@@ -1,0 +1,1 @@
+"""What one run of Go builds, and how long it still takes. Pure."""

@@ -1,0 +1,72 @@
+"""Which binaries one run of Go builds together, with which arguments, and what it names them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from controlplane.binaries.model import COMPILER, Binary, Kind
+
+_MAJOR = re.compile(r"v[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class GoRun:
+    """One run of Go: binaries of one module with the same flags. Go compiles once what they share."""
+
+    binaries: tuple[Binary, ...]
+
+    @property
+    def module(self) -> str:
+        """The folder in which Go runs."""
+        return self.binaries[0].module
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What Go is asked for."""
+        return tuple(binary.package for binary in self.binaries)
+
+    @property
+    def label(self) -> str:
+        """The binaries' names for people."""
+        return ", ".join(binary.name for binary in self.binaries)
+
+
+def go_runs(binaries: Iterable[Binary]) -> tuple[GoRun, ...]:
+    """The runs that build these binaries, test programs last: they need most of what the others are made of."""
+    grouped: dict[tuple[object, ...], list[Binary]] = {}
+    for binary in dict.fromkeys(binaries):
+        grouped.setdefault((binary.kind, binary.module, binary.ldflags, binary.tags), []).append(binary)
+    runs = [GoRun(tuple(found)) for found in grouped.values()]
+    return tuple(sorted(runs, key=lambda run: run.binaries[0].kind is Kind.TEST))
+
+
+def go_arguments(run: GoRun, folder: str) -> list[str]:
+    """The arguments of `go` that build them into `folder`. It prints the name of each package that it compiles."""
+    one = run.binaries[0]
+    # Vetting upstream's tests takes minutes and says nothing that upstream's own CI has not said.
+    verb = ["test", "-c", "-vet=off"] if one.kind is Kind.TEST else ["build"]
+    return [*verb, "-v", *_flags(one), "-o", f"{folder}/", *run.packages]
+
+
+def list_arguments(run: GoRun) -> list[str]:
+    """The arguments of `go` that name every package of the run: one JSON object each, `Stale` if it must be compiled.
+
+    Go fetches their modules for it.
+    """
+    one = run.binaries[0]
+    tests = ["-test"] if one.kind is Kind.TEST else []
+    fields = "-json=ImportPath,Dir,GoFiles,Stale"
+    return ["list", "-deps", *tests, fields, *_flags(one), *run.packages]
+
+
+def file_name(binary: Binary) -> str:
+    """What Go names it: the last part of the package's path that is no major version."""
+    parts = [part for part in binary.package.split("/") if not _MAJOR.fullmatch(part)]
+    return parts[-1] + (".test" if binary.kind is Kind.TEST else "")
+
+
+def _flags(binary: Binary) -> Sequence[str]:
+    tags = ["-tags", ",".join(binary.tags)] if binary.tags else []
+    return [*COMPILER, *tags, "-ldflags", " ".join(binary.ldflags)]

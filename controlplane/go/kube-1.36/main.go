@@ -1,1 +1,0 @@
-../kube/main.go

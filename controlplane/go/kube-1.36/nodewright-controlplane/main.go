@@ -1,0 +1,1 @@
+../../cluster/nodewright-controlplane/main.go
