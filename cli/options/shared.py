@@ -73,8 +73,6 @@ ReleaseFolder = Annotated[
     typer.Option(
         "--release",
         metavar="DIR",
-        exists=True,
-        file_okay=False,
         envvar="NODEWRIGHT_RELEASE",
         help="Take the programs from the release in this directory (its wheels) instead of building.",
     ),

@@ -163,3 +163,29 @@ def test_whoever_creates_the_environment_for_too_long_is_not_waited_for(checkout
 def test_completion_never_creates_an_environment(tmp_path: Path) -> None:
     found = launched(NODEWRIGHT_CACHE=str(tmp_path), NODEWRIGHT_PYTHON="", _NODEWRIGHT_COMPLETE="complete_bash")
     assert (found.returncode, found.stdout, found.stderr, list(tmp_path.iterdir())) == (1, "", "", [])
+
+
+def packages_asked_for(checkout: Path, cache: Path, *words: str, **environment: str) -> list[str]:
+    """What the launcher would install on a machine that has nothing."""
+    tools = checkout.parent / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / "dpkg-query").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "dpkg-query").chmod(0o755)
+    path = f"{tools}:/usr/local/bin:/usr/bin:/bin"
+    found = by_nobody(checkout, cache, *words, PATH=path, **environment)
+    first = found.stderr.splitlines()[0]
+    assert first.startswith("error: these Debian packages are missing"), found.stderr
+    return first.partition("install them: ")[2].split()
+
+
+@_ROOT_ONLY
+def test_with_a_release_no_compiler_is_installed(checkout: Path, tmp_path: Path) -> None:
+    asked = packages_asked_for(checkout, tmp_path / "cache", "up")
+    assert {"gcc", "make", "libc6-dev", "bzip2", "runc"} <= set(asked)
+    without = [one for one in asked if one not in ("gcc", "make", "libc6-dev", "bzip2")]
+    for words, environment in (
+        (("up", "--release", "dist"), {}),
+        (("up", "--release=dist"), {}),
+        (("up",), {"NODEWRIGHT_RELEASE": "dist"}),
+    ):
+        assert packages_asked_for(checkout, tmp_path / "cache", *words, **environment) == without
