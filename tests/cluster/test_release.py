@@ -1,4 +1,4 @@
-"""A release is the same when it is made twice, and raises a cluster without a source tree, a compiler or the internet."""
+"""A release is the same when it is made twice, and raises a cluster without source tree, compiler or internet."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def program(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     """`nodewright` as pip installs it from the release, with a cache and clusters of its own."""
     base = tmp_path_factory.mktemp("installed")
     done(sys.executable, "-m", "venv", base / "venv")
-    pip = [base / "venv/bin/pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
+    pip: list[str | Path] = [base / "venv/bin/pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
     done(*pip, "--find-links", dist / "a", "nodewright", "nodewright-binaries")
     environment = {"NODEWRIGHT_CACHE": str(base / "cache"), "KUBECONFIG": str(base / "kubeconfig")}
     yield base / "venv/bin/nodewright", environment
