@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
 from cli.errors import need_checkout
 from cli.project import PROJECT
+from controlplane.binaries.edge.go_folders import empty_go_folders, used_go_folders
+from controlplane.cluster.edge.roots import cache_root
 from nodelib.errors import Invalid
 
 
@@ -67,9 +70,22 @@ def run(arguments: Sequence[str]) -> None:
         raise SystemExit(spawn([sys.executable, "-m", "pytest", *rest]))
     tiers = named or TIERS
     _need_root_for(tiers)
-    outcomes = [_run_tier(tier, rest) for tier in tiers]
+    with _go_folders_kept(tiers):
+        outcomes = [_run_tier(tier, rest) for tier in tiers]
     print("\n".join(("", "Tiers:", *table(outcomes))))
     raise SystemExit(exit_status(outcomes))
+
+
+@contextmanager
+def _go_folders_kept(tiers: Sequence[TestTier]) -> Iterator[None]:
+    """Tests build one program after the other: what Go has compiled for one is removed after the last."""
+    if not any(tier.needs_root for tier in tiers):
+        yield
+        return
+    cache = Path(cache_root())
+    with used_go_folders(cache, print):
+        yield
+    empty_go_folders(cache)
 
 
 def split(arguments: Sequence[str]) -> tuple[tuple[TestTier, ...], list[str]]:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from controlplane.binaries.edge.toolchain import build_environment, find_go
 from controlplane.binaries.model import KUBERNETES_VERSION, TABLE
 from controlplane.binaries.work import MODULES, BinDir, goarch, key_of
 from controlplane.images.edge.archive import entries_of_tree, read_layer, replacing, write_archive, write_layer
-from controlplane.images.edge.compile import build_busybox, compile_c
+from controlplane.images.edge.compile import build_busybox, busybox_entries, compile_c
 from controlplane.images.edge.layout import read_archive
 from controlplane.images.edge.packages import distribution, unpack_packages
 from controlplane.images.edge.registry_tree import registry_entries
@@ -29,6 +29,7 @@ from controlplane.images.model.recipe import (
     FileOf,
     Files,
     LayerRecipe,
+    PackagedBusyBox,
     Packages,
     Recipe,
     RegistryTree,
@@ -43,6 +44,7 @@ from nodelib.command import run_sync
 from nodelib.errors import NotFound
 
 Progress = Callable[[str], None]
+Recipes = Mapping[str, Recipe]
 
 # Increase them when the same recipe should give different bytes.
 _LAYER_FORMAT = "2"
@@ -50,18 +52,18 @@ _IMAGE_FORMAT = "3"
 _COMPRESSED = False  # see docs/images.md: an uncompressed layer imports faster, and the cache is local
 
 
-def binaries_for(names: Iterable[str]) -> tuple[str, ...]:
+def binaries_for(names: Iterable[str], recipes: Recipes = BY_NAME) -> tuple[str, ...]:
     """The binaries that ensure_images(names) needs."""
     wanted: dict[str, None] = {}
     for name in names:
-        recipe = _recipe(name)
-        wanted |= dict.fromkeys([*recipe.binaries, *binaries_for(recipe.images)])
+        recipe = _recipe(name, recipes)
+        wanted |= dict.fromkeys([*recipe.binaries, *binaries_for(recipe.images, recipes)])
     return tuple(wanted)
 
 
-def identities(names: Iterable[str]) -> dict[str, str]:
+def identities(names: Iterable[str], recipes: Recipes) -> dict[str, str]:
     """By the image's name: what it is made of, with the binaries that this version builds."""
-    return {name: identity(name, _KeysOfBinaries(), goarch()) for name in names}
+    return {name: identity(name, recipes, _KeysOfBinaries(), goarch()) for name in names}
 
 
 class _KeysOfBinaries(dict[str, str]):
@@ -71,28 +73,45 @@ class _KeysOfBinaries(dict[str, str]):
 
 
 def released_images(
-    names: Iterable[str], prebuilt: Release | None, *, cache_dir: Path, progress: Progress = lambda line: None
+    names: Iterable[str], prebuilt: Release | None, recipes: Recipes, cache_dir: Path, progress: Progress
 ) -> dict[str, Path]:
     """Archives, compressed with xz, of those images that the release has, or that an earlier run took from one."""
-    return archives(identities(names), prebuilt, cache_dir, progress)
+    return archives(identities(names, recipes), prebuilt, cache_dir, progress)
 
 
 def ensure_images(
-    names: Iterable[str], *, cache_dir: Path, binaries: BinDir, progress: Progress = lambda line: None
+    names: Iterable[str],
+    *,
+    cache_dir: Path,
+    binaries: BinDir,
+    progress: Progress = lambda line: None,
+    recipes: Recipes = BY_NAME,
 ) -> dict[str, Path]:
     """The OCI archive of each named image, built if it is not cached. Blocking; milliseconds when all are there.
 
     Raises NotFound for a name without a recipe, Permanent when a package or a source cannot be fetched or built.
     """
-    workshop = _Workshop(cache_dir, binaries, progress)
-    return {name: workshop.image(_recipe(name)) for name in dict.fromkeys(names)}
+    workshop = _Workshop(cache_dir, binaries, progress, recipes)
+    return {name: workshop.image(_recipe(name, recipes)) for name in dict.fromkeys(names)}
 
 
-def _recipe(name: str) -> Recipe:
+def prepare_images(
+    names: Iterable[str], *, cache_dir: Path, progress: Progress = lambda line: None, recipes: Recipes = BY_NAME
+) -> None:
+    """Everything of these images that needs no binary, so that it can be made while Go compiles. Blocking.
+
+    Raises as ensure_images() does.
+    """
+    workshop = _Workshop(cache_dir, BinDir({}), progress, recipes)
+    for recipe in (_recipe(name, recipes) for name in dict.fromkeys(names)):
+        workshop.prepare(recipe)
+
+
+def _recipe(name: str, recipes: Recipes) -> Recipe:
     try:
-        return BY_NAME[name]
+        return recipes[name]
     except KeyError:
-        raise NotFound("no recipe for this image", obj=name, action=f"Known: {', '.join(BY_NAME)}") from None
+        raise NotFound("no recipe for this image", obj=name, action=f"Known: {', '.join(recipes)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +119,7 @@ class _Workshop:
     cache_dir: Path
     binaries: BinDir
     progress: Progress
+    recipes: Recipes
 
     @property
     def images(self) -> Path:
@@ -121,6 +141,16 @@ class _Workshop:
                 write_archive(image, {descriptor.digest: path for descriptor, path in layers}, archive)
         return archive
 
+    def prepare(self, recipe: Recipe) -> None:
+        if not any(layer.needs_binaries for layer in recipe.layers):
+            self.image(recipe)
+            return
+        for layer in recipe.layers:
+            if not layer.needs_binaries:
+                self.layer(layer, self.layer_key(layer))
+            elif found := next((source for source in layer.sources if isinstance(source, Upstream)), None):
+                self._upstream(found)
+
     def layer_key(self, layer: LayerRecipe) -> str:
         return _digest(_LAYER_FORMAT, str(_COMPRESSED), *(self._source_key(source) for source in layer.sources))
 
@@ -132,7 +162,7 @@ class _Workshop:
                 return f"{source!r} {binary.parent.name} {status.st_size} {status.st_mtime_ns}"
             case Upstream():
                 return f"{source!r} {KUBERNETES_VERSION}"
-            case Packages() | BusyBox() | CProgram():
+            case Packages() | BusyBox() | PackagedBusyBox() | CProgram():
                 return f"{source!r} {distribution()} {goarch()}"
             case RegistryTree() | FileOf():
                 return f"{source!r} {self.image_key(source.image)}"
@@ -140,7 +170,7 @@ class _Workshop:
                 return repr(source)
 
     def image_key(self, name: str) -> str:
-        recipe = _recipe(name)
+        recipe = _recipe(name, self.recipes)
         return _digest(repr(recipe.run), *(self.layer_key(layer) for layer in recipe.layers))
 
     def layer(self, layer: LayerRecipe, key: str) -> tuple[Descriptor, Path]:
@@ -176,10 +206,15 @@ class _Workshop:
             case BusyBox():
                 work.mkdir()
                 return build_busybox(source.options, work, self.progress)
+            case PackagedBusyBox():
+                unpack_packages((source.package,), (), work, self.cache_dir / "debs", self.progress)
+                return busybox_entries(work / "bin/busybox")
             case RegistryTree():
-                return registry_entries(read_archive(self.image(_recipe(source.image))), source.name, source.tag)
+                return registry_entries(
+                    read_archive(self.image(_recipe(source.image, self.recipes))), source.name, source.tag
+                )
             case FileOf():
-                recipe = _recipe(source.image).layers[0]
+                recipe = _recipe(source.image, self.recipes).layers[0]
                 _, layer = self.layer(recipe, self.layer_key(recipe))
                 return [file(source.path, *read_layer(layer, source.source))]
 

@@ -212,33 +212,57 @@ class _Raising:
                 say(await host_ports.ensure(self.cluster, self.tools, self.clock))
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
+        """The archives of the cluster's images. What needs no binary of theirs is made while Go compiles."""
         from controlplane.binaries.work import ensure
-        from controlplane.images.plan.known import CONFORMANCE, DEMO, KUBEADM
-        from controlplane.images.work import binaries_for, ensure_images, released_images
+        from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, DEMO_BY_NAME, KUBEADM
+        from controlplane.images.work import binaries_for, ensure_images, prepare_images, released_images
+
+        images, recipes = (CONFORMANCE, BY_NAME) if self._for_suites else (DEMO, DEMO_BY_NAME)
+        if self.cluster.options.kubeadm:
+            images = tuple(dict.fromkeys((*images, *KUBEADM)))
+        chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
+        images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
+        cache, given = Path(cache_root()), self.request.binaries_dir
+        released: dict[str, Path] = {}
+        with self.progress.step("release") as say:
+            prebuilt = await asyncio.to_thread(releases.choose, self.request.releases, given, say)
+            if given is None and not self._for_suites:  # images have the given binaries, or parts for the suites
+                released = await asyncio.to_thread(released_images, images, prebuilt, recipes, cache, say)
+        images = tuple(name for name in images if name not in released)
+        names = tuple(dict.fromkeys((*components.needed(self.cluster.options), *binaries_for(images, recipes))))
+
+        async def prepare() -> None:
+            if not images:
+                return
+            with self.progress.step("parts of images") as say:
+                try:
+                    await asyncio.to_thread(prepare_images, images, cache_dir=cache, progress=say, recipes=recipes)
+                except NodewrightError as error:  # tried again below, where it counts
+                    say(f"not all: {error}")
 
         with self.progress.step("binaries and images") as say:
-            images = CONFORMANCE if self.cluster.images == "conformance" else DEMO
-            if self.cluster.options.kubeadm:
-                images = tuple(dict.fromkeys((*images, *KUBEADM)))
-            chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
-            images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
-            cache, given, minor = Path(cache_root()), self.request.binaries_dir, self.cluster.options.kubernetes
-            prebuilt = await asyncio.to_thread(releases.choose, self.request.releases, given, say)
-            released = {}
-            if given is None:  # images hold the binaries of that folder
-                released = await asyncio.to_thread(released_images, images, prebuilt, cache_dir=cache, progress=say)
-            images = tuple(name for name in images if name not in released)
-            names = (*components.needed(self.cluster.options), *binaries_for(images))
-            binaries = await asyncio.to_thread(
-                ensure, names, cache_dir=cache, progress=say, binaries_dir=given, release=minor, prebuilt=prebuilt
-            )
-            self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in dict.fromkeys(names)})
+            async with asyncio.TaskGroup() as group:
+                group.create_task(prepare(), name="parts of images")
+                binaries = await asyncio.to_thread(
+                    ensure,
+                    names,
+                    cache_dir=cache,
+                    progress=say,
+                    binaries_dir=given,
+                    release=self.cluster.options.kubernetes,
+                    prebuilt=prebuilt,
+                )
+            self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in names})
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
             state.save(self.cluster)
-            built = await asyncio.to_thread(ensure_images, images, cache_dir=cache, binaries=binaries, progress=say)
-            if prebuilt:
-                say(f"of release {prebuilt.manifest.version} ({prebuilt.source.origin})")
+            built = await asyncio.to_thread(
+                ensure_images, images, cache_dir=cache, binaries=binaries, progress=say, recipes=recipes
+            )
             return {**released, **built}
+
+    @property
+    def _for_suites(self) -> bool:
+        return self.cluster.images == "conformance"
 
     async def _keys(self) -> None:
         with self.progress.step("keys and certificates") as say:
@@ -286,7 +310,7 @@ class _Raising:
                 await nodes.restart_runtime(self.cluster, node, self.clock)
             await asyncio.to_thread(nodes.start_runtime, self.cluster, node, self.tools)
             await nodes.wait_runtime(self.cluster, node, self.clock)
-            say(await import_images(self.cluster, node, self.tools, images))
+            say(await import_images(self.cluster, node, self.tools, images, exactly=self._for_suites))
         with self.progress.step(f"{node.name}: agent and proxy started"):
             if node.name in self.relinked or nodes.KUBELET_CONFIG in self.rewritten[node.name]:
                 nodes.restart_agent(self.cluster, node)

@@ -57,7 +57,7 @@ def list_arguments(run: GoRun) -> list[str]:
     """
     one = run.binaries[0]
     tests = ["-test"] if one.kind is Kind.TEST else []
-    fields = "-json=ImportPath,Dir,GoFiles,Stale"
+    fields = "-json=ImportPath,Dir,GoFiles,EmbedFiles,Stale"  # without EmbedFiles, Go takes half of them for stale
     return ["list", "-deps", *tests, fields, *_flags(one), *run.packages]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,1023}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -25,12 +25,23 @@ def full_name(name: str) -> str:
     return name if ":" in last or "@" in last else f"{name}:latest"
 
 
+def digests_of(listing: Iterable[str]) -> dict[str, str]:
+    """The digest of each reference. `listing`: lines of `ctr images ls`."""
+    return {line.split()[0]: found[0] for line in listing if (found := _DIGEST.search(line.partition(" ")[2]))}
+
+
+def to_import(listing: Iterable[str], wanted: Mapping[str, str]) -> list[str]:
+    """The names that are missing, or that stand for another content. `wanted`: a digest by name, "" for any content."""
+    there = digests_of(listing)
+    return [name for name, digest in wanted.items() if name not in there or (digest and there[name] != digest)]
+
+
 def references(listing: Iterable[str], name: str) -> list[str]:
     """What has to go for the image `name`: the name first, and what stands for the same content without a tag.
 
     `listing`: lines of `ctr images ls`. What another tag still needs stays. Empty if there is no such image.
     """
-    digests = {line.split()[0]: found[0] for line in listing if (found := _DIGEST.search(line.partition(" ")[2]))}
+    digests = digests_of(listing)
     wanted = next((one for one in (name, full_name(name)) if one in digests), "")
     if not wanted:
         return []

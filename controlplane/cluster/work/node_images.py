@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import image_refs
 from controlplane.cluster.plan.components import Tools
+from controlplane.images.edge.layout import read_archive
 from controlplane.images.edge.unxz import SUFFIX, unxz
 from controlplane.machine.edge.namespaces import in_node, is_bound
 from nodelib import command
@@ -21,10 +23,16 @@ _IMPORT_TIMEOUT = 300.0
 _UNPACKED = re.compile(r"unpacking (\S+) \(")
 
 
-async def import_images(cluster: Cluster, node: Node, tools: Tools, images: Mapping[str, Path]) -> str:
-    """Import each archive whose image the node does not have yet. Returns a summary of one line."""
-    present = set((await _ctr(cluster, node, tools, "images", "ls", "-q")).text.split())
-    missing = sorted({str(path) for name, path in images.items() if name not in present})
+async def import_images(
+    cluster: Cluster, node: Node, tools: Tools, images: Mapping[str, Path], *, exactly: bool = False
+) -> str:
+    """Import each archive whose image the node does not have yet. Returns a summary of one line.
+
+    `exactly`: an image of the same name and another content is replaced, too.
+    """
+    wanted = await asyncio.to_thread(_digests, images) if exactly else dict.fromkeys(images, "")
+    listing = (await _ctr(cluster, node, tools, "images", "ls")).text.splitlines()
+    missing = sorted({str(images[name]) for name in image_refs.to_import(listing, wanted)})
     for path in missing:
         if path.endswith(SUFFIX):
             await _import_compressed(cluster, node, tools, path)
@@ -41,6 +49,10 @@ async def _import_compressed(cluster: Cluster, node: Node, tools: Tools, path: s
         timeout=_IMPORT_TIMEOUT,
         env={**os.environ, "UNXZ": shlex.join(unxz())},
     )
+
+
+def _digests(images: Mapping[str, Path]) -> dict[str, str]:
+    return {name: str(read_archive(path).names.get(name, {}).get("digest", "")) for name, path in images.items()}
 
 
 async def name_only(cluster: Cluster, node: Node, tools: Tools, source: str, names: Sequence[str]) -> None:

@@ -59,6 +59,11 @@ def build_busybox(options: Sequence[tuple[str, str]], work: Path, progress: Prog
             step=f"make in {tree}",
             action="See the compiler's message above",
         ) from error
+    return busybox_entries(binary)
+
+
+def busybox_entries(binary: Path) -> tuple[Entry, ...]:
+    """/bin/busybox and its links. Raises CommandError when it does not say which programs it has."""
     programs = sorted(set(run_sync([str(binary), "--list"], timeout=10).text.split()) - {"busybox", "linuxrc"})
     return (
         directory("bin"),

@@ -57,6 +57,13 @@ class BusyBox:
 
 
 @dataclass(frozen=True, slots=True)
+class PackagedBusyBox:
+    """busybox as the distribution has compiled it."""
+
+    package: str = "busybox-static"
+
+
+@dataclass(frozen=True, slots=True)
 class RegistryTree:
     """Another image, laid out as agnhost's fake-registry-server serves it (repository `name`, tag `tag`)."""
 
@@ -74,7 +81,7 @@ class FileOf:
     path: str
 
 
-Source = Files | Built | Upstream | Packages | CProgram | BusyBox | RegistryTree | FileOf
+Source = Files | Built | Upstream | Packages | CProgram | BusyBox | PackagedBusyBox | RegistryTree | FileOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,11 @@ class LayerRecipe:
 
     title: str
     sources: tuple[Source, ...]
+
+    @property
+    def needs_binaries(self) -> bool:
+        """Whether it cannot be made before Go has built something, here or in another image."""
+        return any(isinstance(source, Built | RegistryTree | FileOf) for source in self.sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,9 @@ async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> tuple[
     tools = replace(Tools({}, "", ""), binaries=binaries)
     with progress.step("images on the nodes") as say:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(import_images(cluster, node, tools, images)) for node in cluster.nodes]
+            tasks = [
+                group.create_task(import_images(cluster, node, tools, images, exactly=True)) for node in cluster.nodes
+            ]
         say(", ".join(task.result() for task in tasks))
     return binaries, images
 

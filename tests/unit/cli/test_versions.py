@@ -28,8 +28,8 @@ def test_the_versions_are_shown(arguments: list[str], monkeypatch: pytest.Monkey
     assert done.output.splitlines() == [
         f"nodewright {ours} (commit abc1234)",
         f"Kubernetes {KUBERNETES_VERSION.removeprefix('v')}",
-        f"containerd {_required('containerd', 'github.com/containerd/containerd/v2')}",
-        f"CoreDNS {_required('coredns', 'github.com/coredns/coredns')}",
+        f"containerd {_required('cluster', 'github.com/containerd/containerd/v2')}",
+        f"CoreDNS {_required('cluster', 'github.com/coredns/coredns')}",
         f"Python {platform.python_version()}",
     ]
 
@@ -49,8 +49,8 @@ def test_scripts_read_the_versions_as_json(monkeypatch: pytest.MonkeyPatch) -> N
         "nodewright": versions.release(),
         "commit": "abc1234",
         "kubernetes": KUBERNETES_VERSION.removeprefix("v"),
-        "containerd": _required("containerd", "github.com/containerd/containerd/v2"),
-        "coredns": _required("coredns", "github.com/coredns/coredns"),
+        "containerd": _required("cluster", "github.com/containerd/containerd/v2"),
+        "coredns": _required("cluster", "github.com/coredns/coredns"),
         "python": platform.python_version(),
     }
 

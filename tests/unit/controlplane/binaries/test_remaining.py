@@ -6,23 +6,23 @@ import pytest
 
 from controlplane.binaries.plan.remaining import Load, about, remaining
 
-LOAD = Load({f"p{number}": 1_000_000 for number in range(100)}, links=2)
+LOAD = Load({f"p{number}": 1_000_000 for number in range(600)}, links=2)
 NAMES = list(LOAD.packages)
 
 
 def test_before_anything_is_done_the_measured_machine_decides() -> None:
-    assert remaining(LOAD, [], 0, 0.0, 2) == pytest.approx(LOAD.seconds)
-    assert remaining(LOAD, [], 0, 0.0, 4) == pytest.approx(LOAD.seconds / 2)
+    assert remaining(LOAD, [], 0, 0.0, 1) == pytest.approx(LOAD.seconds)
+    assert remaining(LOAD, [], 0, 0.0, 4) == pytest.approx(LOAD.seconds / 4)
 
 
 @pytest.mark.parametrize("times", [0.5, 1.0, 3.0])
 def test_it_follows_the_pace_of_this_machine(times: float) -> None:
-    half = LOAD.seconds / 2 * times
-    assert remaining(LOAD, NAMES[:52], 0, half, 2) == pytest.approx(half, rel=0.35)
+    half = LOAD.seconds / 4 * times
+    assert remaining(LOAD, NAMES[:302], 0, half, 2) == pytest.approx(half, rel=0.35)
 
 
 def test_it_falls_with_every_package_and_every_link() -> None:
-    left = [remaining(LOAD, NAMES[:done], 0, 10.0 + done, 2) for done in range(10, 101, 10)]
+    left = [remaining(LOAD, NAMES[:done], 0, 10.0 + done, 2) for done in range(50, 601, 50)]
     assert left == sorted(left, reverse=True)
     assert remaining(LOAD, NAMES, 2, 300.0, 2) < remaining(LOAD, NAMES, 1, 300.0, 2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.cluster.plan.image_refs import full_name, is_name, references, users
+from controlplane.cluster.plan.image_refs import full_name, is_name, references, to_import, users
 
 A, B = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 _TYPE = "application/vnd.oci.image.index.v1+json"
@@ -66,3 +66,11 @@ def test_containers_made_from_it_are_found() -> None:
 @pytest.mark.parametrize("text", ["-web", "--help", "a b", "", "web\x1b", "../web"])
 def test_what_cannot_be_an_image_is_no_name(text: str) -> None:
     assert not is_name(text)
+
+
+def test_what_is_imported_is_missing_or_another_content() -> None:
+    lines = listing(("example.test/a:1", A), ("example.test/b:1", A))
+    names = ("example.test/a:1", "example.test/b:1", "example.test/c:1")
+    assert to_import(lines, dict.fromkeys(names, "")) == ["example.test/c:1"]
+    assert to_import(lines, dict.fromkeys(names, B)) == list(names)
+    assert to_import(lines, {names[0]: A, names[1]: B}) == [names[1]]
