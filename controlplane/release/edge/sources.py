@@ -17,6 +17,7 @@ from nodelib.command import run_sync
 Progress = Callable[[str], None]
 
 _LARGEST_TEXT = 512 << 10
+_COPYRIGHT = 'dpkg-deb --fsys-tarfile "$0" | tar --extract --to-stdout "./usr/share/doc/$1/copyright"'
 _PIP_TIMEOUT = 900.0
 # Debian 12 has glibc 2.36: wheels for that and older ones.
 _PLATFORMS = (*(f"manylinux_2_{minor}" for minor in range(36, 16, -1)), "manylinux2014", "manylinux2010")
@@ -110,13 +111,23 @@ def _is_metadata(name: str) -> bool:
 
 
 def debian_copyright(deb: Path) -> str:
-    """The copyright file of a Debian package, "" if it has none of its own."""
+    """The copyright file of a Debian package, "" if there is none: some have that of another one beside it."""
     package = deb.name.partition("_")[0]
     if not deb.is_file() or not shutil.which("dpkg-deb"):
         return ""
-    script = 'dpkg-deb --fsys-tarfile "$0" | tar --extract --to-stdout "./usr/share/doc/$1/copyright"'
-    found = run_sync(["sh", "-c", script, str(deb), package], timeout=60, check=False)
-    return found.stdout[:_LARGEST_TEXT].decode(errors="replace") if found.returncode == 0 else ""
+    for place in (package, _documented_in(deb, package)):
+        for holder in (deb, *sorted(deb.parent.glob(f"{place}_*.deb"))):
+            found = run_sync(["sh", "-c", _COPYRIGHT, str(holder), place], timeout=60, check=False)
+            if found.returncode == 0 and found.stdout:
+                return found.stdout[:_LARGEST_TEXT].decode(errors="replace")
+    return ""
+
+
+def _documented_in(deb: Path, package: str) -> str:
+    """The package to which a link in place of the folder of documents leads."""
+    listed = run_sync(["dpkg-deb", "--contents", str(deb)], timeout=60, check=False).text
+    found = re.search(rf"/usr/share/doc/{re.escape(package)} -> ([a-z0-9.+-]+)$", listed, re.MULTILINE)
+    return found[1] if found else package
 
 
 def installed_versions(packages: Sequence[str]) -> dict[str, str]:
