@@ -78,7 +78,7 @@ async def up(request: Request, progress: Progress, clock: Clock) -> Raised:
     """
     addresses.check_name(request.name)
     with progress.step("preflight"):
-        await doctor.refuse_if_fatal(request.project, request.binaries_dir)
+        await doctor.refuse_if_fatal(request.project, request.binaries_dir, request.releases.folder)
     with directory_lock(os.path.join(state_root(), request.name)):
         try:
             cluster = await asyncio.to_thread(settle, request)
