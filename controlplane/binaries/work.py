@@ -64,6 +64,23 @@ def ensure(
     Blocking: minutes when cold, a few milliseconds when everything is cached. Two runs at once build only once.
     Raises NotFound for an unknown name or directory, Permanent with the end of Go's output when a build fails.
     """
+    paths, missing = _located(names, cache_dir, binaries_dir, release)
+    if prebuilt:
+        missing = _unpack_all(missing, prebuilt, cache_dir, progress)
+    if missing:
+        _build_missing(missing, cache_dir, progress)
+    return BinDir(paths)
+
+
+def all_there(names: Iterable[str], *, cache_dir: Path, binaries_dir: Path | None = None, release: str = "") -> bool:
+    """Whether ensure() has nothing to build. Raises as it does."""
+    return not _located(names, cache_dir, binaries_dir, release)[1]
+
+
+def _located(
+    names: Iterable[str], cache_dir: Path, binaries_dir: Path | None, release: str
+) -> tuple[dict[str, Path], list[Binary]]:
+    """Where each binary is or will be, and those that must be built."""
     if binaries_dir is not None and not binaries_dir.is_dir():
         raise NotFound(
             "no such directory", obj=str(binaries_dir), step="--binaries", action="Name a directory of programs."
@@ -82,11 +99,7 @@ def ensure(
         paths[name] = folder / name
         if not (paths[name].exists() and is_whole(folder / table[name].name)):
             missing.append(table[name])
-    if prebuilt:
-        missing = _unpack_all(missing, prebuilt, cache_dir, progress)
-    if missing:
-        _build_missing(missing, cache_dir, progress)
-    return BinDir(paths)
+    return paths, missing
 
 
 def key_of(binary: Binary) -> str:

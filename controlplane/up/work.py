@@ -213,7 +213,7 @@ class _Raising:
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         """The archives of the cluster's images. What needs no binary of theirs is made while Go compiles."""
-        from controlplane.binaries.work import ensure
+        from controlplane.binaries.work import all_there, ensure
         from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, DEMO_BY_NAME, KUBEADM
         from controlplane.images.work import binaries_for, ensure_images, prepare_images, released_images
 
@@ -222,7 +222,7 @@ class _Raising:
             images = tuple(dict.fromkeys((*images, *KUBEADM)))
         chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
         images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
-        cache, given = Path(cache_root()), self.request.binaries_dir
+        cache, given, minor = Path(cache_root()), self.request.binaries_dir, self.cluster.options.kubernetes
         released: dict[str, Path] = {}
         with self.progress.step("release") as say:
             prebuilt = await asyncio.to_thread(releases.choose, self.request.releases, given, say)
@@ -232,8 +232,6 @@ class _Raising:
         names = tuple(dict.fromkeys((*components.needed(self.cluster.options), *binaries_for(images, recipes))))
 
         async def prepare() -> None:
-            if not images:
-                return
             with self.progress.step("parts of images") as say:
                 try:
                     await asyncio.to_thread(prepare_images, images, cache_dir=cache, progress=say, recipes=recipes)
@@ -242,14 +240,15 @@ class _Raising:
 
         with self.progress.step("binaries and images") as say:
             async with asyncio.TaskGroup() as group:
-                group.create_task(prepare(), name="parts of images")
+                if images and not all_there(names, cache_dir=cache, binaries_dir=given, release=minor):
+                    group.create_task(prepare(), name="parts of images")
                 binaries = await asyncio.to_thread(
                     ensure,
                     names,
                     cache_dir=cache,
                     progress=say,
                     binaries_dir=given,
-                    release=self.cluster.options.kubernetes,
+                    release=minor,
                     prebuilt=prebuilt,
                 )
             self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in names})

@@ -16,7 +16,7 @@ _MIN_INOTIFY_INSTANCES, _MIN_INOTIFY_WATCHES = 128, 8192
 _INOTIFY_FIX = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=65536"
 # For two nodes: agent, containerd and proxy have a few each, CoreDNS one; the rest is for pods that watch files.
 _FREE_INOTIFY_INSTANCES = 32
-_STATE_BYTES, _CACHE_BYTES_COLD = 2 * GIB, 12 * GIB
+_STATE_BYTES, _CACHE_BYTES_COLD = 2 * GIB, 9 * GIB
 _MEMORY_BYTES = int(1.5 * GIB)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.binaries.model import BINARIES, TABLE, cache_key, of_release
-from controlplane.binaries.work import MODULES, ensure, goarch, module_files
+from controlplane.binaries.work import MODULES, all_there, ensure, goarch, module_files
 from nodelib.errors import NotFound
 
 FILES = [("go.mod", b"module x"), ("go.sum", b"h1:")]
@@ -79,9 +79,12 @@ def test_ready_binaries_are_taken_first(tmp_path: Path) -> None:
 
 def test_what_is_cached_is_not_built(tmp_path: Path) -> None:
     folder = tmp_path / "bin" / cache_key(TABLE["etcd"], module_files("cluster"), goarch())
+    assert not all_there(["etcd"], cache_dir=tmp_path)
     folder.mkdir(parents=True)
     (folder / "nodewright-controlplane").touch()
     (folder / "etcd").symlink_to("nodewright-controlplane")
+    assert all_there(["etcd"], cache_dir=tmp_path)
+    assert not all_there(["etcd", "kubectl"], cache_dir=tmp_path)
     said: list[str] = []
     assert ensure(["etcd"], cache_dir=tmp_path, progress=said.append).path("etcd") == folder / "etcd"
     assert said == []
