@@ -31,18 +31,13 @@ def choose(wanted: ReleaseChoice, binaries_dir: Path | None, say: Callable[[str]
     try:
         found = find(wanted.folder)
         if found is None or binaries_dir is not None:
-            say(
-                "none: what the cache has not is built from source"
-                if found is None
-                else "not used: --binaries is given"
-            )
             return None
         _check(found, wanted.version)
-        say(f"{found.manifest.version} in {found.source.origin}")
+        say(f"of release {found.manifest.version} in {found.source.origin}")
     except NodewrightError as error:
         if wanted.folder or not wanted.checkout:
             raise
-        say(f"not used: {error.obj}: {error.message}")
+        say(f"not of the installed release: {error.obj}: {error.message}")
         return None
     return found
 

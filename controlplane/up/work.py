@@ -223,25 +223,24 @@ class _Raising:
         chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
         images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
         cache, given, minor = Path(cache_root()), self.request.binaries_dir, self.cluster.options.kubernetes
-        released: dict[str, Path] = {}
-        with self.progress.step("release") as say:
-            prebuilt = await asyncio.to_thread(releases.choose, self.request.releases, given, say)
-            if given is None and not self._for_suites:  # images have the given binaries, or parts for the suites
-                released = await asyncio.to_thread(released_images, images, prebuilt, recipes, cache, say)
-        images = tuple(name for name in images if name not in released)
-        names = tuple(dict.fromkeys((*components.needed(self.cluster.options), *binaries_for(images, recipes))))
 
-        async def prepare() -> None:
+        async def prepare(missing: tuple[str, ...]) -> None:
             with self.progress.step("parts of images") as say:
                 try:
-                    await asyncio.to_thread(prepare_images, images, cache_dir=cache, progress=say, recipes=recipes)
+                    await asyncio.to_thread(prepare_images, missing, cache_dir=cache, progress=say, recipes=recipes)
                 except NodewrightError as error:  # tried again below, where it counts
                     say(f"not all: {error}")
 
         with self.progress.step("binaries and images") as say:
+            prebuilt = await asyncio.to_thread(releases.choose, self.request.releases, given, say)
+            released: dict[str, Path] = {}
+            if given is None and not self._for_suites:  # images have the given binaries, or parts for the suites
+                released = await asyncio.to_thread(released_images, images, prebuilt, recipes, cache, say)
+            missing = tuple(name for name in images if name not in released)
+            names = tuple(dict.fromkeys((*components.needed(self.cluster.options), *binaries_for(missing, recipes))))
             async with asyncio.TaskGroup() as group:
-                if images and not all_there(names, cache_dir=cache, binaries_dir=given, release=minor):
-                    group.create_task(prepare(), name="parts of images")
+                if missing and not all_there(names, cache_dir=cache, binaries_dir=given, release=minor):
+                    group.create_task(prepare(missing), name="parts of images")
                 binaries = await asyncio.to_thread(
                     ensure,
                     names,
@@ -255,7 +254,7 @@ class _Raising:
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
             state.save(self.cluster)
             built = await asyncio.to_thread(
-                ensure_images, images, cache_dir=cache, binaries=binaries, progress=say, recipes=recipes
+                ensure_images, missing, cache_dir=cache, binaries=binaries, progress=say, recipes=recipes
             )
             return {**released, **built}
 
