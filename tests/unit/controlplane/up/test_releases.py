@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.prebuilt import work
+from controlplane.prebuilt import edge
 from controlplane.prebuilt.edge import in_folder
 from controlplane.up.releases import ReleaseChoice, choose
 from nodelib.errors import Invalid, NotFound
@@ -28,7 +28,7 @@ def differs(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work.edge, "installed", lambda: None)
+    monkeypatch.setattr(edge, "installed", lambda: None)
 
 
 def test_the_release_that_the_user_names_is_used_and_said(fits: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_release_that_the_user_names_is_used_and_said(fits: Path) -> None:
 
 
 def test_a_named_release_that_does_not_fit_is_refused(differs: Path, tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="whose nodewright-controlplane are not those of 1.0") as refusal:
+    with pytest.raises(Invalid, match=r"are not those of 1\.0") as refusal:
         choose(ReleaseChoice(differs, "1.0"), None, lambda line: None)
     assert "nodewright-binaries==1.0" in refusal.value.action
     with pytest.raises(NotFound, match="is in it"):
@@ -54,10 +54,10 @@ def test_without_a_release_programs_are_built(fits: Path) -> None:
 
 
 def test_an_installed_release_that_does_not_fit(differs: Path, fits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work.edge, "installed", lambda: in_folder(differs))
+    monkeypatch.setattr(edge, "installed", lambda: in_folder(differs))
     said: list[str] = []
     assert choose(ReleaseChoice(None, "1.0", checkout=True), None, said.append) is None
     assert len(said) == 1 and said[0].startswith("not of the installed release: release 9.9.9 in")
-    with pytest.raises(Invalid, match="does not fit nodewright 1.0"):
+    with pytest.raises(Invalid, match=r"does not fit nodewright 1\.0"):
         choose(ReleaseChoice(None, "1.0", checkout=False), None, said.append)
     assert choose(ReleaseChoice(fits, "1.0", checkout=False), None, said.append), "a named one comes first"
