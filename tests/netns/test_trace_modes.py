@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controlplane.machine.edge import rules
+from nodelib.command import CommandError
 from nodelib.firewall.trace import Packet, trace
 from nodelib.firewall.trace_nft import bases
 from tests.golden.proxy.cases import CASES, Case
@@ -19,6 +22,8 @@ from tests.unit.proxy.build import BLOCKED_CLIENT, CLIENT, NODE, NODE_IP, POD
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")]
 
 Ends = set[tuple[str, str, bool]]
+_FOREIGN = "iptables -t nat -A OUTPUT -j ACCEPT; nft add rule ip nat OUTPUT ip daddr vmap '{ 1.1.1.1 : accept }'"
+_FOREIGN += "; nft add rule ip nat OUTPUT meta l4proto tcp dnat to 1.1.1.1:80-90"
 
 
 def kernel(case: Case) -> dict[str, Any]:
@@ -74,3 +79,25 @@ def ends(outcomes: Any) -> Ends:
         (one.verdict, one.to if one.verdict == "ACCEPT" else "", one.masqueraded and one.verdict == "ACCEPT")
         for one in outcomes
     }
+
+
+async def test_rules_that_cannot_be_read_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were taken for no rules, so `trace` said that nothing translates a Service's address."""
+    tool = tmp_path / "iptables-nft-save"
+    tool.write_text("#!/bin/sh\necho 'RULE_LIST failed: Resource temporarily unavailable' >&2\nexit 4\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(CommandError, match="Resource temporarily unavailable"):
+        await rules.read("node1", "/proc/self/ns/net")
+
+
+async def test_a_table_that_iptables_cannot_show_is_noted() -> None:
+    argv = ["unshare", "--net", "sh", "-c", f"{_FOREIGN}; echo; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = await rules.read("node1", f"/proc/{process.pid}/ns/net")
+        finally:
+            process.kill()
+    assert "nat" not in found.tables and "Table `nat' is incompatible" in found.notes[0]
