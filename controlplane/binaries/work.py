@@ -17,7 +17,14 @@ from controlplane.binaries.edge.go_folders import go_folders
 from controlplane.binaries.edge.go_run import list_packages, run_go, source_bytes
 from controlplane.binaries.edge.toolchain import build_environment, find_go
 from controlplane.binaries.model import Binary, cache_key, of_release
-from controlplane.binaries.plan.go_runs import GoRun, file_name, go_arguments, go_runs, list_arguments
+from controlplane.binaries.plan.go_runs import (
+    GoRun,
+    compile_arguments,
+    file_name,
+    go_arguments,
+    go_runs,
+    list_arguments,
+)
 from controlplane.binaries.plan.remaining import Load, about, remaining
 from controlplane.machine.edge.locks import cache_lock
 from controlplane.prebuilt.edge import forget, is_whole
@@ -180,6 +187,10 @@ class _Building:
     def module(self) -> Path:
         return MODULES / self.run.module
 
+    def go_on(self, arguments: list[str], output: Path, watch: _Watch) -> None:
+        argv = [str(self.go), *arguments]
+        run_go(argv, cwd=self.module, env=self.environment, output=output, look=watch.look)
+
 
 def _build(building: _Building) -> None:
     run, progress = building.run, building.progress
@@ -189,13 +200,10 @@ def _build(building: _Building) -> None:
         try:
             argv = [str(building.go), *list_arguments(run)]
             load = _load(list_packages(argv, cwd=building.module, env=building.environment), len(run.binaries))
-            run_go(
-                [str(building.go), *go_arguments(run, str(work / "bin"))],
-                cwd=building.module,
-                env=building.environment,
-                output=work / "output",
-                look=_Watch(load, work / "bin", progress).look,
-            )
+            watch = _Watch(load, work / "bin", progress)
+            for arguments in (compile_arguments(run, load.packages), go_arguments(run, str(work / "bin"))):
+                if arguments:
+                    building.go_on(arguments, work / "output", watch)
         except CommandError as error:
             raise _failure(building, error) from error
         for binary in run.binaries:

@@ -15,7 +15,7 @@ _BUILD_TIMEOUT = 3600.0  # seconds; a cold build of the largest takes minutes on
 _LIST_TIMEOUT = 1200.0  # seconds; it fetches a gigabyte of sources when nothing is there
 _LOOK_EVERY = 1.0  # seconds between two looks at what Go has said
 # Go ends with this process, whatever ends it; its output goes to a file that is read while it runs.
-_ALONE = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", 'exec "$0" "$@" 2>"$GO_OUTPUT"')
+_ALONE = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", 'exec "$0" "$@" 2>>"$GO_OUTPUT"')
 
 
 def list_packages(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ def source_bytes(package: Mapping[str, Any]) -> int:
 def run_go(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path, look: Callable[[list[str]], None]
 ) -> None:
-    """Run it; `look` gets the lines that it has printed so far, once a second.
+    """Run it; `look` gets the lines of `output`, to which it prints, once a second.
 
     Raises CommandError with what it printed.
     """

@@ -43,11 +43,22 @@ def go_runs(binaries: Iterable[Binary]) -> tuple[GoRun, ...]:
 
 
 def go_arguments(run: GoRun, folder: str) -> list[str]:
-    """The arguments of `go` that build them into `folder`. It prints the name of each package that it compiles."""
+    """The arguments of `go` that build them into `folder`. `go build` prints the name of what it compiles."""
     one = run.binaries[0]
     # Vetting upstream's tests takes minutes and says nothing that upstream's own CI has not said.
-    verb = ["test", "-c", "-vet=off"] if one.kind is Kind.TEST else ["build"]
-    return [*verb, "-v", *_flags(one), "-o", f"{folder}/", *run.packages]
+    verb = ["test", "-c", "-vet=off"] if one.kind is Kind.TEST else ["build", "-v"]
+    return [*verb, *_flags(one), "-o", f"{folder}/", *run.packages]
+
+
+def compile_arguments(run: GoRun, packages: Iterable[str]) -> list[str]:
+    """The arguments of `go` that compile only the packages which test programs are made of, [] for other binaries.
+
+    `go test -c` prints no names of packages; this does. `packages` are those of the list.
+    """
+    one = run.binaries[0]
+    # Neither a package as it is in a test ("a [b.test]"), nor the test's own main, nor what comes with Go.
+    named = [name for name in packages if "." in name.partition("/")[0] and not name.endswith(("]", ".test"))]
+    return ["build", "-v", *_flags(one), *named] if named and one.kind is Kind.TEST else []
 
 
 def list_arguments(run: GoRun) -> list[str]:

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from controlplane.binaries.model import BINARIES, TABLE
-from controlplane.binaries.plan.go_runs import GoRun, file_name, go_arguments, go_runs, list_arguments
+from controlplane.binaries.plan.go_runs import (
+    GoRun,
+    compile_arguments,
+    file_name,
+    go_arguments,
+    go_runs,
+    list_arguments,
+)
 from controlplane.binaries.work import MODULES
 from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan.components import needed
@@ -59,6 +66,16 @@ def test_tests_are_compiled_and_not_vetted() -> None:
     assert go_arguments(_run("e2e.test"), "/o")[:3] == ["test", "-c", "-vet=off"]
     assert "-test" in list_arguments(_run("e2e.test"))
     assert go_arguments(_run("kubectl"), "/o")[0] == "build"
+
+
+def test_what_tests_are_made_of_is_compiled_by_a_command_that_names_it() -> None:
+    packages = ["runtime", "k8s.io/api/core/v1", "k8s.io/x [k8s.io/e2e.test]", "k8s.io/e2e.test", "vendor/golang.org/x"]
+    found = compile_arguments(_run("e2e.test"), packages)
+    assert found[:2] == ["build", "-v"]
+    assert found[-2].startswith("-s -w")
+    assert found[-1] == "k8s.io/api/core/v1"
+    assert compile_arguments(_run("e2e.test"), ["runtime"]) == []
+    assert compile_arguments(_run("kubectl"), packages) == []
 
 
 def test_the_list_has_the_flags_of_the_build() -> None:
