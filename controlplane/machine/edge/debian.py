@@ -12,6 +12,7 @@ from nodelib.command import CommandError, run_sync
 from nodelib.errors import Permanent
 
 _APT = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Use-Pty=0")
+_NOT_KEPT = ("-o", "APT::Keep-Downloaded-Packages=false")
 _TIMEOUT = 900.0
 _LISTS = Path("/var/lib/apt/lists")
 
@@ -38,7 +39,7 @@ def install_missing(names: Iterable[str], progress: Progress, record: Path) -> N
     with progress.step("Debian packages") as say:
         say(f"installing {', '.join(lacking)}")
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = [*_APT, "install", "--no-install-recommends", *lacking]
+        install = [*_APT, *_NOT_KEPT, "install", "--no-install-recommends", *lacking]
         try:
             if not list(_LISTS.glob("*_Packages*")):
                 run_sync([*_APT, "update"], timeout=_TIMEOUT, env=environment)
