@@ -6,13 +6,15 @@ import os
 import shlex
 import sys
 
+from cli.project import is_checkout
+
 # What changes which cluster or which files are meant; sudo does not pass the environment on.
-_VARIABLES = ("NODEWRIGHT_NAME", "NODEWRIGHT_STATE", "NODEWRIGHT_CACHE", "NODEWRIGHT_PYTHON")
+_VARIABLES = ("NODEWRIGHT_NAME", "NODEWRIGHT_STATE", "NODEWRIGHT_CACHE", "NODEWRIGHT_PYTHON", "NODEWRIGHT_RELEASE")
 
 
 def program() -> str:
-    """How the user calls us; the launcher tells."""
-    return os.environ.get("NODEWRIGHT_LAUNCHER") or "./nodewright"
+    """How the user calls us; the launcher tells, and what pip installed is the program itself."""
+    return os.environ.get("NODEWRIGHT_LAUNCHER") or ("./nodewright" if is_checkout() else sys.argv[0])
 
 
 def with_sudo(what: str = "") -> str:

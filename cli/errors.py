@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from cli.again import with_sudo
-from nodelib.errors import NodewrightError, Permanent
+from cli.project import is_checkout
+from nodelib.errors import Invalid, NodewrightError, Permanent
 from nodelib.text import harmless, one_line
 
 EXIT_FAILED = 1
@@ -26,6 +27,17 @@ def need_root(what: str) -> None:
         raise Permanent(
             f"`nodewright {what}` needs root: the namespaces, processes and files that it works on are root's",
             action=f"Run `{with_sudo(what)}`.",
+        )
+
+
+def need_checkout(what: str) -> None:
+    """Raises Invalid in what pip installed: some commands work on the source tree itself. `what` is the command."""
+    if not is_checkout():
+        raise Invalid(
+            "needs nodewright's source tree, and this is an installed package",
+            obj=f"nodewright {what}",
+            step="find the source tree",
+            action=f"Clone the repository, and run the script `nodewright` of that folder: nodewright {what}.",
         )
 
 

@@ -17,6 +17,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 # The pages that users follow; the others are for people who change the project.
 GUIDES = (
     "README.md",
+    "docs/install.md",
     "docs/quick-start.md",
     "docs/clusters.md",
     "docs/config.md",
@@ -42,6 +43,7 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"\./nodewright (install|uninstall)$", "changes this machine: tests/unit/controlplane/host/test_install.py"),
     (r"\./nodewright uninstall --purge$", "removes the cache that the tests use: tests/unit/cli/test_purge.py"),
     (r"\./nodewright (package|payload)\b", "builds for minutes: tests/unit/controlplane/host/test_package.py"),
+    (r"(python3 -m venv |/opt/nodewright/bin/|export PATH=)", "installs a release: tests/cluster/test_release.py"),
     (r"\./nodewright test\b", "it is what runs this test"),
     (r"\./nodewright conformance\b", "the tier `smoke` runs it: tests/conformance/test_smoke.py"),
     (r"kubeadm ", "needs the control plane of another cluster: tests/cluster/test_kubeadm.py"),

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 
-from cli.errors import need_root
+from cli.errors import need_checkout, need_root
 from cli.project import PROJECT
 from controlplane.host.work import install as work
 
@@ -16,6 +16,7 @@ _INTERPRETER = ("NODEWRIGHT_PYTHON", "PYTHONPATH")
 
 def install(root: str) -> None:
     """Install the daemons on this host, or in the file tree at `root`; they use the interpreter that runs this."""
+    need_checkout("install")
     need_root("install")
     named = _INTERPRETER if "NODEWRIGHT_PYTHON" in os.environ else ()
     environment = {key: os.environ[key] for key in named if key in os.environ}

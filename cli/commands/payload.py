@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 from cli.display.steps import Display
+from cli.errors import need_checkout
 from cli.project import PROJECT
 from controlplane.host.work import payload
 
 
 def run(folder: Path, *, binaries: Path | None, plain: bool) -> None:
     """Write the folder and print its size."""
+    need_checkout("payload")
     with Display(plain=plain or None) as display:
         payload.write(folder, PROJECT, sys.executable, binaries, display)
     if display.quiet:

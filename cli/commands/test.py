@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from cli.errors import need_checkout
 from cli.project import PROJECT
 from controlplane.binaries.edge.go_folders import empty_go_folders, used_go_folders
 from controlplane.cluster.edge.roots import cache_root
@@ -62,6 +63,7 @@ def run(arguments: Sequence[str]) -> None:
 
     Without a tier's name, a path or an option such as -k starts pytest once, and its exit status is ours.
     """
+    need_checkout("test")
     named, rest = split(arguments)
     _refuse_what_cannot_run(named, rest)
     if not named and any(_selects(argument) for argument in rest):

@@ -10,12 +10,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from cli import versions
 from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.errors import need_root
-from cli.project import PROJECT
+from cli.project import PROJECT, is_checkout
 from controlplane.cluster.advice import kubectl_line, line
 from controlplane.cluster.edge import state
+from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import DEFAULT_NAME, Cluster, Options, in_url
 from controlplane.cluster.plan import addons
 from controlplane.cluster.plan.addresses import check_name
@@ -24,7 +26,10 @@ from controlplane.config.edge.sources import config_text
 from controlplane.config.model import Wanted
 from controlplane.config.plan import read, show
 from controlplane.config.plan.contradictions import contradictions
+from controlplane.doctor.work import debian_packages
+from controlplane.machine.edge import debian
 from controlplane.up import plan
+from controlplane.up.releases import ReleaseChoice
 from controlplane.up.work import Raised, Request, up
 from nodelib import quantity
 from nodelib.clock import SystemClock
@@ -46,6 +51,7 @@ class Line:
     images: str = ""
     binaries: Path | None = None
     kubeconfig: str | None = None
+    release: Path | None = None
 
 
 def run(name: str, given: dict[str, Any], line: Line | None = None, *, plain: bool = False) -> None:
@@ -54,6 +60,8 @@ def run(name: str, given: dict[str, Any], line: Line | None = None, *, plain: bo
     need_root("up")
     display = Display(plain=plain or None)
     with display:
+        if not is_checkout():  # else the launcher did
+            debian.install_missing(debian_packages(str(PROJECT)), display, Path(cache_root(), "debian-packages"))
         raised = asyncio.run(_up(request, display))
     note(report(raised, display.elapsed))
 
@@ -101,6 +109,7 @@ def requested(name: str, given: dict[str, Any], line: Line) -> Request:
         explicit=frozenset(explicit),
         subnet=line.subnet or asked.ranges.nodes,
         binaries_dir=line.binaries or (Path(asked.binaries) if asked.binaries else None),
+        releases=ReleaseChoice(line.release, versions.release(), is_checkout()),
         images=line.images or asked.images,
         project=str(PROJECT),
         python=sys.executable,

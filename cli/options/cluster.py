@@ -10,7 +10,7 @@ from cli.errors import reported
 from cli.options.application import PASS, command
 from cli.options.choices import ImageSet, IPFamily, Maker, Network, Output, ProxyMode, Release
 from cli.options.plain_help import KubectlCommand
-from cli.options.shared import DEFAULT, Binaries, Name, NewName, OutputOption, Plain
+from cli.options.shared import DEFAULT, Binaries, Name, NewName, OutputOption, Plain, ReleaseFolder
 
 
 @command("Cluster")
@@ -100,6 +100,7 @@ def up(
         bool, typer.Option("--print-schema", help="Only print the JSON Schema of that file, for editors.")
     ] = False,
     binaries: Binaries = None,
+    release: ReleaseFolder = None,
     kubeconfig: Annotated[
         str | None,
         typer.Option(
@@ -133,6 +134,8 @@ def up(
 
     * `./nodewright up --name adm --kubeadm --proxy upstream`
 
+    * `./nodewright up --release dist` (the folder of `./nodewright release dist`)
+
     * `./nodewright up --config cluster.yaml` (docs/config.md says what the file may hold)
 
     * `./nodewright up --nodes 3 --print-config > cluster.yaml`
@@ -161,7 +164,9 @@ def up(
 
         given = _given(context, options)
         named = _given(context, {"name": name, "images": str(images)})
-        line = work.Line(config, subnet, named.get("images", ""), binaries, "" if no_kubeconfig else kubeconfig)
+        line = work.Line(
+            config, subnet, named.get("images", ""), binaries, "" if no_kubeconfig else kubeconfig, release
+        )
         asked_name = named.get("name", "")
         if print_schema:
             work.print_schema()

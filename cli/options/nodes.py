@@ -174,6 +174,25 @@ def package(
         work.run(folder, plain=plain)
 
 
+@command("Nodes")
+def release(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to write it: an empty directory, or an earlier release.")
+    ],
+    plain: Plain = False,
+) -> None:
+    """Make what the project publishes from the commit: wheels, Debian package, list of parts, licences, checksums.
+
+    The folder serves a machine without internet access, and `up --release DIR` of a source tree.
+
+    Example: `./nodewright release dist`
+    """
+    with reported():
+        from cli.commands import release as work
+
+        work.run(folder, plain=plain)
+
+
 @command("Daemons", settings=_OWN_HELP)
 def agent(context: typer.Context) -> None:
     """Run the node agent with the kubelet's flags and KubeletConfiguration file (`agent --help` lists them)."""

@@ -69,6 +69,15 @@ Binaries = Annotated[
         help="Use the binaries in this directory (official releases) instead of building.",
     ),
 ]
+ReleaseFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--release",
+        metavar="DIR",
+        envvar="NODEWRIGHT_RELEASE",
+        help="Take the programs from the release in this directory (its wheels) instead of building.",
+    ),
+]
 
 
 def wants_json(output: Output, as_json: bool) -> bool:

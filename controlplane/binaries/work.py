@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from controlplane.binaries.plan.go_runs import (
 )
 from controlplane.binaries.plan.remaining import Load, about, remaining
 from controlplane.machine.edge.locks import cache_lock
+from controlplane.prebuilt.edge import forget, is_whole
+from controlplane.prebuilt.work import Release
 from nodelib.command import CommandError
 from nodelib.errors import NotFound, Permanent
 
@@ -58,15 +61,19 @@ def ensure(
     progress: Progress = lambda line: None,
     binaries_dir: Path | None = None,
     release: str = "",
+    prebuilt: Release | None = None,
 ) -> BinDir:
-    """Each named binary: from `binaries_dir` (official releases or ours) if it is there, else built into the cache.
+    """Each named binary: from `binaries_dir` (official releases or ours) if it is there, else from the cache.
 
+    The cache gets it from `prebuilt`, a release of ours, if that has just this one; otherwise Go builds it.
     `release`: the control plane's minor version, as in of_release().
 
     Blocking: minutes when cold, a few milliseconds when everything is cached. Two runs at once build only once.
     Raises NotFound for an unknown name or directory, Permanent with the end of Go's output when a build fails.
     """
     paths, missing = _located(names, cache_dir, binaries_dir, release)
+    if prebuilt:
+        missing = _unpack_all(missing, prebuilt, cache_dir, progress)
     if missing:
         _build_missing(missing, cache_dir, progress)
     return BinDir(paths)
@@ -95,8 +102,9 @@ def _located(
         if given and os.access(given, os.X_OK):
             paths[name] = given
             continue
-        paths[name] = _folder(table[name], cache_dir) / name
-        if not paths[name].exists():
+        folder = _folder(table[name], cache_dir)
+        paths[name] = folder / name
+        if not (paths[name].exists() and is_whole(folder / table[name].name)):
             missing.append(table[name])
     return paths, missing
 
@@ -131,10 +139,32 @@ def _build_missing(missing: list[Binary], cache_dir: Path, progress: Progress) -
             folder.mkdir(parents=True, exist_ok=True)
             with cache_lock(folder / ".lock", progress, f"another run is building {run.module} binaries"):
                 # Whoever held the lock until now may have built them.
-                for rest in go_runs(one for one in run.binaries if not (folder / one.name).exists()):
+                broken = [one for one in run.binaries if not is_whole(folder / one.name)]
+                for one in broken:
+                    forget(folder / one.name)
+                for rest in go_runs(broken):
                     _build(_Building(go, rest, folder, environment, progress))
                 for binary in run.binaries:
                     _link_aliases(binary, folder)
+
+
+def _unpack_all(missing: Iterable[Binary], prebuilt: Release, cache_dir: Path, progress: Progress) -> list[Binary]:
+    """Unpack those that the release has, several at a time, as xz uses one core for each. Returns the others."""
+    unique = {one.name: one for one in missing}
+    wanted = [one for name, one in unique.items() if prebuilt.has(key_of(one), name)]
+
+    def unpack(binary: Binary) -> None:
+        folder = _folder(binary, cache_dir)
+        with cache_lock(folder / f".{binary.name}.lock", progress, f"another run is unpacking {binary.name}"):
+            if not is_whole(folder / binary.name):
+                prebuilt.unpack(folder.name, binary.name, folder / binary.name)
+            _link_aliases(binary, folder)
+
+    if wanted:
+        progress(f"unpacking {len(wanted)} programs of release {prebuilt.manifest.version}")
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="unpack") as pool:
+            list(pool.map(unpack, wanted))
+    return [one for one in unique.values() if one not in wanted]
 
 
 def _link_aliases(binary: Binary, folder: Path) -> None:

@@ -26,6 +26,7 @@ from controlplane.doctor.plan import cis, cis_kubelet, kubelet_files, netcheck, 
 from controlplane.doctor.plan.cis import ControlFinding
 from controlplane.doctor.plan.preflight import Finding, fatal, preflight
 from controlplane.machine.edge import namespaces
+from controlplane.prebuilt.work import find
 from nodelib import command, safe_yaml
 from nodelib.errors import NodewrightError, NotFound, Permanent
 
@@ -34,13 +35,13 @@ _JOINED = "/var/lib/kubelet/nodewright"  # the supervisor's folder of a machine 
 _METRICS_PORT = 10249
 
 
-async def examine(project: str, binaries_dir: Path | None = None) -> tuple[Finding, ...]:
-    """Check this machine."""
+async def examine(project: str, binaries_dir: Path | None = None, release: Path | None = None) -> tuple[Finding, ...]:
+    """Check this machine. `release`: the folder of one, whose programs need not be built."""
     await machine.load_modules()
     facts = await machine.read_facts(
         state_root=state_root(),
         cache_root=cache_root(),
-        built=await asyncio.to_thread(_built, binaries_dir),
+        built=await asyncio.to_thread(_built, binaries_dir, release),
         packages=debian_packages(project),
         networks=await asyncio.to_thread(network.networks_in_use),
     )
@@ -97,9 +98,9 @@ async def _check_network(
     return netcheck.check(here), seen["routes"] if netcheck.has_pods(here) else None
 
 
-async def refuse_if_fatal(project: str, binaries_dir: Path | None = None) -> None:
+async def refuse_if_fatal(project: str, binaries_dir: Path | None = None, release: Path | None = None) -> None:
     """Raises Permanent that lists every fatal finding with its fix."""
-    found = fatal(await examine(project, binaries_dir))
+    found = fatal(await examine(project, binaries_dir, release))
     if found:
         lines = [f"{finding.check}: {finding.found}. Fix: {finding.fix}" for finding in found]
         raise Permanent(
@@ -108,19 +109,25 @@ async def refuse_if_fatal(project: str, binaries_dir: Path | None = None) -> Non
 
 
 def debian_packages(project: str) -> tuple[str, ...]:
-    """The names in the launcher's list of packages."""
+    """The names in the launcher's list of packages, without those that only a build needs."""
     path = Path(project, "controlplane", PACKAGES_FILE)
-    lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
-    return tuple(line for line in lines if line)
+    lines = (line.partition("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines())
+    return tuple(line[0] for line in lines if line and line[1:] != ["build"])
 
 
-def _built(binaries_dir: Path | None) -> bool:
+def _built(binaries_dir: Path | None, folder: Path | None) -> bool:
+    """Whether nothing has to be built: each program is in the cache, in that directory, or in a release."""
     from controlplane.binaries.model import TABLE
     from controlplane.binaries.work import key_of
 
+    try:
+        release = find(folder)
+    except NodewrightError:  # whoever wants to use it says why it cannot be
+        release = None
     for name in components.needed(Options()):
-        folder = Path(cache_root(), "bin", key_of(TABLE[name]))
-        if not (folder / name).exists() and not (binaries_dir and (binaries_dir / name).exists()):
+        key = key_of(TABLE[name])
+        there = Path(cache_root(), "bin", key, name).exists() or (binaries_dir and (binaries_dir / name).exists())
+        if not there and not (release and release.has(key, TABLE[name].name)):
             return False
     return True
 

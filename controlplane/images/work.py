@@ -14,8 +14,8 @@ from pathlib import Path
 
 from controlplane.binaries.edge.go_folders import go_folders
 from controlplane.binaries.edge.toolchain import build_environment, find_go
-from controlplane.binaries.model import KUBERNETES_VERSION
-from controlplane.binaries.work import MODULES, BinDir, goarch
+from controlplane.binaries.model import KUBERNETES_VERSION, TABLE
+from controlplane.binaries.work import MODULES, BinDir, goarch, key_of
 from controlplane.images.edge.archive import entries_of_tree, read_layer, replacing, write_archive, write_layer
 from controlplane.images.edge.compile import build_busybox, busybox_entries, compile_c
 from controlplane.images.edge.layout import read_archive
@@ -36,8 +36,10 @@ from controlplane.images.model.recipe import (
     Source,
     Upstream,
 )
+from controlplane.images.plan.identity import identity
 from controlplane.images.plan.known import BY_NAME, UPSTREAM_FILES
 from controlplane.machine.edge.locks import cache_lock
+from controlplane.prebuilt.work import Release, archives
 from nodelib.command import run_sync
 from nodelib.errors import NotFound
 
@@ -57,6 +59,24 @@ def binaries_for(names: Iterable[str], recipes: Recipes = BY_NAME) -> tuple[str,
         recipe = _recipe(name, recipes)
         wanted |= dict.fromkeys([*recipe.binaries, *binaries_for(recipe.images, recipes)])
     return tuple(wanted)
+
+
+def identities(names: Iterable[str], recipes: Recipes) -> dict[str, str]:
+    """By the image's name: what it is made of, with the binaries that this version builds."""
+    return {name: identity(name, recipes, _KeysOfBinaries(), goarch()) for name in names}
+
+
+class _KeysOfBinaries(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        self[name] = key_of(TABLE[name])
+        return self[name]
+
+
+def released_images(
+    names: Iterable[str], prebuilt: Release | None, recipes: Recipes, cache_dir: Path, progress: Progress
+) -> dict[str, Path]:
+    """Archives, compressed with xz, of those images that the release has, or that an earlier run took from one."""
+    return archives(identities(names, recipes), prebuilt, cache_dir, progress)
 
 
 def ensure_images(

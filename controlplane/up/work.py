@@ -35,7 +35,8 @@ from controlplane.kubeadm import work as kubeadm
 from controlplane.machine.edge import cgroups
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.progress import Progress
-from controlplane.up import plan
+from controlplane.up import plan, releases
+from controlplane.up.releases import ReleaseChoice
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.access import load_kubeconfig
@@ -51,6 +52,7 @@ class Request:
     explicit: frozenset[str]  # names of the options that were given on the command line
     subnet: str = ""
     binaries_dir: Path | None = None
+    releases: ReleaseChoice = field(default_factory=ReleaseChoice)  # whose programs are taken instead of built ones
     images: str = ""  # demo or conformance: the images on the nodes from the start; "" for what the cluster has
     project: str = ""
     python: str = ""
@@ -76,7 +78,7 @@ async def up(request: Request, progress: Progress, clock: Clock) -> Raised:
     """
     addresses.check_name(request.name)
     with progress.step("preflight"):
-        await doctor.refuse_if_fatal(request.project, request.binaries_dir)
+        await doctor.refuse_if_fatal(request.project, request.binaries_dir, request.releases.folder)
     with directory_lock(os.path.join(state_root(), request.name)):
         try:
             cluster = await asyncio.to_thread(settle, request)
@@ -208,36 +210,48 @@ class _Raising:
         """The archives of the cluster's images. What needs no binary of theirs is made while Go compiles."""
         from controlplane.binaries.work import all_there, ensure
         from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, DEMO_BY_NAME, KUBEADM
-        from controlplane.images.work import binaries_for, ensure_images, prepare_images
+        from controlplane.images.work import binaries_for, ensure_images, prepare_images, released_images
 
         images, recipes = (CONFORMANCE, BY_NAME) if self._for_suites else (DEMO, DEMO_BY_NAME)
         if self.cluster.options.kubeadm:
             images = tuple(dict.fromkeys((*images, *KUBEADM)))
         chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]
         images = tuple(dict.fromkeys((*images, *(image for addon in chosen for image in addon.images))))
-        names = tuple(dict.fromkeys((*components.needed(self.cluster.options), *binaries_for(images, recipes))))
-        cache, given, release = Path(cache_root()), self.request.binaries_dir, self.cluster.options.kubernetes
+        cache, given, minor = Path(cache_root()), self.request.binaries_dir, self.cluster.options.kubernetes
 
-        async def prepare() -> None:
+        async def prepare(missing: tuple[str, ...]) -> None:
             with self.progress.step("parts of images") as say:
                 try:
-                    await asyncio.to_thread(prepare_images, images, cache_dir=cache, progress=say, recipes=recipes)
+                    await asyncio.to_thread(prepare_images, missing, cache_dir=cache, progress=say, recipes=recipes)
                 except NodewrightError as error:  # tried again below, where it counts
                     say(f"not all: {error}")
 
         with self.progress.step("binaries and images") as say:
+            prebuilt = await asyncio.to_thread(releases.choose, self.request.releases, given, say)
+            released: dict[str, Path] = {}
+            if given is None and not self._for_suites:  # images have the given binaries, or parts for the suites
+                released = await asyncio.to_thread(released_images, images, prebuilt, recipes, cache, say)
+            missing = tuple(name for name in images if name not in released)
+            names = tuple(dict.fromkeys((*components.needed(self.cluster.options), *binaries_for(missing, recipes))))
             async with asyncio.TaskGroup() as group:
-                if not all_there(names, cache_dir=cache, binaries_dir=given, release=release):
-                    group.create_task(prepare(), name="parts of images")
+                if missing and not all_there(names, cache_dir=cache, binaries_dir=given, release=minor):
+                    group.create_task(prepare(missing), name="parts of images")
                 binaries = await asyncio.to_thread(
-                    ensure, names, cache_dir=cache, progress=say, binaries_dir=given, release=release
+                    ensure,
+                    names,
+                    cache_dir=cache,
+                    progress=say,
+                    binaries_dir=given,
+                    release=minor,
+                    prebuilt=prebuilt,
                 )
             self.tools = replace(self.tools, binaries={name: str(binaries.path(name)) for name in names})
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
             state.save(self.cluster)
-            return await asyncio.to_thread(
-                ensure_images, images, cache_dir=cache, binaries=binaries, progress=say, recipes=recipes
+            built = await asyncio.to_thread(
+                ensure_images, missing, cache_dir=cache, binaries=binaries, progress=say, recipes=recipes
             )
+            return {**released, **built}
 
     @property
     def _for_suites(self) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import image_refs
 from controlplane.cluster.plan.components import Tools
 from controlplane.images.edge.layout import read_archive
+from controlplane.images.edge.unxz import SUFFIX, unxz
 from controlplane.machine.edge.namespaces import in_node, is_bound
 from nodelib import command
 from nodelib.errors import Conflict, Invalid, NotFound, Temporary
@@ -33,8 +36,21 @@ async def import_images(
     listing = (await _ctr(cluster, node, tools, "images", "ls")).text.splitlines()
     missing = sorted({str(images[name]) for name in image_refs.to_import(listing, wanted)})
     for path in missing:
-        await _ctr(cluster, node, tools, "images", "import", "--local", path)
+        if path.endswith(SUFFIX):
+            await _import_compressed(cluster, node, tools, path)
+        else:
+            await _ctr(cluster, node, tools, "images", "import", "--local", path)
     return f"{len(missing)} images imported" if missing else "all images there"
+
+
+async def _import_compressed(cluster: Cluster, node: Node, tools: Tools, path: str) -> None:
+    ctr = [tools.binaries["ctr"], "-n", "k8s.io", "images", "import", "--local", "-"]
+    inside = in_node(cluster.namespaces(node.name), ctr)
+    await command.run(
+        ["bash", "-c", 'set -o pipefail; $UNXZ "$0" | "$@"', path, *inside],
+        timeout=_IMPORT_TIMEOUT,
+        env={**os.environ, "UNXZ": shlex.join(unxz())},
+    )
 
 
 def _digests(images: Mapping[str, Path]) -> dict[str, str]:

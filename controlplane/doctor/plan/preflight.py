@@ -223,7 +223,7 @@ def _runc(m: Machine) -> Finding:
 
 def _go(m: Machine) -> Finding:
     if m.built:
-        return Finding("Go", "ok", "not needed: the binaries are built")
+        return Finding("Go", "ok", "not needed: the binaries are built, or in a release")
     if m.go:
         return Finding("Go", "ok", m.go)
     return Finding("Go", "warning", "not there: it is downloaded for the build", "")

@@ -13,7 +13,7 @@ from nodelib.errors import Permanent
 
 Progress = Callable[[str], None]
 
-_COMPILER_PACKAGES = ("gcc", "libc6-dev", "make")
+_COMPILER_PACKAGES = ("bzip2", "gcc", "libc6-dev", "make")  # those of packages.txt that only a build needs
 
 
 def compile_c(source: str, target: Path, progress: Progress) -> None:
@@ -28,8 +28,8 @@ def compile_c(source: str, target: Path, progress: Progress) -> None:
 
 
 def need_compiler(progress: Progress) -> None:
-    """Install gcc, the static C library and make with apt if they are missing."""
-    if shutil.which("gcc") and shutil.which("make") and list(Path("/usr/lib").glob("*/libc.a")):
+    """Install gcc, the static C library, make and bzip2 with apt if they are missing."""
+    if all(map(shutil.which, ("bzip2", "gcc", "make"))) and list(Path("/usr/lib").glob("*/libc.a")):
         return
     progress(f"installing {', '.join(_COMPILER_PACKAGES)}")
     argv = ["apt-get", "-y", "-q", "install", "--no-install-recommends", *_COMPILER_PACKAGES]

@@ -53,9 +53,7 @@ def unpack_packages(
 
     Downloads are kept in `debs`. Raises Permanent when apt cannot resolve or fetch.
     """
-    below = set(_closure(above, debs)) if above else set()
-    wanted = [deb for deb in _closure([*names, *above], debs) if deb not in below]
-    wanted = [deb for deb in wanted if not _LEFT_OUT.match(deb.partition("_")[0])]
+    wanted = resolved(names, above, debs)
     progress(f"fetching and unpacking {len(wanted)} packages ({', '.join(names[:4])}, …)")
     _download([*names, *above], debs)
     root.mkdir(parents=True, exist_ok=True)
@@ -68,6 +66,13 @@ def unpack_packages(
     if above:  # the lower layer has the directories and merged links
         for name in _MERGED:
             (root / name).unlink()
+
+
+def resolved(names: Sequence[str], above: Sequence[str], debs: Path) -> list[str]:
+    """File names of the packages that unpack_packages() unpacks. Raises Permanent when apt cannot resolve them."""
+    below = set(_closure(above, debs)) if above else set()
+    wanted = [deb for deb in _closure([*names, *above], debs) if deb not in below]
+    return [deb for deb in wanted if not _LEFT_OUT.match(deb.partition("_")[0])]
 
 
 def distribution() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -17,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controlplane.images.edge.unused_seeds import WORK, remove_unused
+from controlplane.images.edge.unxz import SUFFIX as UNXZ_SUFFIX
+from controlplane.images.edge.unxz import unxz
 from controlplane.machine.edge.locks import cache_lock
 from nodelib.command import CommandError, run_sync
 from nodelib.errors import Conflict, Permanent
@@ -47,7 +50,12 @@ until $ctr version >/dev/null 2>&1; do
   tries=$((tries + 1)); kill -0 $pid 2>/dev/null && [ $tries -lt 600 ] || { tail -n 5 "$log" >&2; exit 1; }
   sleep 0.05
 done
-for archive in "$@"; do $ctr images import --local --snapshotter overlayfs "$archive" >/dev/null; done
+for archive in "$@"; do
+  case $archive in
+    *.xz) $UNXZ "$archive" | $ctr images import --local --snapshotter overlayfs - >/dev/null ;;
+    *) $ctr images import --local --snapshotter overlayfs "$archive" >/dev/null ;;
+  esac
+done
 tries=0
 until [ "$($ctr images ls -q 'labels."io.cri-containerd.image"==managed' | grep -cv '^sha256:')" -ge "$wanted" ]; do
   tries=$((tries + 1)); [ $tries -lt 600 ] || { echo "the CRI plugin did not take the images over" >&2; exit 1; }
@@ -94,7 +102,7 @@ def seed_of(
     seeds = cache_dir / "seeds"
     archives = sorted(set(images.values()))
     real = containerd.resolve()
-    parts = [_FORMAT, real.parent.name, str(real.stat().st_size), *(path.parent.name for path in archives)]
+    parts = [_FORMAT, real.parent.name, str(real.stat().st_size), *map(_key, archives)]
     seed = seeds / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     lock, busy = seeds / f"{seed.name}.lock", "another run is preparing the images for containerd"
     while True:
@@ -113,6 +121,11 @@ def seed_of(
             progress(f"removed {name} from {seeds}: not used for days")
 
 
+def _key(archive: Path) -> str:
+    """What the archive is: its folder says it for one that was built here, its name for one of a release."""
+    return archive.name if archive.name.endswith(UNXZ_SUFFIX) else archive.parent.name
+
+
 def _fill(root: Path, archives: list[Path], wanted: int, containerd: Path, ctr: Path) -> None:
     # Not in the cache folder: the path of a unix socket has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="nodewright-seed-") as state:
@@ -120,7 +133,7 @@ def _fill(root: Path, archives: list[Path], wanted: int, containerd: Path, ctr: 
         config.write_text(_CONFIG.format(root=root, state=state))
         argv = ["sh", "-c", _SCRIPT, "seed", str(containerd), str(ctr), state, str(wanted), *map(str, archives)]
         try:
-            run_sync(argv, timeout=600, env={**os.environ, "CONFIG": str(config)})
+            run_sync(argv, timeout=600, env={**os.environ, "CONFIG": str(config), "UNXZ": shlex.join(unxz())})
         except CommandError as error:
             raise Permanent(
                 error.stderr.decode(errors="replace").strip() or error.message,

@@ -26,7 +26,7 @@ COMMANDS = {
         "addons",
     ),
     "Diagnosis": ("status", "why", "doctor", "images", "trace", "service", "version", "completion", "export"),
-    "Nodes": ("join", "leave", "install", "uninstall", "payload", "package"),
+    "Nodes": ("join", "leave", "install", "uninstall", "payload", "package", "release"),
     "Daemons": ("agent", "kubelet", "kube-proxy", "proxy"),
     "Tests": ("test", "conformance", "bench"),
 }

@@ -208,3 +208,29 @@ def test_a_cache_of_another_user_is_not_trusted(checkout: Path, tmp_path: Path, 
     assert found.returncode == 1
     assert f"cannot trust the cache directory {cache}" in found.stderr
     assert os.listdir(cache) == ["venv"] and os.listdir(cache / "venv") == []
+
+
+def packages_asked_for(checkout: Path, cache: Path, *words: str, **environment: str) -> list[str]:
+    """What the launcher would install on a machine that has nothing."""
+    tools = checkout.parent / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / "dpkg-query").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "dpkg-query").chmod(0o755)
+    path = f"{tools}:/usr/local/bin:/usr/bin:/bin"
+    found = by_nobody(checkout, cache, *words, PATH=path, **environment)
+    first = found.stderr.splitlines()[0]
+    assert first.startswith("error: these Debian packages are missing"), found.stderr
+    return first.partition("install them: ")[2].split()
+
+
+@_ROOT_ONLY
+def test_with_a_release_no_compiler_is_installed(checkout: Path, tmp_path: Path) -> None:
+    asked = packages_asked_for(checkout, tmp_path / "cache", "up")
+    assert {"gcc", "make", "libc6-dev", "bzip2", "runc"} <= set(asked)
+    without = [one for one in asked if one not in ("gcc", "make", "libc6-dev", "bzip2")]
+    for words, environment in (
+        (("up", "--release", "dist"), {}),
+        (("up", "--release=dist"), {}),
+        (("up",), {"NODEWRIGHT_RELEASE": "dist"}),
+    ):
+        assert packages_asked_for(checkout, tmp_path / "cache", *words, **environment) == without

@@ -1,0 +1,1 @@
+"""Reads what a release is made of and writes its files."""

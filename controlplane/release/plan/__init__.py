@@ -1,0 +1,1 @@
+"""What is in a release: names, metadata, lists. Pure."""
