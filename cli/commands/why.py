@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 from agent.explain.plan.document import from_json, to_json
@@ -20,8 +21,10 @@ from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
+from nodelib.text import one_line
 
 _NOT_WELL, _WRONG_USAGE = 1, 2
+_LINE = 4000  # bytes of a printed note
 
 
 def run(name: str, about: str, namespace: str | None, *, as_json: bool, kubeconfig: str = "") -> None:
@@ -157,13 +160,18 @@ def _document(found: list[Explained], answers: Answers, wording: Wording) -> dic
 
 
 def _notes(answers: Answers) -> None:
+    for note in _said(answers):
+        print(one_line(note, _LINE), file=sys.stderr)
+
+
+def _said(answers: Answers) -> Iterator[str]:
     if not answers.api_answers:
-        print(f"The API server does not answer ({answers.api}). These are the nodes' own answers.", file=sys.stderr)
+        yield f"The API server does not answer ({answers.api}). These are the nodes' own answers."
     elif answers.unlisted:
         kinds = ", ".join(f"{kind}s: {error.message}" for kind, error in answers.unlisted.items())
-        print(f"Not all of it could be asked for ({kinds}).", file=sys.stderr)
+        yield f"Not all of it could be asked for ({kinds})."
     if answers.silent:
-        print(f"No answer from {_silent(answers)}.", file=sys.stderr)
+        yield f"No answer from {_silent(answers)}."
 
 
 def _silent(answers: Answers) -> str:

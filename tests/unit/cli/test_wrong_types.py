@@ -16,13 +16,14 @@ import pytest
 from rich.console import Console
 
 from agent.explain.plan.document import to_json, usable
-from cli.commands import images
+from cli.commands import images, why
 from cli.display.terminal import new_console
 from cli.explain import facts as explain
 from cli.explain import places, service_text, service_words
 from cli.explain.endpoints import missing, ports, silent_endpoints
 from cli.why import judge, logs, show
 from cli.why.model import KINDS, OTHERS, Facts
+from cli.why.sources import Answers
 from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan.readiness import (
     node_versions,
@@ -33,11 +34,11 @@ from controlplane.cluster.plan.readiness import (
 )
 from controlplane.doctor.model import NodeFacts
 from controlplane.doctor.plan import cis, registration
-from nodelib.errors import NodewrightError
+from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
 from nodelib.kube import shapes
 from nodelib.text import one_line
-from tests.builders.wrong_types import WRONG, mutants
+from tests.builders.wrong_types import HOSTILE, WRONG, mutants
 
 _TIME = "2026-11-22T10:00:00Z"
 _META = {"uid": "u-1", "namespace": "ns", "labels": {"app": "web"}, "creationTimestamp": _TIME}
@@ -391,3 +392,11 @@ def test_a_console_shows_what_would_drive_a_terminal() -> None:
     console: Console = new_console(out, width=80)
     console.print("a\x1b]0;title\x07b")
     assert out.getvalue() == "a\\x1b]0;title\\x07b\n"
+
+
+def test_notes_of_why_drive_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = {"job": Temporary(f"no {HOSTILE}")}
+    why._notes(Answers({}, {"node1": HOSTILE}, Facts({"pod": ()}), "", refused))
+    why._notes(Answers({}, {}, Facts(), HOSTILE))
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and len(said.splitlines()) == 3
