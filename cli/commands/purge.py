@@ -31,6 +31,7 @@ _OURS = {
     "seeds": "prepared stores of containerd",
     "debs": "Debian packages that images are made of",
     "package": "parts of the Debian package",
+    "release": "parts of a release",
     "conformance": "results of upstream's suites",
     _PACKAGES: "names of the Debian packages that were installed",
 }
