@@ -11,6 +11,7 @@ from typing import Literal
 
 from controlplane.cluster.model import Cluster
 
+POLICY_USER = "nodewright:network-policy"
 RENEW_BEFORE = 30 * 86400.0  # seconds before a certificate expires
 Usage = Literal["ca", "server", "client", "peer"]
 
@@ -90,6 +91,7 @@ def certificates(cluster: Cluster) -> tuple[Certificate, ...]:
                 (*node.addresses, "127.0.0.1"),
             ),
             Certificate(f"{own}/pki/proxy-client", "system:kube-proxy", ca, "client"),
+            Certificate(f"{own}/pki/policy-client", POLICY_USER, ca, "client"),
         ]
     return tuple(found)
 
@@ -141,6 +143,7 @@ def kubeconfigs(cluster: Cluster) -> tuple[Kubeconfig, ...]:
                 seen_at="/etc/kubernetes/pki/kubelet-client",
             ),
             Kubeconfig(f"{own}/proxy.conf", f"{own}/pki/proxy-client", "system:kube-proxy", url),
+            Kubeconfig(f"{own}/policy.conf", f"{own}/pki/policy-client", POLICY_USER, url),
         ]
     return tuple(found)
 
