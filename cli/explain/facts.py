@@ -20,6 +20,7 @@ class Facts:
     nodes: tuple[Json, ...] = ()
     policies: tuple[Json, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
+    enforced: bool = False  # whether the nodes enforce network policies
 
     @classmethod
     def of(

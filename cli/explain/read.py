@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cli.explain.facts import Facts
@@ -47,7 +48,7 @@ async def facts(cluster: Cluster) -> Facts:
         ]
     finally:
         await client.close()
-    return Facts.of(*lists)
+    return replace(Facts.of(*lists), enforced=cluster.options.enforces_policies)
 
 
 def _client(cluster: Cluster) -> KubeClient:

@@ -34,7 +34,7 @@ def up(
     ] = Maker.NODEWRIGHT,
     network_policy: Annotated[
         bool, typer.Option("--network-policy/--no-network-policy", help="Enforce NetworkPolicies on the nodes.")
-    ] = True,
+    ] = False,
     ip_family: Annotated[
         IPFamily,
         typer.Option(metavar="FAMILY", help="Addresses of nodes, pods and Services: ipv4, ipv6 or dual."),

@@ -48,7 +48,7 @@ class Options:
     proxy_mode: str = "iptables"
     agent: str = "nodewright"  # or upstream, for comparison
     proxy: str = "nodewright"
-    network_policy: bool = True  # whether the nodes enforce NetworkPolicies
+    network_policy: bool = False  # whether the nodes enforce NetworkPolicies
     ip_family: str = "ipv4"  # a key of FAMILIES
     routed: bool = False  # every node on its own link, with a router between them
     uplink: bool = True

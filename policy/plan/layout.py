@@ -77,11 +77,12 @@ def report_probe() -> list[Message]:
     return [*made, *objects.removed_table(PROBE)[1:]]
 
 
-def group_chain(chains: Iterable[str], name: str, *, report: bool) -> tuple[NftRule, ...]:
+def group_chain(chains: Iterable[str], name: str, policies: Iterable[Name], *, report: bool) -> tuple[NftRule, ...]:
     """The rules of a group: each policy's chain may accept; the rest is dropped."""
+    note = comment(f"isolated by {' '.join(map(str, policies))}")
     told = (Report(REPORTS, name),) if report else ()
     jumps = [rule(Verdict("jump", chain)) for chain in chains]
-    return (*jumps, rule(Count(), *told, Verdict("drop"), comment="no policy allows it"))
+    return (*jumps, rule(Count(), *told, Verdict("drop"), comment=note))
 
 
 def policy_chain_name(name: Name, direction: Direction) -> str:

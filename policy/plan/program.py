@@ -19,7 +19,7 @@ from policy.plan.ranges import block_ranges, port_ranges
 class Program:
     """Chains with their rules and sets with their elements.
 
-    `groups`: the policies that isolate the pods of a group; `protected`: the addresses that a map leads to one.
+    `groups`: the policies that isolate the pods of a group.
     """
 
     family: Family
@@ -87,8 +87,8 @@ class Planner:
                         name = one.names[direction]
                         program.chains[name] = one.chains[name]
                         meanings |= one.sets
-                    program.chains[group] = layout.group_chain(chains, group, report=self._report)
-                    program.groups[group] = tuple([one.policy.name for one in policies])
+                    names_of = program.groups[group] = tuple([one.policy.name for one in policies])
+                    program.chains[group] = layout.group_chain(chains, group, names_of, report=self._report)
                 lead.add(wire.verdict(address.packed, group))
                 own.add(wire.plain(address.packed + address.packed))
             self._put(program, layout.MAPS[direction], layout.MAP_SHAPE, frozenset(lead))

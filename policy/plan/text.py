@@ -33,7 +33,7 @@ def element(raw: bytes, shape: SetShape, family: Family) -> str:
         half = len(key) // 2
         return f"{_key(key[:half], shape, family)} to {_key(key[half:], shape, family)}"
     data = wire.element_data(raw)
-    return _key(key, shape, family) + (f" : {data}" if data else "")
+    return _key(key, shape, family) + (f" : {data}" if isinstance(data, str) else "")
 
 
 def _key(key: bytes, shape: SetShape, family: Family) -> str:

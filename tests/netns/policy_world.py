@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -13,6 +14,8 @@ from cni.edge.netns import in_namespace
 from nodelib import netfilter
 from nodelib.clock import SystemClock
 from nodelib.firewall.objects import Family
+from nodelib.firewall.trace import Node, Outcome, Packet, trace
+from nodelib.firewall.trace_nft import bases
 from nodelib.json_values import Json
 from nodelib.nft.edge import NftTable
 from policy.enforcer import Enforcer
@@ -51,6 +54,12 @@ class PolicyWorld(World):
             await enforcer.sync()
 
         asyncio.run(once())
+
+    def traced(self, packet: Packet) -> tuple[Outcome, ...]:
+        """What the rules that the kernel has now do with the packet."""
+        ruleset = json.loads(self.node.run("nft", "-j", "list", "ruleset").stdout)
+        here = Node(frozenset({"10.244.0.1", "203.0.113.1"}))
+        return trace({}, packet, here, more=bases(ruleset, "ip"))
 
     def stream(self, who: str, to: str, port: int) -> subprocess.Popen[bytes]:
         """One TCP connection that keeps talking until its standard input ends, then prints how it went."""

@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from cli.explain.facts import Facts
+from cli.explain.reasons import reason
 from nodelib.firewall.objects import Family
+from nodelib.firewall.trace import Packet
 from nodelib.json_values import Json
 from tests.builders.policies import apps, block, namespaces, pod, policy
 from tests.builders.services import endpoint, endpoint_slice, service
@@ -254,3 +257,17 @@ def test_a_change_writes_what_changed_and_a_flush_by_somebody_else_is_undone(wor
         assert await asyncio.to_thread(_answered, world, "client", POD1)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("case", CASES[:8], ids=[one.name for one in CASES[:8]])
+def test_trace_says_of_the_kernel_s_rules_what_packets_meet(world: PolicyWorld, case: Case) -> None:
+    world.apply(case.pods, case.policies, SPACES)
+    for (who, to), passes in case.asks.items():
+        source, link = (CLIENT, "out0") if who == "client" else (who, "br0")
+        if who == "node" or who == to:
+            continue
+        (outcome,) = world.traced(Packet(source, to, 8080, "tcp", link))
+        assert (outcome.verdict == "ACCEPT") is passes, (who, to)
+        if not passes:
+            said = reason(outcome.trail[-1], Facts())
+            assert "isolated by a/p" in said and "(ingress)" in said, said

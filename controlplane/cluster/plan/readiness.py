@@ -97,7 +97,7 @@ def settings(options: Options) -> dict[str, str]:
     more = {
         "agent": options.agent if options.agent != "nodewright" else "",
         "proxy": options.proxy if options.proxy != "nodewright" else "",
-        "network policies": "" if options.network_policy else "not enforced",
+        "network policies": "enforced" if options.enforces_policies else "",
         "by": "kubeadm" if options.kubeadm else "",
         "pod network": options.network if options.network != "nodewright" else "",
         "addons": options.addons,
