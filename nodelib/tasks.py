@@ -23,6 +23,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
+_CANCEL_AGAIN = 5.0  # seconds, more than what a task does on its way out
 
 
 class Supervisor:
@@ -81,8 +82,7 @@ class Supervisor:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
             return None
         finally:
             stop.cancel()
@@ -126,10 +126,7 @@ class Supervisor:
                 )
             except Exception:
                 log.exception("stop step %s/%s failed", self.name, name)
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks.values())
         await asyncio.sleep(0)  # tasks that these have cancelled end now
         left = sorted(_described(task) for task in asyncio.all_tasks() if task is not asyncio.current_task())
         if left:
@@ -139,6 +136,24 @@ class Supervisor:
 def _described(task: asyncio.Task[Any]) -> str:
     work = task.get_coro()
     return f"{task.get_name()} ({getattr(work, '__qualname__', work)})"
+
+
+async def cancel_and_wait(*tasks: asyncio.Future[Any], again: float = _CANCEL_AGAIN) -> None:
+    """Cancel the tasks and wait until each has ended; how they ended is of no interest.
+
+    A task may miss a cancellation: gather() raises the failure of one of its parts although it was cancelled at that
+    moment, and wait_for() before Python 3.12 returns a result that is just there
+    (https://github.com/python/cpython/issues/86296). A loop that tries again would go on for ever. So a task that has
+    not ended is cancelled again every `again` seconds.
+    """
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=again)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # or asyncio reports that nobody asked for it
 
 
 async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:

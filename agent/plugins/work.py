@@ -16,6 +16,7 @@ from agent.plugins.model import FailedRegistration, PluginInfo, PluginsView, Reg
 from agent.plugins.plan import check_info, failed_again, plan_plugins
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.tasks import cancel_and_wait
 from nodelib.text import one_line
 
 log = logging.getLogger(__name__)
@@ -72,9 +73,7 @@ class PluginManager:
                 self._task_done.clear()
                 await self._wait(self._start_tasks(await self._sockets.scan()))
         finally:
-            for task in self._tasks.values():
-                task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await cancel_and_wait(*self._tasks.values())
 
     def _start_tasks(self, found: frozenset[SocketFile]) -> float:
         """Start the tasks that the plan asks for. Returns the seconds until the next scan."""

@@ -23,6 +23,7 @@ from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, P
 from agent.runtime.ports import RuntimeService
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.shortage import is_shortage
+from nodelib.tasks import cancel_and_wait
 from nodelib.text import cut
 from nodelib.version import KUBERNETES_MINOR
 
@@ -153,8 +154,7 @@ async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
             raise TimeoutError
         return task.result()
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
 
 
 def _raise_shortage(error: BaseException) -> None:

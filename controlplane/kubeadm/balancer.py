@@ -16,6 +16,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from nodelib.tasks import cancel_and_wait
+
 _DIAL = 1.0  # seconds for a backend to accept a connection
 _PIECE = 1 << 16
 _EVERY = 1.0  # seconds between two checks
@@ -51,9 +53,7 @@ class Balancer:
         ways = (asyncio.create_task(_pass(reader, back)), asyncio.create_task(_pass(there, writer)))
         backend.sessions.update(ways)
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        await cancel_and_wait(*ways)
         backend.sessions.difference_update(ways)
         for side in (writer, back):
             side.transport.abort() if backend.silent else side.close()

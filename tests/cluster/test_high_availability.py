@@ -24,6 +24,7 @@ from controlplane.machine.edge import cgroups
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
+from nodelib.tasks import cancel_and_wait
 from tests.cluster.command_line import lent_or_raised
 
 pytestmark = [
@@ -237,8 +238,7 @@ async def test_a_silent_control_plane_costs_seconds(cluster: Cluster, stats: lis
             stats.append((what, f"writes {gap:.1f} s, schedule {runs:.1f} s, lease {beat:.1f} s"))
             await asyncio.sleep(20)  # etcd's member has caught up before the next
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
     listed = await client.get(MAPS, {"labelSelector": "w=1"})
     assert await bystander(client, "bystander-of-silence") == before
     await client.close()
@@ -268,8 +268,7 @@ async def test_kill_table(cluster: Cluster, stats: list[tuple[str, str]]) -> Non
             if program:
                 await asyncio.sleep(15)  # what was killed is started again before the next falls
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
     listed = await client.get(MAPS, {"labelSelector": "w=1"})
     assert await bystander(client, "bystander-of-kills") == before
     await client.close()

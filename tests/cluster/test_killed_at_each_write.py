@@ -17,6 +17,7 @@ import pytest
 
 from agent.common.edge.inotify import Inotify, Watch
 from nodelib.errors import Temporary
+from nodelib.tasks import cancel_and_wait
 from tests.cluster.restart_report import restart_report
 from tests.cluster.start_notes import noted, remove_notes, started_more_than_once, started_unended
 from tests.cluster.world import Object, World, status_of
@@ -51,9 +52,7 @@ class Changes:
                         self._watched[folder] = asyncio.create_task(self._follow(folder, self._inotify.watch(folder)))
 
     async def close(self) -> None:
-        for task in self._watched.values():
-            task.cancel()
-        await asyncio.gather(*self._watched.values(), return_exceptions=True)
+        await cancel_and_wait(*self._watched.values())
         self._inotify.close()
 
     async def _follow(self, folder: str, watch: Watch) -> None:
@@ -84,8 +83,7 @@ async def killed_at_change(world: World, number: int) -> AsyncIterator[list[int]
     try:
         yield dead
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
         await changes.close()
 
 

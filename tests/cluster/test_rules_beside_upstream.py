@@ -165,8 +165,7 @@ def _start(
             }
         )
     )
-    binary = Path(api_server.find_binary() or "").with_name("kube-proxy")
-    argv = [sys.executable, "-m", "proxy"] if name == "nodewright" else [str(binary)]
+    argv = [sys.executable, "-m", "proxy"] if name == "nodewright" else [str(api_server.built("kube-proxy"))]
     log = folder / f"{name}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(space.argv(*argv, f"--config={path}"), cwd=ROOT, stdout=file, stderr=file)

@@ -39,6 +39,7 @@ from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
+from nodelib.tasks import cancel_and_wait
 from tests.builders.metrics import metrics
 from tests.builders.pods import BUSYBOX, pod_json
 from tests.fakes.clock import FakeClock, settle
@@ -529,9 +530,7 @@ class World:
 
     async def _end_agent(self, stopping: Coroutine[Any, Any, None]) -> None:
         self.api.inbox = None
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         closing = asyncio.gather(self.deps.containers.images.close(), self.deps.status.manager.close(), stopping)
         # Running calls of the runtime are waited for, and their time passes only while the clock is advanced.
         while not closing.done():

@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import ctypes
 import datetime
-import glob
 import os
 import secrets
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -26,19 +26,22 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
+from controlplane.binaries.model import CONTROL_PLANE
+from controlplane.binaries.work import ensure
+from controlplane.cluster.edge.roots import cache_root
 from nodelib.kube.access import ClusterAccess, save_kubeconfig
 
 _READY_TIMEOUT = 60.0
 
 
-def find_binary() -> str | None:
-    """The multi-call control plane binary, wherever a build has left it."""
-    cache = os.environ.get("NODEWRIGHT_CACHE", os.path.expanduser("~/.cache/nodewright"))
-    for pattern in ("bin/*/nodewright-controlplane", "scratch/nodewright-controlplane"):
-        found = sorted(glob.glob(os.path.join(cache, pattern)), key=os.path.getmtime)
-        if found:
-            return found[-1]
-    return None
+def built(name: str) -> Path:
+    """A program of the table of binaries; minutes if nobody has compiled it yet."""
+    return ensure([name], cache_dir=Path(cache_root()), progress=_say).path(name)
+
+
+def _say(line: str) -> None:
+    # Past pytest's capture: whoever waits for the compiler wants to know.
+    print(line, file=sys.__stderr__, flush=True)
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,7 @@ def running(
 
     `signing`: with a controller manager that signs node certificates for so long ("20s").
     """
-    binary = find_binary()
-    assert binary is not None
+    binary = built(CONTROL_PLANE.name)
     netns = f"nwn-{secrets.token_hex(3)}"
     address = "10.89.250.1"
     _ip("netns", "add", netns)
@@ -114,7 +116,7 @@ def run_inside(netns: str, work: Callable[[], Coroutine[Any, Any, None]], timeou
         raise failure[0]
 
 
-def _prepare(folder: Path, binary: str, nodes: Sequence[str]) -> dict[str, str]:
+def _prepare(folder: Path, binary: Path, nodes: Sequence[str]) -> dict[str, str]:
     for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
         (folder / name).symlink_to(binary)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -31,7 +31,6 @@ from tests.waiting import until
 pytestmark = [
     pytest.mark.netns,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(api_server.find_binary() is None, reason="the control plane binary is not built"),
 ]
 
 LIFE = 5  # seconds that a certificate lives

@@ -25,6 +25,7 @@ from agent.volumes.work.local_volumes import LocalVolumes
 from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import pod
 from tests.fakes.claims import FakeClaimApi
 from tests.netns.mount_namespace import isolated
@@ -90,8 +91,7 @@ class Node:
             try:
                 await until(lambda: reasons, 60)
             finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await cancel_and_wait(task)
 
         asyncio.run(work())
         return reasons

@@ -19,6 +19,7 @@ from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
 from nodelib.clock import SystemClock
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
+from nodelib.tasks import cancel_and_wait
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
 from tests.waiting import until
@@ -26,7 +27,6 @@ from tests.waiting import until
 pytestmark = [
     pytest.mark.netns,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(api_server.find_binary() is None, reason="the control plane binary is not built"),
 ]
 
 
@@ -116,9 +116,7 @@ class World:
         return self
 
     async def __aexit__(self, *_: Any) -> None:
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await cancel_and_wait(*self.tasks)
         for client in (self.client, self.lease_client, self.admin):
             await client.close()
 

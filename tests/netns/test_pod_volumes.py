@@ -26,6 +26,7 @@ from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
+from nodelib.tasks import cancel_and_wait
 from tests.builders import pods
 from tests.fakes.signer import Signer, matches, number, refused
 from tests.fakes.volumes import FakeCsi
@@ -37,7 +38,6 @@ CERTIFICATES = "/apis/certificates.k8s.io/v1"
 
 pytestmark = [
     pytest.mark.netns,
-    pytest.mark.skipif(api_server.find_binary() is None, reason="the control plane binary is not built"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts and network namespaces"),
 ]
 
@@ -106,9 +106,7 @@ class World:
         await self.config_map("kube-root-ca.crt", {"ca.crt": "CA"})
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         await self.built.close()
         await self.admin.close()
         await self.node.close()

@@ -14,10 +14,7 @@ from tests.netns import api_server
 from tests.netns.cni_world import ROOT, wait_for
 from tests.netns.proxy_world import ProxyWorld
 
-pytestmark = [
-    pytest.mark.netns,
-    pytest.mark.skipif(api_server.find_binary() is None, reason="the reference control plane is not built yet"),
-]
+pytestmark = pytest.mark.netns
 PORT = "8099"
 FAULTS = [
     "list a page",

@@ -11,10 +11,7 @@ from tests.netns import api_server
 from tests.netns.cni_world import Namespace, wait_for
 from tests.netns.proxy_world import OUTSIDE, ProxyWorld, names
 
-pytestmark = [
-    pytest.mark.netns,
-    pytest.mark.skipif(api_server.find_binary() is None, reason="the reference control plane is not built yet"),
-]
+pytestmark = pytest.mark.netns
 
 
 @pytest.fixture

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controlplane.machine.edge import rules
+from nodelib.command import CommandError
 from nodelib.firewall.trace import Packet, trace
 from nodelib.firewall.trace_nft import bases
 from tests.golden.proxy.cases import CASES, Case
@@ -74,3 +77,13 @@ def ends(outcomes: Any) -> Ends:
         (one.verdict, one.to if one.verdict == "ACCEPT" else "", one.masqueraded and one.verdict == "ACCEPT")
         for one in outcomes
     }
+
+
+async def test_rules_that_cannot_be_read_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were taken for no rules, so `trace` said that nothing translates a Service's address."""
+    tool = tmp_path / "iptables-nft-save"
+    tool.write_text("#!/bin/sh\necho 'RULE_LIST failed: Resource temporarily unavailable' >&2\nexit 4\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(CommandError, match="Resource temporarily unavailable"):
+        await rules.read("node1", "/proc/self/ns/net")

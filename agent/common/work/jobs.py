@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
 
+from nodelib.tasks import cancel_and_wait
+
 log = logging.getLogger(__name__)
 
 
@@ -24,10 +26,7 @@ class Jobs:
 
     async def close(self) -> None:
         """Cancel what still runs, and wait until it has ended."""
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._running.values())
 
     def _end(self, key: Hashable, done: asyncio.Task[None]) -> None:
         self._running.pop(key, None)

@@ -32,6 +32,7 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
 from nodelib.key_locks import KeyLocks
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -221,8 +222,7 @@ class DeviceManager:
     async def _disconnect(self, resource: str) -> None:
         task = self._watches.pop(resource, None)
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
         known = self._endpoints.pop(resource, None)
         if known is not None:
             await known[1].close()

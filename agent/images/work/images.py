@@ -35,6 +35,7 @@ from agent.images.work.pull_records import PullRecords
 from agent.runtime.ports import ImageService
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -135,10 +136,7 @@ class ImageManager:
         return self._watch.progress(key) if self._watch is not None else PullProgress()
 
     async def close(self) -> None:
-        tasks = list(self._pulls.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._pulls.values())
         if self._watch is not None:
             await self._watch.close()
 

@@ -16,6 +16,7 @@ from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, DBusError, InvalidAddressError
 
 from nodelib.errors import Temporary
+from nodelib.tasks import cancel_and_wait
 
 _SERVICE, _PATH, _INTERFACE = "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager"
 _BUS, _BUS_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
@@ -92,8 +93,7 @@ class LogindBus:
             while (preparing := await self._announced.get()) is not None:
                 yield preparing
         finally:
-            ended.cancel()
-            await asyncio.gather(ended, return_exceptions=True)
+            await cancel_and_wait(ended)
 
     async def close(self) -> None:
         self.release()

@@ -40,6 +40,7 @@ from agent.resources.plan import resize_status
 from nodelib.clock import since
 from nodelib.errors import NodewrightError
 from nodelib.kube.times import parse_rfc3339
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -160,9 +161,7 @@ class PodWorker:
                     break
         finally:
             self._steps.cancel()
-            for task in walking:
-                task.cancel()
-            await asyncio.gather(*walking, return_exceptions=True)
+            await cancel_and_wait(*walking)
         self._deps.status.manager.remove(self.memory.pod.uid)
         self._on_gone(self.memory.pod.uid)
 

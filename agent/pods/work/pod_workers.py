@@ -40,6 +40,7 @@ from agent.resources.plan import resize_status
 from agent.resources.plan.allocation import allocation_of, same
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -221,10 +222,7 @@ class PodWorkers:
         starting = [task for worker in self._workers.values() for task in worker.stop_planning()]
         if starting and patience:
             await asyncio.wait(starting, timeout=patience)
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks.values())
         await self.deps.resources.volume_refreshes.close()
 
     # --- workers

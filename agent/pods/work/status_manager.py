@@ -20,6 +20,7 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
+from nodelib.tasks import cancel_and_wait
 from nodelib.text_numbers import is_number
 
 log = logging.getLogger(__name__)
@@ -110,9 +111,7 @@ class StatusManager:
     async def close(self) -> None:
         """Stop sending."""
         tasks = [slot.task for slot in self._slots.values() if slot.task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
 
     async def _write(self, slot: _PodStatus) -> None:
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=0.2)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from agent.pods.ports import PodVolumes
 from agent.pods.work.memory import PodMemory
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +44,7 @@ class VolumeRefreshes:
     async def close(self) -> None:
         for timer in self._retries.values():
             timer.cancel()
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks.values())
 
     async def _refresh(self, uid: str, memory: PodMemory) -> None:
         try:

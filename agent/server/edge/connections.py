@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from nodelib.shortage import is_shortage
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +76,7 @@ class Gate:
     async def close(self) -> None:
         """Stop listening. Connections with a running request stay; the server ends those."""
         tasks = [task for task in (self._accepting, *self._tasks) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
         self._listener.close()
 
     def admitted(self, connection: _Connection) -> None:

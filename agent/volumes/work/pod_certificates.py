@@ -25,6 +25,7 @@ from agent.volumes.ports import PodCertificateApi
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -124,9 +125,7 @@ class PodCertificateManager:
     async def close(self) -> None:
         tasks = [source.task for source in self._sources.values() if source.task is not None]
         self._sources.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
 
     def states(self) -> Mapping[tuple[str, str], int]:
         """Sources by (signer name, state), as upstream's kubelet_podcertificate_states has them."""

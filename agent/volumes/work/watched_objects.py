@@ -21,6 +21,7 @@ from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.errors import ApiError, UnexpectedAnswer
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -109,9 +110,7 @@ class WatchedObjects:
     async def close(self) -> None:
         tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
         self._entries.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
 
     def _entry(self, key: ObjectKey) -> _Entry:
         entry = self._entries.get(key)

@@ -13,6 +13,7 @@ from agent.config.parse import parse
 from agent.node.edge.lock_file import LockFile
 from nodelib import memory
 from nodelib.clock import SystemClock
+from nodelib.tasks import cancel_and_wait
 
 
 async def test_the_garbage_collector_runs_while_the_start_waits(
@@ -32,8 +33,7 @@ async def test_the_garbage_collector_runs_while_the_start_waits(
         assert not agent.done(), agent.exception()
         assert gc.isenabled()
     finally:
-        agent.cancel()
-        await asyncio.gather(agent, return_exceptions=True)
+        await cancel_and_wait(agent)
         await lock.close()
         gc.enable()
         gc.unfreeze()

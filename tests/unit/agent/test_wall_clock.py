@@ -17,6 +17,7 @@ from agent.volumes.model.sources import TokenRequest
 from agent.volumes.work.tokens import TokenCache
 from nodelib.json_values import Json
 from nodelib.kube.times import format_rfc3339
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock, settle
 from tests.unit.agent.images.test_image_gc_work import Store as ImageStore
@@ -106,8 +107,7 @@ async def test_a_node_s_certificate_is_renewed_in_time_and_not_over_and_over(ste
         await _advance(clock, 3 * HOUR)
         assert 2 <= signs.made <= 3
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
 
 
 async def _advance(clock: FakeClock, seconds: float) -> None:
@@ -179,5 +179,4 @@ async def test_a_container_that_starts_after_a_step_is_new(step: float) -> None:
     assert bench.io.asked == []
     await bench.clock.advance(2)
     assert bench.io.asked
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel_and_wait(task)

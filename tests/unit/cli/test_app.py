@@ -47,7 +47,7 @@ def test_help_names_every_command_and_where_to_start() -> None:
 
 @pytest.mark.parametrize("command", ["", *(one for one in EVERY if one not in COMMANDS["Daemons"])])
 def test_help_shows_value_names_and_no_python_types(command: str) -> None:
-    done = RUNNER.invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"})
+    done = RUNNER.invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
     assert done.exit_code == 0
     assert re.findall(r"<\w[^>]*>", done.output) == []
     assert not re.search(r"\b(str|int|float|bool|Path|list\[|range)\b", done.output.partition("─ Options")[2])

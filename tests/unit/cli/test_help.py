@@ -29,7 +29,7 @@ _narrow = pytest.mark.parametrize("path", EVERY, ids=lambda path: " ".join(path)
 
 def shown(path: tuple[str, ...]) -> str:
     """The help on a terminal of 80 columns."""
-    done = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    done = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80"})
     assert done.exit_code == 0, done.output
     return done.output
 

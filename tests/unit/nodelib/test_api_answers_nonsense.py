@@ -17,6 +17,7 @@ from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient, UnexpectedAnswer
 from nodelib.kube.reflector import Reflector
+from nodelib.tasks import cancel_and_wait
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.nonsense import LISTS, PAGE, WATCHES, Nonsense
 from tests.waiting import until
@@ -61,8 +62,7 @@ async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
         made.changes.clear()
         yield made
         assert not task.done(), "the reflector has ended"
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
         await client.close()
 
 
@@ -115,8 +115,7 @@ async def test_the_first_list_waits_for_a_true_answer() -> None:
         api.nonsense = lambda request: None
         await asyncio.wait_for(reflector.synced.wait(), 20)
         assert len(reflector.store) == 1
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
         await client.close()
 
 

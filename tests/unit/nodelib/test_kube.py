@@ -18,6 +18,7 @@ from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient, tls_context
 from nodelib.kube.reflector import Reflector
+from nodelib.tasks import cancel_and_wait
 from tests.fakes.apiserver import FakeApiServer
 from tests.waiting import until
 
@@ -160,8 +161,7 @@ class Follower:
 async def follower(client: KubeClient) -> AsyncIterator[Follower]:
     follower = Follower(client)
     yield follower
-    follower.task.cancel()
-    await asyncio.gather(follower.task, return_exceptions=True)
+    await cancel_and_wait(follower.task)
 
 
 async def test_reflector_tells_each_change_once(api: FakeApiServer, follower: Follower) -> None:
@@ -244,8 +244,7 @@ async def test_a_first_list_is_reported_as_a_whole_and_once(api: FakeApiServer, 
     api.compact()
     await until(lambda: changes == [("ADDED", "c"), ("DELETED", "a")])
     assert len(lists) == 1
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel_and_wait(task)
 
 
 async def test_a_first_list_that_cannot_be_taken_as_a_whole_is_reported_one_by_one(
@@ -265,8 +264,7 @@ async def test_a_first_list_that_cannot_be_taken_as_a_whole_is_reported_one_by_o
     task = asyncio.create_task(reflector.run())
     await asyncio.wait_for(reflector.synced.wait(), 20)
     assert changes == [("ADDED", "a"), ("ADDED", "b")]
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel_and_wait(task)
 
 
 async def test_a_failing_handler_does_not_end_the_watch(
@@ -283,7 +281,6 @@ async def test_a_failing_handler_does_not_end_the_watch(
     await until(lambda: changes == ["ADDED"])
     await api.remove(f"{PODS}/a")
     await until(lambda: changes == ["ADDED", "DELETED"])
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel_and_wait(task)
     failures = [record.message for record in caplog.records if "the handler of" in record.message]
     assert [text.split()[4] for text in failures] == ["ADDED", "DELETED"]

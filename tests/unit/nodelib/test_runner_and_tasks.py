@@ -7,13 +7,12 @@ import asyncio
 import pytest
 
 from nodelib.runner import BoundedFrequencyRunner
-from nodelib.tasks import Supervisor, both
+from nodelib.tasks import Supervisor, both, cancel_and_wait
 from tests.fakes.clock import FakeClock, settle
 
 
 async def run_until_done(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel_and_wait(task)
 
 
 async def test_pokes_are_coalesced_and_kept_apart() -> None:
@@ -125,3 +124,38 @@ async def test_both_come_to_their_end_before_one_failure_is_raised() -> None:
     with pytest.raises(ValueError, match="first"):
         await both(fails(), goes_on())
     assert ended == ["second"]
+
+
+async def test_a_task_that_missed_its_cancellation_is_cancelled_again() -> None:
+    parts = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    failures: list[str] = []
+
+    async def tries_again() -> None:
+        while True:
+            try:
+                await asyncio.gather(*parts)
+            except OSError as error:
+                failures.append(str(error))
+                await asyncio.Event().wait()
+
+    task = asyncio.create_task(tries_again())
+    await settle()
+    parts[0].set_exception(OSError("at the same moment"))
+    task.cancel()
+    await settle()
+    assert failures == ["at the same moment"] and not task.done()  # asyncio lost it
+    await cancel_and_wait(task, again=0.05)
+    assert task.cancelled()
+
+
+async def test_how_cancelled_tasks_end_is_of_no_interest() -> None:
+    async def fails() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("on the way out")
+
+    tasks = [asyncio.create_task(fails()), asyncio.create_task(asyncio.sleep(0))]
+    await settle()
+    await cancel_and_wait(*tasks)
+    assert all(task.done() for task in tasks)

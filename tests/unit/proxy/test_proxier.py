@@ -13,6 +13,7 @@ from nodelib.errors import Permanent
 from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
+from nodelib.tasks import cancel_and_wait
 from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.edge.metrics import Metrics
@@ -77,9 +78,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     one = World()
     yield one
-    for task in one.tasks:
-        task.cancel()
-    await asyncio.gather(*one.tasks, return_exceptions=True)
+    await cancel_and_wait(*one.tasks)
 
 
 async def test_nothing_is_written_before_everything_was_listed(world: World) -> None:

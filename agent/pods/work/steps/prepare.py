@@ -15,7 +15,7 @@ from agent.pods.work.steps import resize
 from agent.pods.work.steps.context import Context, StepFailed
 from agent.resources.plan.allocation import allocation_of
 from nodelib.errors import NodewrightError, Permanent
-from nodelib.tasks import both
+from nodelib.tasks import both, cancel_and_wait
 
 
 async def walk(context: Context, step: Prepare) -> None:
@@ -82,8 +82,7 @@ async def _mounted(context: Context) -> PreparedPod:
             if not memory.volumes_changed:
                 return PreparedPod(volumes=mounted, services=await services)
     finally:
-        services.cancel()
-        await asyncio.gather(services, return_exceptions=True)
+        await cancel_and_wait(services)
 
 
 async def _admit_devices(context: Context) -> None:

@@ -15,6 +15,7 @@ from agent.pods.work.steps.context import Context, StepFailed
 from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -77,9 +78,7 @@ class StopSteps:
                     await deps.resources.cgroups.end_container(self._context.memory.pod.uid, step.container_id)
             await call
         finally:
-            timer.cancel()
-            call.cancel()
-            await asyncio.gather(call, timer, return_exceptions=True)
+            await cancel_and_wait(call, timer)
 
     async def early_hook(self, step: PreStop) -> None:
         """Run the hook of a container that a later plan stops."""
@@ -124,5 +123,4 @@ class StopSteps:
             yield
         finally:
             timer.cancel()
-            hook.cancel()
-            await asyncio.gather(hook, return_exceptions=True)
+            await cancel_and_wait(hook)

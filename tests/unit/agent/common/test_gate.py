@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from agent.common.work.gate import Gate
+from nodelib.tasks import cancel_and_wait
 from tests.fakes.clock import settle
 
 
@@ -43,8 +44,7 @@ async def test_a_caller_that_hangs_loses_its_place() -> None:
     async with asyncio.timeout(10):
         await other()
     assert entered == ["hanging", "other"] and not hanging.done()
-    hanging.cancel()
-    await asyncio.gather(hanging, return_exceptions=True)
+    await cancel_and_wait(hanging)
     # Its place was given back once, when its time was over, and not again when it left.
     assert await entering_at_once(gate, 3) == 1
 
@@ -78,8 +78,7 @@ async def test_a_caller_that_gives_up_leaves_nothing_behind() -> None:
         for _ in range(3):
             task = asyncio.create_task(_enter(gate))
             await settle()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
         assert gate.waiting == 0
     assert await entering_at_once(gate, 3) == 1
 

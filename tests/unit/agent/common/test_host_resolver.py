@@ -11,6 +11,7 @@ import pytest
 
 from agent.common.edge.host_resolver import HostResolver
 from agent.common.model.addresses import is_address
+from nodelib.tasks import cancel_and_wait
 from tests.waiting import until
 
 
@@ -61,9 +62,7 @@ async def test_a_pod_does_not_hold_the_names_of_another(silent: Silent) -> None:
     waits = [asyncio.create_task(names.addresses(f"slow{number}", "evil")) for number in range(100)]
     await until(lambda: silent.now == 4)
     assert await asyncio.wait_for(names.addresses("good", "other"), 30) == ["127.0.0.1"]
-    for wait in waits:
-        wait.cancel()
-    await asyncio.gather(*waits, return_exceptions=True)
+    await cancel_and_wait(*waits)
     assert silent.most <= 5
 
 

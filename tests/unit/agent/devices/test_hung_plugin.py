@@ -15,6 +15,7 @@ from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.plugins.model import PluginInfo
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import container, pod
 from tests.fakes.checkpoints import MemoryFiles
 from tests.fakes.clock import FakeClock, settle
@@ -87,9 +88,7 @@ async def dra() -> Dra:
 
 
 async def _ends(*waits: asyncio.Task[None]) -> None:
-    for wait in waits:
-        wait.cancel()
-    await asyncio.gather(*waits, return_exceptions=True)
+    await cancel_and_wait(*waits)
 
 
 async def test_a_hung_dra_driver_holds_only_pods_with_its_claims(dra: Dra) -> None:

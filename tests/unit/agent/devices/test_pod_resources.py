@@ -16,6 +16,7 @@ from agent.plugins.edge.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
 from agent.plugins.edge.rate_limit import TokenBucket
 from agent.plugins.edge.rpc import PluginClient
 from nodelib.errors import NodewrightError, NotFound
+from nodelib.tasks import cancel_and_wait
 from tests.waiting import until
 
 _DEVICE = {"resource_name": "example.com/gpu", "device_ids": ["a", "b"], "topology": {"nodes": [{"ID": 1}]}}
@@ -65,8 +66,7 @@ async def test_each_version_answers_with_its_own_fields(tmp_path: Path) -> None:
     finally:
         for client in (new, old):
             await client.close()
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        await cancel_and_wait(serving)
 
 
 async def test_too_many_requests_are_refused_with_upstreams_message(tmp_path: Path) -> None:
@@ -92,8 +92,7 @@ async def test_too_many_requests_are_refused_with_upstreams_message(tmp_path: Pa
     finally:
         for client in (new, old):
             await client.close()
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        await cancel_and_wait(serving)
 
 
 def test_the_bucket_never_exceeds_its_burst() -> None:

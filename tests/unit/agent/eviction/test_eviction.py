@@ -15,6 +15,7 @@ from agent.eviction.plan.thresholds import share
 from agent.eviction.work.eviction import EvictionDeps, Evictor
 from agent.stats.model import FsUsage, NodeStats, PodStats
 from nodelib.errors import Temporary
+from nodelib.tasks import cancel_and_wait
 from tests.builders.metrics import series
 from tests.builders.pods import container
 from tests.fakes.clock import settle
@@ -153,8 +154,7 @@ async def test_what_did_not_help_is_not_tried_every_second(there: Node) -> None:
     try:
         await there.world.clock.advance(25)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel_and_wait(running)
     assert there.reclaim.log == ["containers", "images"] * 3
 
 
@@ -181,8 +181,7 @@ async def test_one_pod_at_a_time_and_the_next_only_when_it_is_over(there: Node) 
     try:
         await there.world.until(lambda: there.world.phase("b") == "Failed" and there.world.phase("a") == "Failed")
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel_and_wait(running)
     assert series(there.world.metrics, "kubelet_evictions_total") == {("memory.available",): 2}
 
 
@@ -195,8 +194,7 @@ async def test_the_next_pod_is_evicted_as_soon_as_the_last_one_is_over(there: No
     try:
         await there.world.until(lambda: there.world.phase("b") == there.world.phase("a") == "Failed", seconds=10)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel_and_wait(running)
     assert there.world.clock.monotonic() - began < 10
 
 
@@ -211,8 +209,7 @@ async def test_a_pod_that_cannot_be_cleaned_up_holds_up_the_next_eviction_for_30
         await there.world.clock.advance(2)
         assert there.world.events.reasons().count("Evicted") == 2
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel_and_wait(running)
 
 
 async def test_the_condition_ends_after_the_transition_period(there: Node) -> None:
@@ -227,8 +224,7 @@ async def test_the_condition_ends_after_the_transition_period(there: Node) -> No
         await there.world.clock.advance(2)
         assert there.pressures.now == ()
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel_and_wait(running)
 
 
 async def test_limits_of_storage_are_enforced_for_pods_that_have_them(there: Node) -> None:
@@ -260,8 +256,7 @@ async def test_no_round_waits_for_a_pod_with_millions_of_files(there: Node) -> N
         await there.world.until(lambda: there.world.phase("a") == "Failed")
         assert there.usage.measured[0] == ["a"]
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel_and_wait(running)
 
 
 async def test_a_measurement_that_fails_is_tried_again(there: Node) -> None:
@@ -274,8 +269,7 @@ async def test_a_measurement_that_fails_is_tried_again(there: Node) -> None:
         await there.world.clock.advance(11)
         assert there.pressures.now == ("MemoryPressure",)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel_and_wait(running)
 
 
 async def test_a_pod_that_is_being_deleted_still_fails_and_sooner(there: Node) -> None:

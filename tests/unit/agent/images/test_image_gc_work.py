@@ -13,6 +13,7 @@ from agent.images.plan.image_gc import ImageGcPolicy
 from agent.images.work.image_gc import INTERVAL, ImageCollector, ImageCollectorDeps
 from agent.stats.model import FsUsage, NodeStats
 from nodelib.errors import Temporary
+from nodelib.tasks import cancel_and_wait
 from tests.builders.metrics import metrics, series
 from tests.fakes.clock import FakeClock
 from tests.fakes.pod_world import FakeEvents
@@ -77,8 +78,7 @@ async def test_too_little_space_and_a_second_failure_are_events_of_their_own() -
     try:
         await clock.advance(INTERVAL + 1)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel_and_wait(running)
     assert events.reasons() == ["FreeDiskSpaceFailed", "FreeDiskSpaceFailed", "ImageGCFailed"]
 
 

@@ -14,6 +14,7 @@ from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
+from nodelib.tasks import cancel_and_wait
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.clock import FakeClock
 from tests.unit.agent.node.test_node_work import Events, Runtime, TheMachine, addresses
@@ -77,9 +78,7 @@ async def running(*, own_network: bool = True) -> AsyncIterator[Bench]:
             await bench.until(lambda: bench.keeper.node and bench.keeper.node["spec"], "the agent knows its range")
             yield bench
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
             await client.close()
 
 

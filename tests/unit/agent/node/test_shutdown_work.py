@@ -12,6 +12,7 @@ from agent.common.work.observable import Observable
 from agent.node.plan.shutdown import Period
 from agent.node.work.shutdown import NodeShutdownDeps, NodeShutdownManager
 from nodelib.errors import Temporary
+from nodelib.tasks import cancel_and_wait
 from tests.builders.metrics import series
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
@@ -88,8 +89,7 @@ async def machine() -> AsyncIterator[Machine]:
     found = Machine(world)
     await settle()
     yield found
-    found.task.cancel()
-    await asyncio.gather(found.task, return_exceptions=True)
+    await cancel_and_wait(found.task)
     await world.kill_agent()
 
 

@@ -12,6 +12,7 @@ from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
+from nodelib.tasks import cancel_and_wait
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.clock import settle
 from tests.fakes.nonsense import LISTS, WATCHES, Nonsense
@@ -58,8 +59,7 @@ async def node() -> AsyncIterator[Node]:
         made = Node(api, client)
         await made.start()
         yield made
-        made.task.cancel()
-        await asyncio.gather(made.task, return_exceptions=True)
+        await cancel_and_wait(made.task)
         await made.world.kill_agent()
         await client.close()
 

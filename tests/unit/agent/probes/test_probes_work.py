@@ -12,6 +12,7 @@ from agent.common.model.pods import ContainerState, Pod, RunState
 from agent.probes.model import Outcome, ProbeKind, ProbeRequest, Verdict
 from agent.probes.work import ProbeManager
 from nodelib.json_values import Json
+from nodelib.tasks import cancel_and_wait
 from tests.builders.metrics import metrics, series
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock, settle
@@ -82,8 +83,7 @@ async def bench() -> AsyncIterator[Bench]:
     found = Bench()
     task = asyncio.create_task(found.keeper.run())
     yield found
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel_and_wait(task)
 
 
 def probed(**probes: Any) -> Pod:

@@ -11,6 +11,7 @@ from agent.resources.plan.node_allocatable import Reservation, reserved
 from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
 from nodelib.cgroups import Mounts
 from nodelib.errors import Permanent, Temporary
+from nodelib.tasks import cancel_and_wait
 from tests.fakes.cgroup_files import FakeCgroupFiles
 from tests.fakes.clock import FakeClock
 from tests.fakes.pod_world import FakeEvents
@@ -50,7 +51,6 @@ async def test_the_limit_of_all_pods_is_tried_until_it_is_set() -> None:
     try:
         await node.clock.advance(121)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel_and_wait(running)
     failed = "FailedNodeAllocatableEnforcement"
     assert node.events.reasons() == [failed, failed, "NodeAllocatableEnforced"]

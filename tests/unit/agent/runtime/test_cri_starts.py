@@ -18,6 +18,7 @@ from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.runtime.edge.cri import Cri
 from agent.runtime.edge.starts import KeptStarts, sockets_with
+from nodelib.tasks import cancel_and_wait
 from tests.waiting import until
 
 pb: Any = api_pb2
@@ -28,6 +29,7 @@ pb: Any = api_pb2
 _AGENT = """
 import asyncio, sys
 from agent.runtime.edge.cri import Cri
+from nodelib.tasks import cancel_and_wait
 
 async def main(socket, way, what):
     cri, kept = Cri(socket), way != "plain"
@@ -41,8 +43,7 @@ async def main(socket, way, what):
     call = cri.start_container("c") if what == "container" else cri.run_sandbox(sandbox)
     starting = asyncio.create_task(call)
     await asyncio.to_thread(sys.stdin.readline)
-    starting.cancel()
-    await asyncio.gather(starting, return_exceptions=True)
+    await cancel_and_wait(starting)
     await cri.close()
     if kept:
         keeping.cancel()
@@ -152,8 +153,7 @@ async def test_without_a_runtime_it_is_tried_again_and_ends_when_cancelled(tmp_p
     server.add_insecure_port(f"unix:{tmp_path}/r.sock")
     await server.start()
     await until(lambda: starts.stub is not None)
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
+    await cancel_and_wait(keeping)
     assert keeping.cancelled() and starts.stub is None
     await starts.close()
     await server.stop(None)
@@ -176,8 +176,7 @@ async def test_a_start_waits_for_the_connection_after_a_restart_of_the_runtime(t
     server.add_insecure_port(path)
     await server.start()
     assert await waiting not in (None, first)
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
+    await cancel_and_wait(keeping)
     await starts.close()
     await server.stop(None)
 
@@ -193,8 +192,7 @@ async def test_a_connection_that_cannot_be_kept_is_reported_once_and_not_waited_
     await until(lambda: next(starts._tries) > 3)
     assert [one.message for one in caplog.records if "may be restarted" in one.message] == caplog.messages
     assert len(caplog.messages) == 1
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
+    await cancel_and_wait(keeping)
     await starts.close()
 
 
@@ -207,8 +205,7 @@ async def test_the_end_may_come_while_the_runtime_is_being_dialled(tmp_path: Pat
     await cri.close()
     await asyncio.wait({keeping}, timeout=0.2)
     assert not keeping.done()
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
+    await cancel_and_wait(keeping)
 
 
 def test_connections_are_distinguished_by_their_buffers() -> None:

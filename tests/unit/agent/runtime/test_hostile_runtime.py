@@ -13,6 +13,7 @@ from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, RunState
 from agent.runtime.edge import convert
 from agent.runtime.work.observer import Observer
+from nodelib.tasks import cancel_and_wait
 from tests.builders.metrics import metrics
 from tests.builders.pods import container
 from tests.fakes.clock import FakeClock, settle
@@ -140,5 +141,4 @@ async def test_pods_that_hang_do_not_hold_hints_of_others(monkeypatch: pytest.Mo
         observer.hint(f"hung{number}")
     observer.hint("well")
     await until(lambda: "well" in asked, 10)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel_and_wait(task)

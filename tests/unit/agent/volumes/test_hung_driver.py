@@ -22,6 +22,7 @@ from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock
 from tests.fakes.csi import FakeCsiApi, FakeCsiDisk, FakeDriver
@@ -117,9 +118,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     made = await World().start()
     yield made
-    for task in made.tasks:
-        task.cancel()
-    await asyncio.gather(*made.tasks, return_exceptions=True)
+    await cancel_and_wait(*made.tasks)
 
 
 async def test_others_are_republished_each_minute(world: World) -> None:

@@ -15,6 +15,7 @@ from nodelib.clock import SystemClock
 from nodelib.errors import Invalid
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, KubeClient
+from nodelib.tasks import cancel_and_wait
 from tests.fakes.pod_api import FakePodApi
 
 
@@ -86,7 +87,5 @@ async def test_requests_are_made_and_followed() -> None:
             watched = [path for method, path in api.requests if method == "GET" and "podcertificaterequests" in path]
             assert watched and all("fieldSelector=spec.nodeName%3Dn1" in path for path in watched)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
             await client.close()

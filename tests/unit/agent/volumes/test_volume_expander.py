@@ -17,6 +17,7 @@ from agent.volumes.work.growing import GrowingVolume
 from agent.volumes.work.local_volumes import LocalVolumes
 from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib.command import Completed
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import pod
 from tests.fakes.claims import FakeClaimApi
 from tests.fakes.clock import FakeClock
@@ -62,8 +63,7 @@ class World:
         self.local, self.task = self.started()
 
     async def stop(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+        await cancel_and_wait(self.task)
 
     def emit(self, about: Any, kind: str, reason: str, message: str, **more: Any) -> None:
         self.events.append((about["metadata"]["uid"], reason, message))
@@ -313,7 +313,6 @@ async def test_a_driver_that_refuses(world: World, code: str, states: list[str])
     try:
         await until(lambda: world.events, 30)
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
     assert (world.reasons, world.api.states) == (["VolumeResizeFailed"], states)
     assert ("NodeResizeError" in world.api.conditions) == (len(states) == 2)

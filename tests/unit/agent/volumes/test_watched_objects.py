@@ -15,6 +15,7 @@ from nodelib.clock import SystemClock
 from nodelib.errors import Temporary
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock
 from tests.fakes.pod_api import FakePodApi
@@ -255,9 +256,7 @@ async def test_trust_bundles_notify_their_users(world: World) -> None:
     await world.api.put("/apis/certificates.k8s.io/v1/clustertrustbundles/a", {"metadata": {"name": "a"}, "spec": {}})
     await until(lambda: world.notified == [pod().uid])
     assert len(await objects.trust_bundles(pod())) == 1
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await cancel_and_wait(*tasks)
     await objects.close()
 
 
@@ -268,7 +267,5 @@ async def test_a_pod_is_notified_of_renewals(world: World) -> None:
     await objects.token(pod(), TokenRequest("", 11))
     await until(lambda: pod().uid in world.notified, 15)
     assert set(world.notified) == {pod().uid}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await cancel_and_wait(*tasks)
     await objects.close()

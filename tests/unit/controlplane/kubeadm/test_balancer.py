@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 from controlplane.kubeadm.balancer import Balancer
+from nodelib.tasks import cancel_and_wait
 
 
 async def named_server(name: str) -> tuple[asyncio.Server, int]:
@@ -74,6 +75,5 @@ async def test_the_connections_of_a_backend_that_falls_silent_end_and_clients_fi
             assert await asyncio.wait_for(reader.read(100), 10) == b""
         assert [await ask(port) for _ in range(3)] == ["b"] * 3
         writer.close()
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        await cancel_and_wait(watching)
     holding.close()
