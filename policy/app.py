@@ -41,7 +41,7 @@ from policy.watches import Watches
 
 log = logging.getLogger(__name__)
 
-_LOOK_FOR_OTHERS = 60.0  # seconds
+_LOOK_FOR_OTHERS = 300.0  # seconds; reading the chains of a large iptables takes a second of CPU time
 _UNHEALTHY = 60.0  # seconds that a change may wait for its sync
 _EVENT_PAUSE = 60.0  # seconds between two events about failed syncs
 _BRIDGE_FILTER = {

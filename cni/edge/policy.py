@@ -46,23 +46,26 @@ async def protect(path: str, args: Args, added: Attachment) -> None:
         )
 
 
-async def _connect(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A daemon that is starting, or starting again after a kill, is waited for."""
+async def _ask(path: str, question: Json) -> Json:
+    """A daemon that is starting is waited for, and one that was killed before it answered is asked again."""
     deadline = asyncio.get_running_loop().time() + _STARTS_WITHIN
     while True:
         try:
-            return await asyncio.open_unix_connection(path, limit=_LARGEST)
-        except (FileNotFoundError, ConnectionRefusedError):
+            return await _ask_once(path, question)
+        except (FileNotFoundError, ConnectionError):
             if asyncio.get_running_loop().time() > deadline:
                 raise
         await asyncio.sleep(_PAUSE)
 
 
-async def _ask(path: str, question: Json) -> Json:
-    reader, writer = await _connect(path)
+async def _ask_once(path: str, question: Json) -> Json:
+    reader, writer = await asyncio.open_unix_connection(path, limit=_LARGEST)
     try:
         writer.write(json.dumps(question).encode() + b"\n")
         await writer.drain()
-        return object_or_empty(decode(await reader.readline()))
+        answer = await reader.readline()
     finally:
         writer.close()
+    if not answer:
+        raise ConnectionResetError("it ended before it answered")
+    return object_or_empty(decode(answer))

@@ -91,8 +91,9 @@ def certificates(cluster: Cluster) -> tuple[Certificate, ...]:
                 (*node.addresses, "127.0.0.1"),
             ),
             Certificate(f"{own}/pki/proxy-client", "system:kube-proxy", ca, "client"),
-            Certificate(f"{own}/pki/policy-client", POLICY_USER, ca, "client"),
         ]
+        if cluster.options.enforces_policies:
+            found.append(Certificate(f"{own}/pki/policy-client", POLICY_USER, ca, "client"))
     return tuple(found)
 
 
@@ -143,8 +144,9 @@ def kubeconfigs(cluster: Cluster) -> tuple[Kubeconfig, ...]:
                 seen_at="/etc/kubernetes/pki/kubelet-client",
             ),
             Kubeconfig(f"{own}/proxy.conf", f"{own}/pki/proxy-client", "system:kube-proxy", url),
-            Kubeconfig(f"{own}/policy.conf", f"{own}/pki/policy-client", POLICY_USER, url),
         ]
+        if cluster.options.enforces_policies:
+            found.append(Kubeconfig(f"{own}/policy.conf", f"{own}/pki/policy-client", POLICY_USER, url))
     return tuple(found)
 
 

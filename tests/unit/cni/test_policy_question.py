@@ -51,7 +51,10 @@ async def test_a_refusal_has_the_daemon_s_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"\n", b"[]\n", b'{"protected": "yes"}\n', b"x" * 100_000])
-async def test_an_answer_that_is_none_is_a_refusal(tmp_path: Path, said: bytes) -> None:
+async def test_an_answer_that_is_none_is_a_refusal(
+    tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "_STARTS_WITHIN", 0.1)
     async with daemon(tmp_path / "s", lambda _: said):
         with pytest.raises(Temporary):
             await policy.protect(str(tmp_path / "s"), ARGS, ADDED)
@@ -69,6 +72,13 @@ async def test_a_daemon_that_starts_a_little_later_is_waited_for(tmp_path: Path)
     await asyncio.sleep(0)
     async with daemon(tmp_path / "s", lambda _: b'{"protected": true}\n'):
         await asyncio.wait_for(waiting, 30)
+
+
+async def test_a_daemon_that_was_killed_before_it_answered_is_asked_again(tmp_path: Path) -> None:
+    answers = iter([b"", b"", b'{"protected": true}\n'])
+    async with daemon(tmp_path / "s", lambda _: next(answers)) as asked:
+        await policy.protect(str(tmp_path / "s"), ARGS, ADDED)
+    assert len(asked) == 3
 
 
 async def test_nobody_is_asked_where_there_is_no_daemon_or_no_pod(tmp_path: Path) -> None:
