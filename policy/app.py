@@ -151,6 +151,7 @@ class _Daemon:
     async def _begin(self) -> None:
         """Wait until everything has been listed: rules made from partial lists would cut pods off."""
         await self._watches.synced()
+        self._protection.forget_unknown()
         self._warn_of_unfiltered_bridges()
         if self._other:
             await self._yield_to(self._other)

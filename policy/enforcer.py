@@ -105,9 +105,9 @@ class Enforcer:
         return {family: side.applied for family, side in self._sides.items() if side.applied is not None}
 
     @property
-    def waiting(self) -> bool:
-        """Whether something that was taken is not in the kernel yet."""
-        return bool(self._pending) or any(side.applied is None for side in self._sides.values())
+    def queued(self) -> int:
+        """Changes that no sync has taken yet."""
+        return len(self._pending)
 
     def start(self) -> None:
         """Everything has been listed: from now on rules are written."""
@@ -151,11 +151,12 @@ class Enforcer:
         """One sync. Raises what the kernel's refusal raised; then the next one writes everything."""
         async with self._progress:
             self._progress.notify_all()
-        if not self._started:
-            return
         async with self._lock:
             started, number = self._clock.monotonic(), self._taken
             pending, self._pending = self._pending, []
+            if not self._started:
+                await asyncio.to_thread(self._apply, pending)
+                return
             alone = self._generation() == self._seen
             try:
                 batches = await asyncio.to_thread(self._plan, pending)
@@ -221,10 +222,13 @@ class Enforcer:
         self._taken += 1
         self.runner.poke()
 
-    def _plan(self, pending: list[Change]) -> dict[Family, list[Message]]:
-        """In a thread, under the lock: only syncs touch the index."""
+    def _apply(self, pending: list[Change]) -> None:
         for change in pending:
             change(self._index)
+
+    def _plan(self, pending: list[Change]) -> dict[Family, list[Message]]:
+        """In a thread, under the lock: only syncs touch the index."""
+        self._apply(pending)
         changed = self._index.take_changed()
         used: set[Selection | NamedPort] = set()
         batches = {}

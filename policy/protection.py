@@ -44,6 +44,13 @@ class Protection:
         if self._held.pop(name, None) is not None:
             self._file.save(self._held)
 
+    def forget_unknown(self) -> None:
+        """Everything has been listed: what is not in the API went while this daemon was not there."""
+        for name in [one for one, (uid, _) in self._held.items() if not self._enforcer.knows(one, uid)]:
+            if not self._enforcer.knows(name, ""):
+                self._enforcer.set_pod(name, None)
+            self.forget(name)
+
     async def answer(self, question: Json) -> Json:
         """{"protected": true}, or why not and what to do. Never raises."""
         try:

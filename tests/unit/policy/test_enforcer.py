@@ -151,6 +151,33 @@ async def test_after_a_kill_a_pod_without_an_address_in_its_status_stays_protect
     assert not world.passes(B, "10.0.0.9")
 
 
+async def test_addresses_of_pods_that_went_while_the_daemon_was_dead_are_forgotten() -> None:
+    world, file = World(), MemoryFile()
+    held: dict[Name, tuple[str, tuple[Address, ...]]] = {
+        Name("a", name): (f"uid-{name}", (ip_address(ip),)) for name, ip in (("new", "10.0.0.9"), ("old", "10.0.0.8"))
+    }
+    protection = Protection(world.enforcer, file, held, lambda: "")
+    world.pods(pod("new"))
+    protection.forget_unknown()
+    assert list(file.held) == [Name("a", "new")]
+    world.pods(pod("new", "10.0.0.7", uid="another"))
+    protection.forget_unknown()
+    world.policies(policy())
+    world.enforcer.start()
+    await world.enforcer.sync()
+    assert file.held == {} and not world.passes(B, "10.0.0.7") and world.passes(B, "10.0.0.9")
+
+
+async def test_where_nothing_is_enforced_changes_are_kept_and_not_queued() -> None:
+    world = World()
+    world.policies(policy())
+    await world.enforcer.sync()
+    assert world.enforcer.queued == 0
+    world.enforcer.start()
+    await world.enforcer.sync()
+    assert not world.passes(B, A)
+
+
 async def test_a_pod_that_the_api_does_not_show_is_refused_and_the_answer_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
