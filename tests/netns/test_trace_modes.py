@@ -22,6 +22,8 @@ from tests.unit.proxy.build import BLOCKED_CLIENT, CLIENT, NODE, NODE_IP, POD
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")]
 
 Ends = set[tuple[str, str, bool]]
+_FOREIGN = "iptables -t nat -A OUTPUT -j ACCEPT; nft add rule ip nat OUTPUT ip daddr vmap '{ 1.1.1.1 : accept }'"
+_FOREIGN += "; nft add rule ip nat OUTPUT meta l4proto tcp dnat to 1.1.1.1:80-90"
 
 
 def kernel(case: Case) -> dict[str, Any]:
@@ -87,3 +89,15 @@ async def test_rules_that_cannot_be_read_are_an_error(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(CommandError, match="Resource temporarily unavailable"):
         await rules.read("node1", "/proc/self/ns/net")
+
+
+async def test_a_table_that_iptables_cannot_show_is_noted() -> None:
+    argv = ["unshare", "--net", "sh", "-c", f"{_FOREIGN}; echo; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = await rules.read("node1", f"/proc/{process.pid}/ns/net")
+        finally:
+            process.kill()
+    assert "nat" not in found.tables and "Table `nat' is incompatible" in found.notes[0]

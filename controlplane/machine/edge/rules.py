@@ -45,6 +45,9 @@ async def read(node: str, net: str, version: int = 4) -> Kernel:
         asyncio.gather(*(said([tool, "-c"]) for tool in found)), said(nft), said(["ip", "-json", "address", "show"])
     )
     for tool, done in zip(found, saved, strict=True):
+        # Somebody's nft rules in a table of iptables: the tool leaves the whole table out, or the chain.
+        unread = [line.lstrip("# ") for line in done.text.splitlines() if line[:1] == "#" and "incompatible" in line]
+        notes += [f"{tool}: {line} What it leaves out is not followed." for line in unread]
         for name, content in parse_tables(_without_notes(done.text)).items():
             if name in tables and any(content.chains.values()):
                 notes.append(f"{tool}: table {name} also has rules in the other backend; they are not followed")
