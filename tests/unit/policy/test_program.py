@@ -278,3 +278,18 @@ def test_a_pod_that_was_just_given_an_address_is_protected_before_its_status_say
     program, _ = Planner(Family.IPV4, "node1", report=True).plan(index, index.take_changed())
     assert allowed(program, Flow(B, A)), "another pod of that name does not have the address"
     assert not allowed(program, Flow(B, "10.0.0.7"))
+
+
+def test_a_peer_that_gets_another_address_or_port_is_followed() -> None:
+    index = indexed(PODS, [policy(select=ONE, ingress=[{"from": [apps("a2")]}]), policy("q", select={"app": "a2"})])
+    index.set_policy(Name("a", "r"), parse.policy(policy("r", select=ONE, ingress=[{"ports": [{"port": "web"}]}]))[0])
+    planner = Planner(Family.IPV4, "node1", report=True)
+    _, used = planner.plan(index, index.take_changed())
+    index.forget(used)
+    index.take_changed()
+    for obj in (pod("a2", "10.0.0.8"), pod("a1", A, ports={"web": 88})):
+        one = parse.pod(obj)
+        index.set_pod(one.name, one)
+    program, _ = planner.plan(index, index.take_changed())
+    assert allowed(program, Flow("10.0.0.8", A)) and not allowed(program, Flow(B, A))
+    assert allowed(program, Flow(B, A, 6, 88))
