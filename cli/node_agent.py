@@ -6,6 +6,7 @@ It takes the kubelet's flags and these:
 --pod-network-cidr CIDR: a range of the cluster's pods; traffic to it is never masqueraded (may be repeated)
 --pod-network-firewall iptables|nftables: which one the node's service proxy uses
 --pod-network-overlay auto|vxlan|routes: how pods on other nodes are reached
+--network-policy-socket PATH: of the policy daemon; no pod starts before it has put the pod's policies in force
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from agent.app import Extra, LiveSandboxes, OnNetworkCall
 from agent.app import main as run_agent
@@ -38,7 +40,10 @@ def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") 
         return run_agent(rest)
     try:
         name = parse(rest).node.name
-        settings = cni_settings(name, own.pod_network_cidr, own.pod_network_firewall, own.pod_network_overlay)
+        settings = replace(
+            cni_settings(name, own.pod_network_cidr, own.pod_network_firewall, own.pod_network_overlay),
+            policy_socket=own.network_policy_socket,
+        )
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
@@ -114,4 +119,5 @@ def _parser(pod_network: str) -> argparse.ArgumentParser:
     parser.add_argument("--pod-network-cidr", action="append", default=[])
     parser.add_argument("--pod-network-firewall", choices=("iptables", "nftables"), default="iptables")
     parser.add_argument("--pod-network-overlay", choices=OVERLAYS, default="auto")
+    parser.add_argument("--network-policy-socket", default="")
     return parser

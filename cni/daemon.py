@@ -119,7 +119,10 @@ class NodeNetwork:
         /etc/cni/net.d by mistake: its addresses would be unreachable or in use twice. A configuration without any
         range is left alone, and refused later.
         """
-        if conf.name != self._settings.network or not self.pod_cidrs or not conf.ranges:
+        if conf.name != self._settings.network:
+            return conf
+        conf = replace(conf, policy_socket=self._settings.policy_socket)
+        if not self.pod_cidrs or not conf.ranges:
             return conf
         ranges = tuple((address_range({"subnet": str(cidr)}),) for cidr in self.pod_cidrs)
         if conf.ranges == ranges:

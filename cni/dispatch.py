@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cni.model import AttachmentKey
+from cni.model import Attachment, AttachmentKey
 from cni.operations import Operations
 from cni.spec.arguments import Args, parse_args
 from cni.spec.configuration import NetConf, decode, parse_conf
@@ -46,10 +46,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a command did: its answer, and whether host ports changed, so that the packet filter must follow."""
+    """What a command did: its answer, whether host ports changed, so that the packet filter must follow, and what ADD
+    attached, whose network policies must be in force before its answer is given.
+    """
 
     answer: Answer
     ports_changed: bool = False
+    added: Attachment | None = None
 
 
 def read(env: Mapping[str, str], stdin: bytes) -> Call:
@@ -71,7 +74,7 @@ def perform(call: Call, operations: Operations, netns: int | None) -> Done:
         return Done(version_answer(call))
     if args.command == "ADD":
         result, attachment = operations.add(conf, args, _required(call, netns))
-        return Done(Answer(_encode(result.as_json(conf.cni_version))), bool(attachment.port_mappings))
+        return Done(Answer(_encode(result.as_json(conf.cni_version))), bool(attachment.port_mappings), attachment)
     if args.command == "DEL":
         released = operations.delete(conf, args.key)
         return Done(Answer(), bool(released and released.port_mappings))

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from cni import dispatch
 from cni.dispatch import Answer, Call
+from cni.edge.policy import protect
 from cni.operations import Operations
 from cni.spec.configuration import NetConf
 from cni.spec.errors import IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER, CNIError
@@ -143,15 +144,19 @@ class CniServer:
 
     async def _perform(self, call: Call, netns: int | None) -> Answer:
         done = await self._in_thread(dispatch.perform, call, self._operations, netns)
-        if not done.ports_changed:
-            return done.answer
+        step = "network policies"
         try:
-            await self._sync_ports()
+            # Before its host ports lead anybody to it.
+            if done.added is not None and call.conf is not None:
+                await protect(call.conf.policy_socket, call.args, done.added)
+            step = "hostPort rules"
+            if done.ports_changed:
+                await self._sync_ports()
         except NodewrightError as error:
             if call.args.command == "ADD" and call.conf is not None:
                 await self._in_thread(self._operations.delete, call.conf, call.args.key)
             raise CNIError(
-                TRY_AGAIN_LATER, error.message, obj=str(call.args.key), step="hostPort rules", details=error.action
+                TRY_AGAIN_LATER, error.message, obj=str(call.args.key), step=step, details=error.action
             ) from error
         return done.answer
 

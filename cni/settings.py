@@ -24,6 +24,7 @@ class CniSettings:
     overlay: "auto" uses routes to nodes on a shared link and VXLAN to all others, "vxlan" always VXLAN,
     "routes" never. vxlan_port: a UDP port, the same on every node.
     firewall: "iptables" or "nftables", the same as the node's service proxy.
+    policy_socket: of the daemon that puts a pod's network policies in force before it runs; "": there is none.
     """
 
     node_name: str
@@ -39,6 +40,7 @@ class CniSettings:
     vxlan_port: int = 4789
     firewall: str = "iptables"
     socket: str = SOCKET
+    policy_socket: str = ""
     data_dir: str = "/var/lib/cni/nodewright"
     conf_file: str = "/etc/cni/net.d/10-nodewright.conflist"
     bin_dir: str = "/opt/cni/bin"
@@ -62,6 +64,8 @@ def conflist(settings: CniSettings, pod_cidrs: tuple[Network, ...]) -> Json:
         "ipam": {"ranges": [[{"subnet": str(cidr)}] for cidr in pod_cidrs]},
         "capabilities": {"portMappings": True, "bandwidth": True},
     }
+    if settings.policy_socket:
+        plugin["policySocket"] = settings.policy_socket
     return {
         "cniVersion": "1.0.0",
         "cniVersions": [version for version in SUPPORTED if version >= "0.4.0"],

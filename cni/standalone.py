@@ -12,15 +12,16 @@ from cni import dispatch, udp_flows
 from cni.dispatch import Answer, Call
 from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace, open_namespace
+from cni.edge.policy import protect
 from cni.edge.store import DiskStore
 from cni.firewall import rules_for
 from cni.install import load_published
-from cni.model import FirewallFacts, HostPort
+from cni.model import Attachment, FirewallFacts, HostPort
 from cni.node_links import ensure_bridge
 from cni.operations import Operations
 from cni.plan import hostports, node
 from cni.spec.configuration import NetConf
-from cni.spec.errors import KERNEL_REFUSED, CNIError
+from cni.spec.errors import KERNEL_REFUSED, TRY_AGAIN_LATER, CNIError
 from cni.sysctls import bridge_filtered, ensure_forwarding, ensure_guarded, ensure_route_localnet
 from nodelib.errors import NodewrightError
 
@@ -38,6 +39,8 @@ def perform(call: Call, conf: NetConf) -> Answer:
             here.prepare()
         before = here.host_ports()
         done = dispatch.perform(call, operations, netns)
+        if done.added is not None:
+            _protect(done.added, operations, call, conf)
         if done.ports_changed:
             _follow_ports(here, operations, call)
             udp_flows.follow(Netlink, before, here.host_ports())
@@ -45,6 +48,17 @@ def perform(call: Call, conf: NetConf) -> Answer:
     finally:
         if netns is not None:
             os.close(netns)
+
+
+def _protect(added: Attachment, operations: Operations, call: Call, conf: NetConf) -> None:
+    """A pod whose network policies are not in force must not run."""
+    try:
+        asyncio.run(protect(conf.policy_socket, call.args, added))
+    except NodewrightError as error:
+        operations.delete(conf, call.args.key)
+        raise CNIError(
+            TRY_AGAIN_LATER, error.message, obj=str(call.args.key), step="network policies", details=error.action
+        ) from error
 
 
 def _follow_ports(here: _Node, operations: Operations, call: Call) -> None:

@@ -21,6 +21,7 @@ from nodelib.errors import Invalid, NodewrightError
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
+from nodelib.kube.events import Events
 from nodelib.kube.skew import version_skew
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
@@ -31,7 +32,6 @@ from proxy.config.access import find_access
 from proxy.config.effective import document
 from proxy.config.settings import Settings, load_settings
 from proxy.edge import nfacct, sysctl
-from proxy.edge.events import Events
 from proxy.edge.local_addresses import local_addresses
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
@@ -122,7 +122,7 @@ class _Proxy:
         self._node = NodeFacts(settings.node_name)
         self._metrics = Metrics()
         self._health = Health(2 * settings.rules.sync_period, lambda: self._node)
-        self._events = Events(client, settings.node_name, clock)
+        self._events = Events(client, settings.node_name, clock, "kube-proxy")
         self._proxiers = [self._proxier(family, one) for family, one in backends.items()]
         self._watches = Watches(
             client,

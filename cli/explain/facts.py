@@ -25,6 +25,7 @@ class Facts:
     policies: tuple[Json, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
     cluster: str = DEFAULT_NAME
+    enforced: bool = False  # whether the nodes enforce network policies
     # A Service may have thousands of endpoints: none of them costs a look at every pod.
     _indexes: dict[str, dict[object, list[Json]]] = field(default_factory=dict, repr=False, compare=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cli.explain.facts import Facts
@@ -44,7 +45,8 @@ async def facts(cluster: Cluster) -> Facts:
         from nodelib.kube.listing import listed
 
         found = await asyncio.gather(*(listed(client, path) for path in _LISTS))
-    return Facts.of(*(one.items for one in found), cluster=cluster.name)
+    known = Facts.of(*(one.items for one in found), cluster=cluster.name)
+    return replace(known, enforced=cluster.options.enforces_policies)
 
 
 def _client(cluster: Cluster) -> KubeClient:

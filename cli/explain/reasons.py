@@ -152,6 +152,17 @@ def _nftables(hop: Hop) -> str:
     return ""
 
 
+def _policy(hop: Hop, note: str, facts: Facts) -> str:
+    return f"NetworkPolicy {note} allows it" if "accept" in hop.text else ""
+
+
+def _policies(hop: Hop, note: str, facts: Facts) -> str:
+    if " drop" not in hop.text:
+        return ""
+    direction = "ingress" if hop.chain.startswith("group-ingress") else "egress"
+    return f"dropped: the pod is {note}, and no rule of theirs allows this ({direction})"
+
+
 _KNOWN: tuple[tuple[str, Callable[[Hop, str, Facts], str]], ...] = (
     ("KUBE-SERVICES", _services),
     ("KUBE-EXTERNAL-SERVICES", _refused),
@@ -166,4 +177,8 @@ _KNOWN: tuple[tuple[str, Callable[[Hop, str, Facts], str]], ...] = (
     ("KUBE-POSTROUTING", _postrouting),
     ("KUBE-FORWARD", lambda hop, note, facts: "forwarding of Service traffic is allowed"),
     ("NODEWRIGHT-", _pod_network),
+    ("policy-ingress-", _policy),
+    ("policy-egress-", _policy),
+    ("group-ingress-", _policies),
+    ("group-egress-", _policies),
 )

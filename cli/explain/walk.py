@@ -221,7 +221,7 @@ def _left(legs: tuple[Leg, ...], host: str, world: _World) -> Path:
 
 
 def policies(pod: Json | None, facts: Facts, direction: str) -> list[str]:
-    """A line for each NetworkPolicy that selects the pod: this pod network does not enforce them."""
+    """A line for each NetworkPolicy that selects the pod, and whether the nodes enforce it."""
     if pod is None:
         return []
     found = []
@@ -231,10 +231,10 @@ def policies(pod: Json | None, facts: Facts, direction: str) -> list[str]:
         labels = pod["metadata"].get("labels") or {}
         kinds = spec.get("policyTypes") or ["Ingress"]
         if key(policy)[0] == key(pod)[0] and direction in kinds and all(labels.get(k) == v for k, v in wanted.items()):
-            found.append(
-                f"NetworkPolicy {title(policy)} selects pod {title(pod)} ({direction}):"
-                " the pod network does not enforce NetworkPolicies, so the packet still passes"
-            )
+            line = f"NetworkPolicy {title(policy)} selects pod {title(pod)} ({direction})"
+            if not facts.enforced:
+                line += ": the nodes do not enforce NetworkPolicies, so the packet still passes"
+            found.append(line)
     return found
 
 

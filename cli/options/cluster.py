@@ -32,6 +32,9 @@ def up(
     proxy: Annotated[
         Maker, typer.Option(metavar="MAKER", help="Whose kube-proxy runs: nodewright or upstream.")
     ] = Maker.NODEWRIGHT,
+    network_policy: Annotated[
+        bool, typer.Option("--network-policy/--no-network-policy", help="Enforce NetworkPolicies on the nodes.")
+    ] = False,
     ip_family: Annotated[
         IPFamily,
         typer.Option(metavar="FAMILY", help="Addresses of nodes, pods and Services: ipv4, ipv6 or dual."),
@@ -146,6 +149,7 @@ def up(
         "demo": demo,
         "agent": str(agent),
         "proxy": str(proxy),
+        "network_policy": network_policy,
         "ip_family": str(ip_family),
         "routed": routed,
         "addons": addons,

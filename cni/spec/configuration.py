@@ -24,7 +24,7 @@ TYPE = "nodewright"  # of this plugin in a .conflist, and the name of its execut
 class NetConf:
     """The configuration of one call.
 
-    Keys of our own: bridge, mtu, hairpinMode, ipMasq, nonMasqueradeCIDRs, firewall, dataDir.
+    Keys of our own: bridge, mtu, hairpinMode, ipMasq, nonMasqueradeCIDRs, firewall, dataDir, policySocket.
     """
 
     cni_version: str
@@ -36,6 +36,7 @@ class NetConf:
     non_masquerade: tuple[Network, ...] = ()
     firewall: str = "iptables"
     data_dir: str = "/var/lib/cni/nodewright"
+    policy_socket: str = ""
     ranges: tuple[RangeSet, ...] = ()
     routes: tuple[Route, ...] = ()
     port_mappings: tuple[PortMapping, ...] = ()
@@ -83,6 +84,7 @@ def parse_conf(text: bytes, command: str) -> NetConf:
         non_masquerade=tuple(_networks(raw, "nonMasqueradeCIDRs")),
         firewall=_choice(raw, "firewall", ("iptables", "nftables"), "iptables"),
         data_dir=_path(raw, "dataDir", "/var/lib/cni/nodewright"),
+        policy_socket=_path(raw, "policySocket", "/") if raw.get("policySocket") else "",
         ranges=_ranges(ipam),
         routes=_routes(ipam),
         port_mappings=_port_mappings(_mapping(raw, "runtimeConfig")),

@@ -58,6 +58,7 @@ class Options:
     proxy_mode: str = "iptables"
     agent: str = "nodewright"  # or upstream, for comparison
     proxy: str = "nodewright"
+    network_policy: bool = False  # whether the nodes enforce NetworkPolicies
     ip_family: str = "ipv4"  # a key of FAMILIES
     routed: bool = False  # every node on its own link, with a router between them
     uplink: bool = True
@@ -73,6 +74,11 @@ class Options:
     addons: str = ""  # names from controlplane.cluster.plan.addons, separated by commas
     members: tuple[Member, ...] = ()  # nodes of their own kind; further ones, up to `nodes`, are plain
     custom: Custom = field(default_factory=Custom)  # what only a file can say
+
+    @property
+    def enforces_policies(self) -> bool:
+        """Whether our policy daemon runs on the nodes: it goes with our pod network, in clusters that `up` raises."""
+        return self.network_policy and self.agent == "nodewright" and not self.kubeadm
 
     @property
     def addon_names(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ _FIXED = (
     "uplink",
     "durable",
     "proxy_mode",
+    "network_policy",
     "ip_family",
     "routed",
     "kubeadm",

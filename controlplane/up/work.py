@@ -332,7 +332,7 @@ class _Raising:
 
 def _compile(project: str) -> None:
     """Compile the modules that a node runs: it sees them read-only, and would compile them at every start."""
-    for name in ("agent", "cli", "cni", "nodelib", "proxy"):
+    for name in ("agent", "cli", "cni", "nodelib", "policy", "proxy"):
         compileall.compile_dir(os.path.join(project, name), quiet=2)
 
 

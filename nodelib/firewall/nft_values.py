@@ -16,6 +16,7 @@ from nodelib.firewall.trace_model import Branch, Node
 from nodelib.json_values import Json
 
 _PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp", 1: "icmp", 58: "ipv6-icmp"}
+_NUMBERS = {name: number for number, name in _PROTOCOLS.items()}
 
 
 @dataclass(slots=True)
@@ -108,6 +109,11 @@ def _connection(body: Json, branch: Branch) -> Any:
     if key == "mark":
         return 0
     sent = branch.sent
+    if body.get("dir") == "reply":
+        # Whoever answers: the destination as it is translated so far.
+        answers = {"saddr": branch.packet.destination, "proto-src": branch.packet.port, "daddr": sent.source}
+        if key in answers:
+            return answers[key]
     found = {"saddr": sent.source, "daddr": sent.destination, "proto-dst": sent.port, "protocol": sent.protocol}
     if key in found:
         return found[key]
@@ -193,7 +199,7 @@ def _equal(value: Any, wanted: Any) -> bool:
 
 def _between(value: Any, low: Any, high: Any) -> bool:
     if isinstance(low, int):
-        return low <= number(value) <= int(high)
+        return low <= number(_NUMBERS.get(str(value), value)) <= int(high)
     first, last, own = (ipaddress.ip_address(str(one)) for one in (low, high, value))
     return first.version == own.version and int(first) <= int(own) <= int(last)
 

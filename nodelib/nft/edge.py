@@ -117,6 +117,11 @@ class NftTable:
         async with self._lock:
             await asyncio.to_thread(self._write, rules, delete, add, atomic)
 
+    async def commit(self, batch: list[Message]) -> None:
+        """Write these messages, in their order, in one transaction. Raises NftError."""
+        async with self._lock:
+            await asyncio.to_thread(self._commit_messages, batch)
+
     async def elements(self, sets: Iterable[str]) -> dict[str, set[bytes]] | None:
         """The elements in the kernel; None if the table or one of the sets does not exist. Raises NftError."""
         async with self._lock:
@@ -134,6 +139,11 @@ class NftTable:
 
     def _write(self, rules: Sequence[Message], delete: Sequence[Element], add: Sequence[Element], atomic: bool) -> None:
         for batch in wire.batches(self._name, rules, delete, add, atomic=atomic):
+            with self._errors("transaction"):
+                self._commit(batch)
+
+    def _commit_messages(self, batch: list[Message]) -> None:
+        if batch:
             with self._errors("transaction"):
                 self._commit(batch)
 
@@ -220,8 +230,10 @@ class NftTable:
                 continue
             any_rule = True
             for kind, value in parts:
-                if kind in (2, 4):
+                if kind == 2:
                     digest.update(value)
+                elif kind == 4:
+                    digest.update(_without_counts(value))
         return digest.hexdigest() if any_rule else ""
 
     def _exists(self) -> bool:
@@ -231,6 +243,15 @@ class NftTable:
         what = f" (an element of {element.set})" if element else ""
         message = f"{step} of table {self._name}: {os.strerror(code)}{what}"
         return NftError(message, family=self._family, code=code, element=element)
+
+
+def _without_counts(expressions: bytes) -> bytes:
+    """The expressions of a rule without the numbers of its counters, which change with every packet."""
+    parts = []
+    for _, body in attributes(expressions):
+        counter = dict(attributes(body)).get(1) == b"counter\0"
+        parts.append(b"counter" if counter else body)
+    return b"".join(parts)
 
 
 def _collect(channel: socket.socket, number: int, found: list[bytes]) -> int:

@@ -34,10 +34,10 @@ def payload(register: int, base: int, offset: int, length: int) -> bytes:
     return expression("payload", u32(1, register) + u32(2, base) + u32(3, offset) + u32(4, length))
 
 
-def conntrack(register: int, key: int) -> bytes:
-    """Load a property of the connection, in its original direction, into a register."""
-    original = ATTRIBUTE.pack(5, 3) + bytes(4)
-    return expression("ct", u32(1, register) + u32(2, key) + original)
+def conntrack(register: int, key: int, *, reply: bool = False) -> bytes:
+    """Load a property of the connection, in its original or its reply direction, into a register."""
+    direction = ATTRIBUTE.pack(5, 3) + bytes((int(reply), 0, 0, 0))
+    return expression("ct", u32(1, register) + u32(2, key) + direction)
 
 
 def lookup(name: str, more: bytes) -> bytes:

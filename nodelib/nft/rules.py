@@ -31,15 +31,18 @@ _VERDICT_REGISTER = 0
 _ACCEPT, _DROP, _JUMP, _GOTO, _RETURN = 1, 0, -3, -4, -5
 _RANDOM_FULLY = 1 << 4
 _RTN_LOCAL = 2
-_CT_BITS = {"state": (0, {"new": 1 << 3, "established": 1 << 1}), "status": (2, {"dnat": 1 << 5})}
+_CT_BITS = {
+    "state": (0, {"invalid": 1, "established": 1 << 1, "new": 1 << 3, "untracked": 1 << 6}),
+    "status": (2, {"dnat": 1 << 5}),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One part of a key: a property of the packet or its connection.
 
-    `name`: saddr, daddr, protocol, dport, original-saddr, original-daddr, original-dport, or "random" (one of `count`
-    numbers from `offset` on).
+    `name`: saddr, daddr, protocol, dport, icmp-type, of the connection original-saddr, original-daddr, original-dport,
+    original-protocol, reply-saddr, reply-sport, or "random" (one of `count` numbers from `offset` on).
     """
 
     name: str
@@ -59,6 +62,10 @@ class Field:
             "original-saddr": f"ct original {ip} saddr",
             "original-daddr": f"ct original {ip} daddr",
             "original-dport": "ct original proto-dst",
+            "original-protocol": "ct original protocol",
+            "reply-saddr": f"ct reply {ip} saddr",
+            "reply-sport": "ct reply proto-src",
+            "icmp-type": "icmp type" if ip == "ip" else "icmpv6 type",
             "random": f"numgen random mod {self.count}" + (f" offset {self.offset}" if self.offset else ""),
         }[self.name]
 
@@ -79,6 +86,14 @@ class Field:
                 return conntrack(register, 20 if v4 else 22)
             case "original-dport":
                 return conntrack(register, 12)
+            case "original-protocol":
+                return conntrack(register, 10)
+            case "reply-saddr":
+                return conntrack(register, 19 if v4 else 21, reply=True)
+            case "reply-sport":
+                return conntrack(register, 11, reply=True)
+            case "icmp-type":
+                return payload(register, 2, 0, 1)
         numbers = u32(1, register) + u32(2, self.count) + u32(3, 1) + u32(4, self.offset)
         return expression("numgen", numbers)
 
@@ -307,6 +322,33 @@ class Reject:
         return expression("reject", u32(1, 0) + ATTRIBUTE.pack(5, 2) + bytes((code, 0, 0, 0)))
 
 
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Count the packets and bytes that come so far."""
+
+    def text(self, family: Family) -> str:
+        return "counter"
+
+    def code(self, family: Family) -> bytes:
+        return expression("counter", b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Hand a copy of the packet's first bytes to whoever listens to the group (NFLOG)."""
+
+    group: int
+    prefix: str
+    length: int = 128
+
+    def text(self, family: Family) -> str:
+        return f'log prefix "{self.prefix}" group {self.group} snaplen {self.length}'
+
+    def code(self, family: Family) -> bytes:
+        group = ATTRIBUTE.pack(6, 1) + struct.pack(">H", self.group) + bytes(2)
+        return expression("log", group + text_attribute(2, self.prefix) + u32(3, self.length))
+
+
 Statement = (
     InSet
     | VerdictOf
@@ -322,6 +364,8 @@ Statement = (
     | Verdict
     | Masquerade
     | Reject
+    | Count
+    | Report
 )
 
 

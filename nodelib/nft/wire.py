@@ -122,8 +122,8 @@ def batches(
     Deletions come before additions, so that an element can get another value.
     """
     every = list(rules)
-    every += [Message(DELETE_ELEMENTS, 0, body) for body in _bodies(table, delete)]
-    every += [Message(NEW_ELEMENTS, CREATE, body) for body in _bodies(table, add)]
+    every += removed(table, delete)
+    every += added(table, add)
     start = 0
     while start < len(every):
         stop, size = start, 0
@@ -146,6 +146,16 @@ def datagram(family: Family, batch: Sequence[Message], first: int) -> tuple[byte
 
 def _edge_of_batch(kind: int, sequence: int) -> bytes:
     return HEADER.pack(20, kind, _REQUEST, sequence, 0) + struct.pack(">BBH", 0, 0, SUBSYSTEM >> 8)
+
+
+def removed(table: str, elements: Iterable[Element]) -> list[Message]:
+    """Messages that delete elements, which must exist."""
+    return [Message(DELETE_ELEMENTS, 0, body) for body in _bodies(table, elements)]
+
+
+def added(table: str, elements: Iterable[Element]) -> list[Message]:
+    """Messages that add elements."""
+    return [Message(NEW_ELEMENTS, CREATE, body) for body in _bodies(table, elements)]
 
 
 def _bodies(table: str, elements: Iterable[Element]) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from controlplane.cluster.model import Cluster
 
+POLICY_USER = "nodewright:network-policy"
 RENEW_BEFORE = 30 * 86400.0  # seconds before a certificate expires
 Usage = Literal["ca", "server", "client", "peer"]
 
@@ -91,6 +92,8 @@ def certificates(cluster: Cluster) -> tuple[Certificate, ...]:
             ),
             Certificate(f"{own}/pki/proxy-client", "system:kube-proxy", ca, "client"),
         ]
+        if cluster.options.enforces_policies:
+            found.append(Certificate(f"{own}/pki/policy-client", POLICY_USER, ca, "client"))
     return tuple(found)
 
 
@@ -142,6 +145,8 @@ def kubeconfigs(cluster: Cluster) -> tuple[Kubeconfig, ...]:
             ),
             Kubeconfig(f"{own}/proxy.conf", f"{own}/pki/proxy-client", "system:kube-proxy", url),
         ]
+        if cluster.options.enforces_policies:
+            found.append(Kubeconfig(f"{own}/policy.conf", f"{own}/pki/policy-client", POLICY_USER, url))
     return tuple(found)
 
 

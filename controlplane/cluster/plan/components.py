@@ -11,6 +11,7 @@ from controlplane.cluster.plan.certificates import authentication_config, servic
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET, SYSTEM_PATH
 from controlplane.cluster.plan.node_marks import registration_flags
 from controlplane.supervisor.model import Program
+from policy.settings import SOCKET as POLICY_SOCKET
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +239,22 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
         return Program("agent", (tools.binaries["kubelet"], *flags), log, tools.environment(), stop_timeout=10)
     firewall = "nftables" if cluster.options.proxy_mode == "nftables" else "iptables"
     own = (*(f"--pod-network-cidr={cidr}" for cidr in cluster.pod_cidrs), f"--pod-network-firewall={firewall}")
+    if cluster.options.enforces_policies:
+        own = (*own, f"--network-policy-socket={POLICY_SOCKET}")
     command = (tools.python, "-m", "cli.node_main", *flags, *own)
     return Program("agent", command, log, tools.python_environment(), stop_timeout=10)
+
+
+def policy(cluster: Cluster, node: Node, tools: Tools) -> Program:
+    """The daemon of a node that enforces network policies."""
+    flags = (
+        "--kubeconfig=/etc/kubernetes/policy.conf",
+        f"--hostname-override={node.name}",
+        f"--socket={POLICY_SOCKET}",
+        "--v=2",
+    )
+    log = f"{cluster.log_dir(node.name)}/policy.log"
+    return Program("policy", (tools.python, "-m", "policy", *flags), log, tools.python_environment())
 
 
 def proxy(cluster: Cluster, node: Node, tools: Tools) -> Program:

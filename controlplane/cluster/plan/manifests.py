@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controlplane.cluster.model import Cluster
+from controlplane.cluster.plan.certificates import POLICY_USER
 
 Object = dict[str, Any]
 
@@ -14,6 +15,13 @@ DEMO_PORT, DEMO_NODE_PORT = 80, 30080
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
 _SELF_RENEWAL = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
+
+# The policy daemon of a node needs every pod's labels and addresses: a policy may select any of them.
+_POLICY_RULES = [
+    {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
+    {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
+    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
+]
 
 
 def rights() -> list[Object]:
@@ -31,6 +39,8 @@ def rights() -> list[Object]:
             rules=[{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}],
         ),
         binding("nodewright:pod-network", "nodewright:pod-network", _subject("Group", "system:nodes")),
+        typed(_RBAC, "ClusterRole", POLICY_USER, rules=_POLICY_RULES),
+        binding(POLICY_USER, POLICY_USER, _subject("User", POLICY_USER)),
         # kubeadm's rule: the controller manager approves it when a node renews its own client certificate.
         binding("nodewright:renew", _SELF_RENEWAL, _subject("Group", "system:nodes")),
     ]

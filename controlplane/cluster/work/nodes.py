@@ -22,6 +22,7 @@ from controlplane.machine.edge import files, oom, process_one
 from controlplane.progress import Say
 from controlplane.supervisor.edge import units
 from controlplane.supervisor.edge.procfs import age
+from controlplane.supervisor.model import Program
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.files import text_of
@@ -125,12 +126,14 @@ def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
 
 
 def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
-    """Start containerd, agent and proxy."""
-    programs = (
+    """Start containerd, agent and proxy, and what enforces network policies."""
+    programs: tuple[Program, ...] = (
         components.runtime(cluster, node, tools),
         components.agent(cluster, node, tools),
         components.proxy(cluster, node, tools),
     )
+    if cluster.options.enforces_policies:
+        programs = (*programs, components.policy(cluster, node, tools))
     start_unit(cluster, node.name, programs, tools.project)
 
 

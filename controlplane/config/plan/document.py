@@ -187,6 +187,7 @@ _NETWORKING = Table(
     {
         "ipFamily": Field(Text("a family", ("ipv4", "ipv6", "dual")), "Addresses of nodes, pods and Services."),
         "proxyMode": Field(Text("a mode", ("iptables", "nftables", "userspace")), "How the proxy programs Services."),
+        "networkPolicy": Field(Switch(), "Whether the nodes enforce NetworkPolicies; by default they do not."),
         "routed": Field(Switch(), "Each node on its own network behind a router; pods connect by VXLAN."),
         "uplink": Field(Switch(), "Whether pods reach the network of this machine."),
         "nodeSubnet": Field(Text("a CIDR", problem=_cidrs), "Subnet of the nodes; by default a free /24 of 10.89/16."),

@@ -18,7 +18,13 @@ from nodelib.text import one_line
 LIMITS = safe_yaml.Limits(size=1 << 18, values=10_000, depth=20, unique_keys=True)
 _STEP = "read the cluster's file (nothing was changed)"
 _MOST = 10  # problems that are shown at once
-_NETWORKING = {"ipFamily": "ip_family", "proxyMode": "proxy_mode", "routed": "routed", "uplink": "uplink"}
+_NETWORKING = {
+    "ipFamily": "ip_family",
+    "proxyMode": "proxy_mode",
+    "networkPolicy": "network_policy",
+    "routed": "routed",
+    "uplink": "uplink",
+}
 _KUBEADM = {"controlPlanes": "control_planes", "joined": "joined", "network": "network"}
 _OPTIONS = ("kubernetes", "cpus", "agent", "proxy", "demo", "durable")
 

@@ -32,6 +32,7 @@ def values(wanted: Wanted) -> Json:
     networking = {
         "ipFamily": options.get("ip_family"),
         "proxyMode": options.get("proxy_mode"),
+        "networkPolicy": options.get("network_policy"),
         "routed": options.get("routed"),
         "uplink": options.get("uplink"),
         "nodeSubnet": wanted.ranges.nodes,

@@ -27,6 +27,7 @@ TREE = (
     "cni",
     "controlplane",
     "nodelib",
+    "policy",
     "proxy",
     "nodewright",
     "LICENSE",

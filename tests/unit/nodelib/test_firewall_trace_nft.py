@@ -142,3 +142,32 @@ def test_an_unknown_match_is_an_error_or_perhaps() -> None:
         outcomes(ruleset, Packet("203.0.113.7", "192.0.2.1", 22))
     verdicts = {one.verdict for one in outcomes(ruleset, Packet("203.0.113.7", "192.0.2.1", 22), lenient=True)}
     assert verdicts == {"ACCEPT", "DROP"}
+
+
+def test_a_connection_is_matched_by_who_began_and_who_answers_it() -> None:
+    """As the rules for network policies do: the destination as translated, and ranges of protocols."""
+    answers = {"ct": {"key": "saddr", "family": "ip", "dir": "reply"}}
+    began = {"ct": {"key": "saddr", "family": "ip", "dir": "original"}}
+    protocol, port = {"ct": {"key": "protocol", "dir": "original"}}, {"ct": {"key": "proto-src", "dir": "reply"}}
+    inside = {"concat": [{"prefix": {"addr": "10.0.0.0", "len": 24}}, {"range": [0, 255]}]}
+    ports = {"concat": ["tcp", {"range": [8000, 8080]}]}
+    ruleset = table(
+        {"pre": ("nat", "prerouting", "-100"), "in": ("filter", "forward", "10"), "group": ()},
+        [
+            ("pre", [{"dnat": {"family": "ip", "addr": "10.0.0.9", "port": 8080}}]),
+            ("in", [{"vmap": {"key": answers, "data": "@isolated"}}]),
+            (
+                "group",
+                [
+                    {"match": {"op": "==", "left": {"concat": [protocol, port]}, "right": "@ports"}},
+                    {"match": {"op": "==", "left": {"concat": [began, protocol]}, "right": "@block"}},
+                    {"accept": None},
+                ],
+            ),
+            ("group", [{"drop": None}]),
+        ],
+        {"isolated": [["10.0.0.9", {"goto": {"target": "group"}}]], "ports": [ports], "block": [inside]},
+    )
+    for source, verdict in (("10.0.0.7", "ACCEPT"), ("10.0.1.7", "DROP")):
+        (found,) = outcomes(ruleset, Packet(source, "10.96.0.1", 80, "tcp", "eth0"))
+        assert found.verdict == verdict

@@ -1,4 +1,4 @@
-"""The proxy's Events in the API (events.k8s.io/v1), so that `kubectl describe` shows what went wrong."""
+"""A node daemon's Events in the API (events.k8s.io/v1), so that `kubectl describe` shows what went wrong."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ log = logging.getLogger(__name__)
 class Events:
     """Best effort: an event that cannot be written is logged and dropped."""
 
-    def __init__(self, client: KubeClient, node: str, clock: Clock) -> None:
+    def __init__(self, client: KubeClient, node: str, clock: Clock, controller: str) -> None:
         self._client = client
         self._node = node
         self._clock = clock
+        self._controller = controller
 
     async def record(
         self, kind: str, namespace: str, name: str, *, reason: str, action: str, note: str, warning: bool
@@ -31,8 +32,8 @@ class Events:
             "kind": "Event",
             "metadata": {"name": f"{name}.{int(now * 1e9):x}", "namespace": where},
             "eventTime": format_micro(now),
-            "reportingController": "kube-proxy",
-            "reportingInstance": f"kube-proxy-{self._node}"[:128],
+            "reportingController": self._controller,
+            "reportingInstance": f"{self._controller}-{self._node}"[:128],
             "action": action,
             "reason": reason,
             "regarding": {"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name},

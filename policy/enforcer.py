@@ -1,0 +1,265 @@
+"""Keeps the kernel's table as the policies say: takes changes, plans, writes one transaction, and audits it.
+
+Level-triggered: a sync takes whatever changed since the last one. After a failure, or when somebody else changed the
+table, the next one writes everything, still in one transaction. The rules stay when this process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from nodelib.clock import Clock
+from nodelib.errors import NodewrightError, Temporary
+from nodelib.firewall.objects import Family
+from nodelib.nft.wire import Message
+from nodelib.runner import BoundedFrequencyRunner
+from policy.model import Address, Name, NamedPort, Pod, Policy, Selection
+from policy.plan import layout
+from policy.plan.difference import difference, removal, whole
+from policy.plan.index import Index
+from policy.plan.program import Planner, Program
+
+log = logging.getLogger(__name__)
+
+RETRY = 1.0  # seconds after a sync that failed
+AUDIT = 2.0  # seconds between two audits
+_FULL_SYNC_PERIOD = 3600.0
+_SHOWN = 3
+
+Change = Callable[[Index], None]
+
+
+class Table(Protocol):
+    """What is needed of our nftables table in one family (nodelib.nft.edge.NftTable)."""
+
+    async def commit(self, batch: list[Message]) -> None: ...
+
+    async def elements(self, sets: tuple[str, ...]) -> dict[str, set[bytes]] | None: ...
+
+    async def rules_digest(self) -> str: ...
+
+
+class Observer(Protocol):
+    """Who is told how syncs go."""
+
+    def synced(self, seconds: float, programs: Mapping[Family, Program]) -> None: ...
+
+    def failed(self, error: Exception) -> None: ...
+
+
+@dataclass(slots=True)
+class _Side:
+    """One family: its table, its planner, and what our writes have left in the kernel (None: not known)."""
+
+    table: Table
+    planner: Planner
+    applied: Program | None = None
+    digest: str = ""
+    planned: Program | None = None
+
+
+class Enforcer:
+    """Owns the tables of a node. Nothing is written before `start()`."""
+
+    def __init__(
+        self,
+        tables: Mapping[Family, Table],
+        planners: Mapping[Family, Planner],
+        clock: Clock,
+        observer: Observer,
+        generation: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self._sides = {family: _Side(table, planners[family]) for family, table in tables.items()}
+        self._clock, self._observer, self._generation = clock, observer, generation
+        self._index = Index()
+        self._pending: list[Change] = []
+        self._started = False
+        self._seen: int | None = None
+        self._taken = self._done = 0
+        self._lock = asyncio.Lock()
+        self._progress = asyncio.Condition()
+        self._uids: dict[Name, str] = {}
+        self.last_error = ""
+        self.first_sync = asyncio.Event()
+        self.runner = BoundedFrequencyRunner(
+            "sync network policies",
+            self.sync,
+            min_interval=0,
+            retry_interval=RETRY,
+            max_interval=_FULL_SYNC_PERIOD,
+            clock=clock,
+            rest_factor=1,
+        )
+
+    @property
+    def families(self) -> frozenset[Family]:
+        return frozenset(self._sides)
+
+    @property
+    def programs(self) -> dict[Family, Program]:
+        """What the kernel has, as far as known."""
+        return {family: side.applied for family, side in self._sides.items() if side.applied is not None}
+
+    @property
+    def queued(self) -> int:
+        """Changes that no sync has taken yet."""
+        return len(self._pending)
+
+    def start(self) -> None:
+        """Everything has been listed: from now on rules are written."""
+        self._started = True
+        self.runner.poke()
+
+    def set_pod(self, name: Name, pod: Pod | None) -> None:
+        if pod is None:
+            self._uids.pop(name, None)
+        else:
+            self._uids[name] = pod.uid
+        self._take(lambda index: index.set_pod(name, pod))
+
+    def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        self._take(lambda index: index.set_namespace(name, labels))
+
+    def set_policy(self, name: Name, policy: Policy | None) -> None:
+        self._take(lambda index: index.set_policy(name, policy))
+
+    def hold(self, name: Name, uid: str, addresses: tuple[Address, ...]) -> int:
+        """A pod of this node has these addresses now. Returns what `written()` waits for."""
+        self._take(lambda index: index.hold(name, uid, addresses))
+        return self._taken
+
+    def knows(self, name: Name, uid: str) -> bool:
+        """Whether this pod, and not a former one of the same name, has been seen in the API."""
+        found = self._uids.get(name)
+        return found is not None and uid in ("", found)
+
+    async def known(self, name: Name, uid: str) -> None:
+        """Wait until the pod has been seen in the API."""
+        async with self._progress:
+            await self._progress.wait_for(lambda: self.knows(name, uid))
+
+    async def written(self, number: int) -> None:
+        """Wait until the kernel has what was taken up to `number`."""
+        async with self._progress:
+            await self._progress.wait_for(lambda: self._done >= number)
+
+    async def sync(self) -> None:
+        """One sync. Raises what the kernel's refusal raised; then the next one writes everything."""
+        async with self._progress:
+            self._progress.notify_all()
+        async with self._lock:
+            started, number = self._clock.monotonic(), self._taken
+            pending, self._pending = self._pending, []
+            if not self._started:
+                await asyncio.to_thread(self._apply, pending)
+                return
+            alone = self._generation() == self._seen
+            try:
+                batches = await asyncio.to_thread(self._plan, pending)
+                for family, batch in batches.items():
+                    await self._write(self._sides[family], batch)
+            except BaseException as error:
+                if isinstance(error, NodewrightError):
+                    self.last_error = str(error)
+                    self._observer.failed(error)
+                raise
+            self.last_error = ""
+            self._seen = self._generation() if alone else None
+            self._observer.synced(self._clock.monotonic() - started, self.programs)
+        self.first_sync.set()
+        async with self._progress:
+            self._done = number
+            self._progress.notify_all()
+
+    async def audit(self, *, deep: bool) -> list[str]:
+        """What somebody else changed in our tables; the next sync writes everything then. Reads nothing if nothing
+        was committed since.
+        """
+        generation = self._generation()
+        if not self._started or (generation is not None and generation == self._seen):
+            return []
+        found: list[str] = []
+        async with self._lock:
+            for family, side in self._sides.items():
+                if side.applied is None:
+                    continue
+                wrong = await self._differences(side, deep)
+                if wrong:
+                    side.applied = None
+                    found.append(f"{family}: {wrong}")
+            if deep and not found:
+                self._seen = generation
+        if found:
+            log.warning("somebody else changed our rules, they are written again: %s", "; ".join(found[:_SHOWN]))
+            self.runner.poke()
+        return found
+
+    async def run_audit(self) -> None:
+        """Until cancelled."""
+        turns = 0
+        while True:
+            await self._clock.sleep(AUDIT)
+            turns += 1
+            try:
+                await self.audit(deep=turns % 5 == 0)
+            except NodewrightError as error:
+                log.warning("the rules could not be read: %s", error)
+
+    async def remove(self) -> None:
+        """Remove our tables: nothing is enforced any more."""
+        self._started = False
+        async with self._lock:
+            for side in self._sides.values():
+                side.applied = None
+                await side.table.commit(removal())
+
+    def _take(self, change: Change) -> None:
+        self._pending.append(change)
+        self._taken += 1
+        self.runner.poke()
+
+    def _apply(self, pending: list[Change]) -> None:
+        for change in pending:
+            change(self._index)
+
+    def _plan(self, pending: list[Change]) -> dict[Family, list[Message]]:
+        """In a thread, under the lock: only syncs touch the index."""
+        self._apply(pending)
+        changed = self._index.take_changed()
+        used: set[Selection | NamedPort] = set()
+        batches = {}
+        for family, side in self._sides.items():
+            now, uses = side.planner.plan(self._index, changed)
+            side.planned, before = now, side.applied
+            used |= uses
+            batches[family] = whole(now) if before is None else difference(before, now)
+        self._index.forget(used)
+        return batches
+
+    async def _write(self, side: _Side, batch: list[Message]) -> None:
+        planned = side.planned
+        if batch and planned is not None:
+            known, side.applied = side.applied, None
+            await side.table.commit(batch)
+            if known is None or known.chains != planned.chains:
+                side.digest = await side.table.rules_digest()
+        side.applied = planned
+
+    async def _differences(self, side: _Side, deep: bool) -> str:
+        if await side.table.rules_digest() != side.digest:
+            return f"the rules of table {layout.TABLE} are not ours any more"
+        if deep and side.applied is not None:
+            found = await side.table.elements(tuple(side.applied.sets)) or {}
+            wrong = [name for name, raws in side.applied.elements.items() if set(raws) != found.get(name)]
+            if wrong:
+                return f"the elements of {', '.join(wrong[:_SHOWN])} are not ours"
+        return ""
+
+
+def not_protected(pod: Name, step: str, why: str, action: str) -> Temporary:
+    """The error for a pod that must not run yet."""
+    return Temporary(why, obj=f"pod {pod}", step=step, action=action)

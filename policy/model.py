@@ -1,0 +1,140 @@
+"""The values that network policies are made of, frozen (networking.k8s.io/v1 and what of a Pod they depend on)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import NamedTuple
+
+from nodelib.firewall.objects import Family
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+VERSION = {Family.IPV4: 4, Family.IPV6: 6}
+
+
+class Name(NamedTuple):
+    """Of a namespaced object."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Direction(StrEnum):
+    """As policyTypes names it: to the selected pods, or from them."""
+
+    INGRESS = "Ingress"
+    EGRESS = "Egress"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One of matchExpressions. `operator`: In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        if self.operator == "Exists":
+            return self.key in labels
+        if self.operator == "DoesNotExist":
+            return self.key not in labels
+        inside = labels.get(self.key) in self.values
+        return inside if self.operator == "In" else not inside
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A label selector: all of its requirements must fit, so the empty one selects everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        return all(one.fits(labels) for one in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Pods: of one namespace, or of the namespaces that `namespaces` selects."""
+
+    pods: Selector
+    namespace: str = ""
+    namespaces: Selector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An ipBlock: addresses, except for some."""
+
+    cidr: Network
+    excepted: tuple[Network, ...] = ()
+
+
+Peer = Selection | Block
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PortRange:
+    """Ports `first` to `last`, both included. `protocol`: TCP, UDP or SCTP."""
+
+    protocol: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NamedPort:
+    """The port that the target pod's containers call `name`."""
+
+    protocol: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """One entry of ingress or egress. None: not restricted; an empty tuple is an entry that fits nothing."""
+
+    peers: tuple[Peer, ...] | None = None
+    ports: tuple[PortRange, ...] | None = None
+    named: tuple[NamedPort, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A NetworkPolicy. `rules` has an entry for each direction in which it isolates the pods that it selects."""
+
+    name: Name
+    selection: Selection
+    rules: Mapping[Direction, tuple[PolicyRule, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What policies depend on. `addresses` is empty for a pod that none applies to: of the host network, or ended."""
+
+    name: Name
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    node: str = ""
+    addresses: tuple[Address, ...] = ()
+    ports: Mapping[NamedPort, frozenset[int]] = field(default_factory=dict)
+    host_network: bool = False
+    ended: bool = False
+
+    def address(self, family: Family) -> Address | None:
+        """Its address of one family."""
+        return next((one for one in self.addresses if one.version == VERSION[family]), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Part of the input that was left out, and why. What it would have allowed stays closed."""
+
+    obj: str
+    message: str

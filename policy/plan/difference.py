@@ -1,0 +1,67 @@
+"""The transaction that leads from one program to the next. Pure.
+
+The kernel checks each message as it comes: sets before the rules that use them, chains before what leads to them, and
+the other way round for what goes. Nothing takes effect before the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodelib.nft import objects, wire
+from nodelib.nft.wire import Element, Message
+from policy.plan import layout
+from policy.plan.program import Program
+
+TABLE = layout.TABLE
+
+
+def whole(program: Program) -> list[Message]:
+    """The table from scratch, in the place of whatever is there."""
+    messages = objects.replaced_table(TABLE)
+    messages += [objects.hooked_chain(TABLE, name, "forward", at) for name, at in layout.HOOKS.items()]
+    return messages + _changes(Program(program.family, dict.fromkeys(layout.HOOKS, ())), program)
+
+
+def removal() -> list[Message]:
+    """No table of ours."""
+    return objects.removed_table(TABLE)
+
+
+def difference(old: Program, new: Program) -> list[Message]:
+    """What changes. Empty if nothing does."""
+    return _changes(old, new)
+
+
+def _changes(old: Program, new: Program) -> list[Message]:
+    fresh = [name for name in new.sets if old.sets.get(name) != new.sets[name]]
+    gone = [name for name in old.sets if new.sets.get(name) != old.sets[name]]
+    changed = [name for name, rules in new.chains.items() if old.chains.get(name) != rules]
+    dropped = [name for name in old.chains if name not in new.chains]
+    messages = [
+        objects.new_set(TABLE, name, new.sets[name], new.family, number) for number, name in enumerate(fresh, 1)
+    ]
+    plain = [name for name in new.sets if not new.sets[name].verdicts]
+    maps = [name for name in new.sets if new.sets[name].verdicts]
+    messages += _elements(plain, old, new)
+    # All chains before any rule: rules lead from one to another.
+    messages += [wire.new_chain(TABLE, name) for name in changed if name not in old.chains]
+    messages += [wire.flushed_chain(TABLE, name) for name in changed if old.chains.get(name)]
+    for name in changed:
+        messages += [wire.new_rule(one.body(TABLE, name, new.family)) for one in new.chains[name]]
+    messages += _elements(maps, old, new)
+    messages += [wire.flushed_chain(TABLE, name) for name in dropped if old.chains[name]]
+    messages += [objects.removed_chain(TABLE, name) for name in dropped]
+    messages += [objects.removed_set(TABLE, name) for name in gone]
+    return messages
+
+
+def _elements(names: Iterable[str], old: Program, new: Program) -> list[Message]:
+    delete: list[Element] = []
+    add: list[Element] = []
+    for name in names:
+        before, after = old.elements.get(name, frozenset()), new.elements[name]
+        if before is not after:
+            delete += [Element(name, raw) for raw in before - after]
+            add += [Element(name, raw) for raw in after - before]
+    return wire.removed(TABLE, delete) + wire.added(TABLE, add)

@@ -1,0 +1,204 @@
+"""A kernel that takes the messages of the policy table, refuses what the real one refuses, and judges packets.
+
+It keeps each rule as the bytes it was sent; `judge` needs the rules as values and takes them from a Program.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from nodelib.firewall.objects import Family
+from nodelib.netlink import attributes
+from nodelib.nft import wire
+from nodelib.nft.edge import NftError
+from nodelib.nft.rules import Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf
+from nodelib.nft.wire import Message
+from policy.plan import layout
+from policy.plan.program import Program
+
+
+@dataclass
+class Content:
+    """What one table holds."""
+
+    chains: dict[str, list[bytes]] = field(default_factory=dict)
+    sets: dict[str, set[bytes]] = field(default_factory=dict)
+
+
+class FakePolicyTable:
+    """One family's table; None: it does not exist. `refuse`: the next transactions fail."""
+
+    def __init__(self, family: Family = Family.IPV4) -> None:
+        self.family = family
+        self.content: Content | None = None
+        self.refuse = 0
+        self.commits: list[int] = []
+
+    async def commit(self, batch: list[Message]) -> None:
+        if self.refuse:
+            self.refuse -= 1
+            raise NftError("no memory", family=self.family, code=errno.ENOMEM)
+        draft = copy.deepcopy(self.content)
+        for message in batch:
+            draft = self._take(draft, message)
+        self.content = draft
+        self.commits.append(len(batch))
+
+    async def elements(self, sets: Iterable[str]) -> dict[str, set[bytes]] | None:
+        if self.content is None:
+            return None
+        return {name: set(self.content.sets[name]) for name in sets}
+
+    async def rules_digest(self) -> str:
+        return "" if self.content is None else str(sorted(self.content.chains.items()))
+
+    def _take(self, now: Content | None, message: Message) -> Content | None:
+        parts = dict(attributes(message.body))
+
+        def text(kind: int) -> str:
+            return parts[kind].rstrip(b"\0").decode()
+
+        if message.kind == 0:
+            return now or Content()
+        if message.kind == 2:
+            return None
+        assert now is not None, "no such table"
+        match message.kind:
+            case 3:
+                now.chains.setdefault(text(3), [])
+            case 5:
+                assert not now.chains.pop(text(3)), "the chain has rules"
+                assert text(3).encode() + b"\0" not in b"".join(self._everything(now)), "something leads to the chain"
+            case wire.NEW_RULE:
+                for name in _names(parts[4]):
+                    assert name in now.sets or name in now.chains, f"the rule needs {name}"
+                now.chains[text(2)].append(message.body)
+            case wire.DELETE_RULE:
+                now.chains[text(2)].clear()
+            case 9:
+                assert text(2) not in now.sets, "the set is there"
+                now.sets[text(2)] = set()
+            case 11:
+                del now.sets[text(2)]
+                assert text(2).encode() + b"\0" not in b"".join(self._everything(now)), "a rule uses the set"
+            case wire.NEW_ELEMENTS | wire.DELETE_ELEMENTS:
+                self._elements(now, message.kind, text(2), [raw for _, raw in attributes(parts[3])])
+            case other:
+                raise AssertionError(f"a message of kind {other}")
+        return now
+
+    @staticmethod
+    def _elements(now: Content, kind: int, name: str, raws: list[bytes]) -> None:
+        found = now.sets[name]
+        for raw in raws:
+            if kind == wire.DELETE_ELEMENTS:
+                found.remove(raw)
+                continue
+            keys = {wire.element_key(one) for one in found}
+            assert wire.element_key(raw) not in keys, f"{name} has this key already"
+            leads = wire.element_data(raw)
+            if isinstance(leads, str):
+                assert leads.removeprefix("goto ") in now.chains, f"{leads}: no such chain"
+            found.add(raw)
+
+    @staticmethod
+    def _everything(now: Content) -> list[bytes]:
+        rules = [body for bodies in now.chains.values() for body in bodies]
+        return rules + [raw + b"\0" for raws in now.sets.values() for raw in raws]
+
+
+def _names(expressions: bytes) -> list[str]:
+    """Sets and chains that a rule's expressions name."""
+    found = []
+    for _, body in attributes(expressions):
+        parts = dict(attributes(body))
+        name, data = parts[1].rstrip(b"\0"), dict(attributes(parts.get(2, b"")))
+        if name == b"lookup":
+            found.append(data[1].rstrip(b"\0").decode())
+        if name == b"immediate":
+            verdict = dict(attributes(dict(attributes(data[2]))[2]))
+            if 2 in verdict:
+                found.append(verdict[2].rstrip(b"\0").decode())
+    return found
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A connection: who began it, and the pod or host and port that answers."""
+
+    client: str
+    server: str
+    protocol: int = 6
+    port: int = 80
+
+
+def allowed(program: Program, flow: Flow) -> bool:
+    """Whether the program lets a packet of the flow pass."""
+    return all(_judge(program, name, flow) != "drop" for name in layout.HOOKS)
+
+
+def _judge(program: Program, chain: str, flow: Flow) -> str:
+    for one in program.chains[chain]:
+        verdict = _rule(program, one, flow)
+        if verdict:
+            return verdict
+    return ""
+
+
+def _rule(program: Program, one: NftRule, flow: Flow) -> str:
+    """accept or drop, or "" if the packet goes on behind the rule."""
+    for statement in one.statements:
+        match statement:
+            case InSet(key, name, negated):
+                assert not negated
+                if not _inside(program.elements[name], _key(key, flow)):
+                    return ""
+            case VerdictOf(key, name):
+                wanted = b"".join(_key(key, flow))
+                for raw in program.elements[name]:
+                    if wire.element_key(raw) == wanted:
+                        return _judge(program, str(wire.element_data(raw)).removeprefix("goto "), flow) or "accept"
+                return ""
+            case Connection():
+                return ""  # every flow of the tests is tracked
+            case Verdict("jump", chain):
+                return _judge(program, chain, flow)
+            case Verdict(word):
+                return word
+            case Count() | Report():
+                pass
+            case other:
+                raise AssertionError(other)
+    return ""
+
+
+def _key(key: tuple[Field, ...], flow: Flow) -> list[bytes]:
+    values: Mapping[str, bytes] = {
+        "original-saddr": ip_address(flow.client).packed,
+        "reply-saddr": ip_address(flow.server).packed,
+        "original-protocol": layout.protocol_part(flow.protocol),
+        "reply-sport": layout.port_part(flow.port),
+    }
+    return [values[one.name] for one in key]
+
+
+def _inside(elements: frozenset[bytes], parts: list[bytes]) -> bool:
+    """Each part lies between those of a range's ends; without ranges it is equal."""
+    for raw in elements:
+        key = wire.element_key(raw)
+        whole = b"".join(parts)
+        if key == whole:
+            return True
+        if len(key) == 2 * len(whole):
+            at, hit = 0, True
+            for part in parts:
+                first, last = key[at : at + len(part)], key[len(whole) + at : len(whole) + at + len(part)]
+                hit = hit and first <= part <= last
+                at += len(part)
+            if hit:
+                return True
+    return False

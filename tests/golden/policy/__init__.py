@@ -1,0 +1,1 @@
+"""Whole tables of network policies as text."""

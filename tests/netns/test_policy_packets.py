@@ -1,0 +1,273 @@
+"""Real packets under real policies, beside the proxy in each kernel mode: who may reach whom.
+
+The world is that of test_proxy_packets.py: pods .11, .12 and .13 on one bridge, a client outside, both families.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+
+from cli.explain.facts import Facts
+from cli.explain.reasons import reason
+from nodelib.firewall.objects import Family
+from nodelib.firewall.trace import Packet
+from nodelib.json_values import Json
+from tests.builders.policies import apps, block, namespaces, pod, policy
+from tests.builders.services import endpoint, endpoint_slice, service
+from tests.netns.cni_world import wait_for
+from tests.netns.policy_world import PolicyWorld, fill
+from tests.netns.test_proxy_packets import CLIENT, CONTEXT, FAR, NODE, OUTSIDE, POD1, POD2, SERVICE
+from tests.unit.proxy.build import desired
+
+pytestmark = pytest.mark.netns
+
+DROPPED = "TimeoutError"
+V6 = {POD1: "fd00:244::11", POD2: "fd00:244::12", FAR: "fd00:244::13", CLIENT: "2001:db8::9"}
+PODS = [
+    pod("one", POD1, V6[POD1], ports={"web": 8080}),
+    pod("two", POD2, V6[POD2]),
+    pod("far", FAR, V6[FAR], namespace="b"),
+]
+SPACES = {"a": {"team": "red"}, "b": {"team": "blue"}}
+NAMES = {POD1: "pod11", POD2: "pod12", FAR: "pod13"}
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[PolicyWorld]:
+    one = PolicyWorld()
+    # Right after a link is set up its IPv6 neighbours are not found yet.
+    for who in ("client", POD2, FAR):
+        wait_for(f"IPv6 between {who} and {POD1}", partial(_answered, one, who, V6[POD1]))
+    yield one
+    one.close()
+
+
+@dataclass(frozen=True)
+class Case:
+    """`asks`: (who, to) -> whether it is answered, on port 8080 and in both families."""
+
+    name: str
+    policies: tuple[Json, ...]
+    asks: dict[tuple[str, str], bool]
+    pods: list[Json] = field(default_factory=lambda: PODS)
+
+
+ONE: Json = {"app": "one"}
+CASES = [
+    Case("no policy", (), {(POD2, POD1): True, ("client", POD1): True}),
+    Case(
+        "deny all ingress",
+        (policy(select=ONE),),
+        {
+            (POD2, POD1): False,
+            (FAR, POD1): False,
+            ("client", POD1): False,
+            ("node", POD1): True,
+            (POD1, POD2): True,
+            (POD1, POD1): True,
+        },
+    ),
+    Case(
+        "an empty selector selects every pod of the namespace, and no other",
+        (policy(),),
+        {(POD1, POD2): False, (POD2, POD1): False, (POD1, FAR): True},
+    ),
+    Case(
+        "pods of the same namespace",
+        (policy(select=ONE, ingress=[{"from": [apps("two", "far")]}]),),
+        {(POD2, POD1): True, (FAR, POD1): False, ("client", POD1): False},
+    ),
+    Case(
+        "pods of another namespace",
+        (policy(select=ONE, ingress=[{"from": [namespaces(team="blue")]}]),),
+        {(POD2, POD1): False, (FAR, POD1): True},
+    ),
+    Case(
+        "both selectors",
+        (policy(select=ONE, ingress=[{"from": [namespaces(team="blue") | apps("two")]}]),),
+        {(POD2, POD1): False, (FAR, POD1): False},
+    ),
+    Case(
+        "an address block with exceptions, and one in it again",
+        (
+            policy(
+                select=ONE,
+                ingress=[
+                    {
+                        "from": [
+                            block("203.0.113.0/24", "203.0.113.0/29"),
+                            block("10.244.0.0/24", "10.244.0.12/30"),
+                            block("10.244.0.13/32"),
+                            block("2001:db8::/64"),
+                            block("fd00:244::/64", "fd00:244::12/127"),
+                            block("fd00:244::13/128"),
+                        ]
+                    }
+                ],
+            ),
+        ),
+        {("client", POD1): True, (POD2, POD1): False, (FAR, POD1): True},
+    ),
+    Case(
+        "another port only",
+        (policy(select=ONE, ingress=[{"ports": [{"port": 8081}]}]),),
+        {(POD2, POD1): False},
+    ),
+    Case(
+        "a range of ports, which overlaps another",
+        (policy(select=ONE, ingress=[{"ports": [{"port": 8000, "endPort": 8080}, {"port": 8070, "endPort": 9000}]}]),),
+        {(POD2, POD1): True},
+    ),
+    Case(
+        "the right port of the wrong protocol",
+        (policy(select=ONE, ingress=[{"ports": [{"port": 8080, "protocol": "UDP"}]}]),),
+        {(POD2, POD1): False},
+    ),
+    Case("a named port", (policy(select=ONE, ingress=[{"ports": [{"port": "web"}]}]),), {(POD2, POD1): True}),
+    Case("a name that it has not", (policy(select=ONE, ingress=[{"ports": [{"port": "db"}]}]),), {(POD2, POD1): False}),
+    Case(
+        "egress to nobody; ingress stays open",
+        (policy(select=ONE, policyTypes=["Egress"]),),
+        {(POD1, POD2): False, (POD1, CLIENT): False, (POD1, NODE): True, (POD2, POD1): True, (POD1, POD1): True},
+    ),
+    Case(
+        "egress to a named port of the target",
+        (policy(select={"app": "two"}, policyTypes=["Egress"], egress=[{"ports": [{"port": "web"}]}]),),
+        {(POD2, POD1): True, (POD2, FAR): False},
+    ),
+    Case(
+        "egress allowed, ingress not",
+        (policy(select=ONE), policy("q", select={"app": "two"}, policyTypes=["Egress"], egress=[{}])),
+        {(POD2, POD1): False, (POD2, FAR): True},
+    ),
+    Case(
+        "two policies add up",
+        (
+            policy(select=ONE, ingress=[{"from": [apps("two")]}]),
+            policy("q", select=ONE, ingress=[{"from": [namespaces(team="blue")]}]),
+        ),
+        {(POD2, POD1): True, (FAR, POD1): True, ("client", POD1): False},
+    ),
+    Case(
+        "pods of other nodes are not this node's to isolate",
+        (policy(select=ONE),),
+        {(POD2, POD1): True},
+        [pod("one", POD1, V6[POD1], node="node2"), *PODS[1:]],
+    ),
+    Case(
+        "a pod that has ended is neither selected nor a peer",
+        (policy(select=ONE, ingress=[{"from": [apps("two")]}]),),
+        {(POD2, POD1): False},
+        [PODS[0], pod("two", POD2, V6[POD2], phase="Failed"), PODS[2]],
+    ),
+]
+
+
+@pytest.mark.parametrize("family", list(Family))
+@pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
+def test_who_may_reach_whom(world: PolicyWorld, case: Case, family: Family) -> None:
+    world.apply(case.pods, case.policies, SPACES)
+    found = {
+        (who, to): _answered(world, who, to if family is Family.IPV4 else V6.get(to, "fd00:244::1"))
+        for who, to in case.asks
+    }
+    assert found == case.asks
+
+
+def _answered(world: PolicyWorld, who: str, to: str) -> bool:
+    """Whether a packet came back: pods answer, the client and the node refuse the connection at once."""
+    return DROPPED not in world.ask(who, to, 8080, 1, timeout=1)
+
+
+PORTS = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": 30080}]
+SERVICE_OF_TWO = (
+    service("s", SERVICE, type="NodePort", ports=PORTS),
+    endpoint_slice(
+        "s",
+        [endpoint(POD1, node="node1"), endpoint(POD2, node="node1")],
+        ports=[{"name": "p80", "port": 8080, "protocol": "TCP"}],
+    ),
+)
+
+
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+def test_services_lead_to_pods_under_their_policies(world: PolicyWorld, mode: str) -> None:
+    """The rule names the pod's own port, the source is the true client, and a pod reaches itself through a Service."""
+    backend = world.backend(mode, CONTEXT)
+    ingress = [{"from": [namespaces(team="blue")], "ports": [{"port": 8080}]}]
+    two_allows_itself = policy("two", select={"app": "two"})
+    try:
+        asyncio.run(backend.sync(desired(*SERVICE_OF_TWO, node="node1"), None))
+        world.apply(PODS, [policy(select=ONE, ingress=ingress), two_allows_itself], SPACES)
+        ask: Any = lambda who, to, port: world.ask(who, to, port, 12, timeout=0.5)  # noqa: E731
+        assert ask(FAR, SERVICE, 80) == f"{DROPPED}, pod11 {FAR}"
+        assert ask(FAR, OUTSIDE, 30080) == f"{DROPPED}, pod11 {NODE}"
+        assert ask("client", OUTSIDE, 30080) == DROPPED
+        assert ask("node", SERVICE, 80) == f"pod11 {NODE}, pod12 {NODE}"
+        assert ask(POD2, SERVICE, 80) == f"{DROPPED}, pod12 {NODE}", "itself it reaches, the other not"
+        world.apply(PODS, [policy(select=ONE, ingress=[{"from": [block(f"{CLIENT}/32")]}]), two_allows_itself], SPACES)
+        assert ask("client", OUTSIDE, 30080) == f"{DROPPED}, pod11 {NODE}", "its own address, before the masquerade"
+        world.apply(PODS, [policy(policyTypes=["Egress"], egress=[{"to": [apps("two")]}])], SPACES)
+        assert ask(POD1, SERVICE, 80) == f"pod11 {NODE}, pod12 {POD1}", "egress is to pods, not to cluster IPs"
+    finally:
+        asyncio.run(backend.cleanup())
+        world.apply(PODS, [], SPACES)
+
+
+def test_a_flow_that_is_no_longer_allowed_stops_and_goes_on_when_it_is_again(world: PolicyWorld) -> None:
+    world.apply(PODS, [], SPACES)
+    stopped, kept = world.stream(POD2, POD1, 8080), world.stream(FAR, POD1, 8080)
+    for one in (stopped, kept):
+        assert one.stdout is not None and one.stdout.readline()
+
+    world.apply(PODS, [policy(select=ONE, ingress=[{"from": [namespaces(team="blue")]}])], SPACES)
+
+    assert stopped.stdout is not None and stopped.stdout.read().startswith(b"broken after"), "it ends by itself"
+    assert kept.stdin is not None and kept.stdout is not None and kept.poll() is None
+    kept.stdin.close()
+    assert kept.stdout.read().splitlines()[-1].startswith(b"ok")
+
+
+def test_a_change_writes_what_changed_and_a_flush_by_somebody_else_is_undone(world: PolicyWorld) -> None:
+    async def scenario() -> None:
+        enforcer = world.enforcer()
+        fill(enforcer, PODS, [policy(select=ONE, ingress=[{"from": [apps("two", "new")]}])], SPACES)
+        enforcer.start()
+        await enforcer.sync()
+        assert not await asyncio.to_thread(_answered, world, FAR, POD1)
+        fill(enforcer, [pod("new", FAR, V6[FAR])], namespaces=SPACES)
+        await enforcer.sync()
+        assert await asyncio.to_thread(_answered, world, FAR, POD1)
+        assert not await enforcer.audit(deep=True), "our own writes are as we left them"
+        world.node.run("nft", "flush", "chain", "ip", "nodewright-policy", "ingress")
+        assert await enforcer.audit(deep=False)
+        await enforcer.sync()
+        assert not await asyncio.to_thread(_answered, world, "client", POD1)
+        world.node.run("nft", "flush", "map", "ip", "nodewright-policy", "ingress")
+        assert await enforcer.audit(deep=True)
+        await enforcer.sync()
+        assert not await asyncio.to_thread(_answered, world, "client", POD1)
+        await enforcer.remove()
+        assert await asyncio.to_thread(_answered, world, "client", POD1)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("case", CASES[:8], ids=[one.name for one in CASES[:8]])
+def test_trace_says_of_the_kernel_s_rules_what_packets_meet(world: PolicyWorld, case: Case) -> None:
+    world.apply(case.pods, case.policies, SPACES)
+    for (who, to), passes in case.asks.items():
+        source, link = (CLIENT, "out0") if who == "client" else (who, "br0")
+        if who == "node" or who == to:
+            continue
+        (outcome,) = world.traced(Packet(source, to, 8080, "tcp", link))
+        assert (outcome.verdict == "ACCEPT") is passes, (who, to)
+        if not passes:
+            said = reason(outcome.trail[-1], Facts())
+            assert "isolated by a/p" in said and "(ingress)" in said, said
