@@ -17,7 +17,7 @@ from controlplane.binaries.edge.toolchain import build_environment, find_go
 from controlplane.binaries.model import KUBERNETES_VERSION, TABLE
 from controlplane.binaries.work import MODULES, BinDir, goarch, key_of
 from controlplane.images.edge.archive import entries_of_tree, read_layer, replacing, write_archive, write_layer
-from controlplane.images.edge.compile import build_busybox, busybox_entries, compile_c
+from controlplane.images.edge.compile import build_busybox, compile_c
 from controlplane.images.edge.layout import read_archive
 from controlplane.images.edge.packages import distribution, unpack_packages
 from controlplane.images.edge.registry_tree import registry_entries
@@ -29,7 +29,6 @@ from controlplane.images.model.recipe import (
     FileOf,
     Files,
     LayerRecipe,
-    PackagedBusyBox,
     Packages,
     Recipe,
     RegistryTree,
@@ -162,7 +161,7 @@ class _Workshop:
                 return f"{source!r} {binary.parent.name} {status.st_size} {status.st_mtime_ns}"
             case Upstream():
                 return f"{source!r} {KUBERNETES_VERSION}"
-            case Packages() | BusyBox() | PackagedBusyBox() | CProgram():
+            case Packages() | BusyBox() | CProgram():
                 return f"{source!r} {distribution()} {goarch()}"
             case RegistryTree() | FileOf():
                 return f"{source!r} {self.image_key(source.image)}"
@@ -206,9 +205,6 @@ class _Workshop:
             case BusyBox():
                 work.mkdir()
                 return build_busybox(source.options, work, self.progress)
-            case PackagedBusyBox():
-                unpack_packages((source.package,), (), work, self.cache_dir / "debs", self.progress)
-                return busybox_entries(work / "bin/busybox")
             case RegistryTree():
                 return registry_entries(
                     read_archive(self.image(_recipe(source.image, self.recipes))), source.name, source.tag

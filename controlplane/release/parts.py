@@ -11,8 +11,8 @@ from pathlib import Path
 from controlplane.binaries.model import Binary
 from controlplane.binaries.work import ensure
 from controlplane.images.edge.packages import resolved
-from controlplane.images.model.recipe import BusyBox, CProgram, PackagedBusyBox, Packages
-from controlplane.images.plan.known import DEMO_BY_NAME
+from controlplane.images.model.recipe import BusyBox, CProgram, Packages
+from controlplane.images.plan.known import BY_NAME
 from controlplane.images.work import binaries_for
 from controlplane.progress import Say
 from controlplane.release.edge import sources
@@ -49,7 +49,7 @@ def collect(
     say: Say,
 ) -> Found:
     """Everything in the programs, the images and the wheels."""
-    in_images = binaries_for(images, DEMO_BY_NAME)
+    in_images = binaries_for(images, BY_NAME)
     built = ensure(in_images, cache_dir=cache_dir, progress=say)
     executables = {name: path for name, (_, path) in programs.items()}
     executables |= {name: built.path(name).resolve() for name in in_images}
@@ -103,12 +103,10 @@ def _debian(images: Mapping[str, Path], debs: Path) -> tuple[list[Component], li
     found: list[Component] = []
     files: dict[str, None] = {}
     for image, archive in images.items():
-        for layer in DEMO_BY_NAME[image].layers:
+        for layer in BY_NAME[image].layers:
             for source in layer.sources:
-                if isinstance(source, Packages | PackagedBusyBox):
-                    packages = (source.package,) if isinstance(source, PackagedBusyBox) else source.names
-                    above = source.above if isinstance(source, Packages) else ()
-                    names = resolved(packages, above, debs)
+                if isinstance(source, Packages):
+                    names = resolved(source.names, source.above, debs)
                     files |= dict.fromkeys(names)
                     found += [_deb(name, image) for name in names]
                 elif isinstance(source, BusyBox):

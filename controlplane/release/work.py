@@ -21,7 +21,7 @@ from controlplane.cluster.plan import components as cluster_components
 from controlplane.host.plan.package import runtime_lock
 from controlplane.host.work import package, payload
 from controlplane.images.edge.archive import merge_archives
-from controlplane.images.plan.known import DEMO_BY_NAME
+from controlplane.images.plan.known import BY_NAME
 from controlplane.images.plan.recipes import AGNHOST_NAME, BUSYBOX_NAME, COREDNS_NAME, PAUSE_NAME
 from controlplane.images.work import binaries_for, ensure_images, identities
 from controlplane.prebuilt import plan as prebuilt_plan
@@ -146,8 +146,8 @@ def _built(say: Say) -> tuple[dict[str, tuple[Binary, Path]], dict[str, Path]]:
     """Each program with its file, without aliases, and the archive of each image."""
     cache = Path(cache_root())
     names = cluster_components.needed(Options())
-    binaries = ensure((*names, *binaries_for(IMAGES, DEMO_BY_NAME)), cache_dir=cache, progress=say)
-    images = ensure_images(IMAGES, cache_dir=cache, binaries=binaries, progress=say, recipes=DEMO_BY_NAME)
+    binaries = ensure((*names, *binaries_for(IMAGES, BY_NAME)), cache_dir=cache, progress=say)
+    images = ensure_images(IMAGES, cache_dir=cache, binaries=binaries, progress=say, recipes=BY_NAME)
     unique = {TABLE[name].name: TABLE[name] for name in names}
     return {name: (one, binaries.path(_asked(one, names)).resolve()) for name, one in unique.items()}, images
 
@@ -228,7 +228,7 @@ def _manifest(
             Program(name, key_of(one), path.stat().st_size, archives.digest_of(path), described(f"{name}.xz"))
             for name, (one, path) in programs.items()
         ),
-        images=identities(IMAGES, DEMO_BY_NAME),
+        images=identities(IMAGES, BY_NAME),
         archive=described(_IMAGES_FILE),
     )
 

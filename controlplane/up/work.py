@@ -209,10 +209,10 @@ class _Raising:
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         """The archives of the cluster's images. What needs no binary of theirs is made while Go compiles."""
         from controlplane.binaries.work import all_there, ensure
-        from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, DEMO_BY_NAME, KUBEADM
+        from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, KUBEADM
         from controlplane.images.work import binaries_for, ensure_images, prepare_images, released_images
 
-        images, recipes = (CONFORMANCE, BY_NAME) if self._for_suites else (DEMO, DEMO_BY_NAME)
+        images, recipes = CONFORMANCE if self._for_suites else DEMO, BY_NAME
         if self.cluster.options.kubeadm:
             images = tuple(dict.fromkeys((*images, *KUBEADM)))
         chosen = [addons.TABLE[name] for name in self.cluster.options.addon_names]

@@ -57,13 +57,6 @@ class BusyBox:
 
 
 @dataclass(frozen=True, slots=True)
-class PackagedBusyBox:
-    """busybox as the distribution has compiled it."""
-
-    package: str = "busybox-static"
-
-
-@dataclass(frozen=True, slots=True)
 class RegistryTree:
     """Another image, laid out as agnhost's fake-registry-server serves it (repository `name`, tag `tag`)."""
 
@@ -81,7 +74,7 @@ class FileOf:
     path: str
 
 
-Source = Files | Built | Upstream | Packages | CProgram | BusyBox | PackagedBusyBox | RegistryTree | FileOf
+Source = Files | Built | Upstream | Packages | CProgram | BusyBox | RegistryTree | FileOf
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from controlplane.images.plan.demo_recipes import DEMO_RECIPES
 from controlplane.images.plan.known import DEMO, RECIPES
 
 _HEAD = """# Images
@@ -13,11 +12,6 @@ not: each row says where a user of upstream's image would find a difference. Thi
 
 | image | in the demo | made of | differs from upstream's |
 | --- | --- | --- | --- |
-"""
-
-_DEMO = """
-Two of them are made quicker for a cluster that runs no suite (all but `up --images conformance`); `conformance` gives
-its nodes those of the table before it starts:
 """
 
 _TAIL = """
@@ -42,8 +36,7 @@ def images_page() -> str:
         names = ", ".join(f"`{name}`" for name in (recipe.name, *recipe.aliases))
         layers = " + ".join(layer.title for layer in recipe.layers)
         rows.append(f"| {names} | {'yes' if recipe.name in DEMO else ''} | {layers} | {recipe.differs} |")
-    without_suites = [f"- `{recipe.name}`: {recipe.differs}." for recipe in DEMO_RECIPES]
-    return "\n".join((_HEAD + "\n".join(rows), _DEMO, *without_suites, _TAIL))
+    return "\n".join((_HEAD + "\n".join(rows), _TAIL))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,10 @@ from __future__ import annotations
 from controlplane.images.model.recipe import Recipe, Upstream
 from controlplane.images.plan import recipes
 from controlplane.images.plan.addon_recipes import ADDON_RECIPES
-from controlplane.images.plan.demo_recipes import DEMO_RECIPES
 from controlplane.images.plan.kubeadm_recipes import KUBEADM_RECIPES
 
 RECIPES: tuple[Recipe, ...] = (*recipes.RECIPES, *recipes.NODE_RECIPES, *KUBEADM_RECIPES, *ADDON_RECIPES)
 BY_NAME: dict[str, Recipe] = {name: recipe for recipe in RECIPES for name in (recipe.name, *recipe.aliases)}
-# The same names, for a cluster that runs no suite.
-DEMO_BY_NAME: dict[str, Recipe] = {**BY_NAME, **{recipe.name: recipe for recipe in DEMO_RECIPES}}
 
 DEMO: tuple[str, ...] = (recipes.PAUSE_NAME, recipes.COREDNS_NAME, recipes.AGNHOST_NAME, recipes.BUSYBOX_NAME)
 CONFORMANCE: tuple[str, ...] = tuple(recipe.name for recipe in recipes.RECIPES)

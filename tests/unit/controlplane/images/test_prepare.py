@@ -7,9 +7,8 @@ from pathlib import Path
 from controlplane.binaries.work import BinDir
 from controlplane.images.edge.layout import read_archive
 from controlplane.images.model.oci import RunConfig, file
-from controlplane.images.model.recipe import Built, FileOf, Files, LayerRecipe, Recipe
-from controlplane.images.plan.known import BY_NAME, DEMO, DEMO_BY_NAME
-from controlplane.images.work import binaries_for, ensure_images, prepare_images
+from controlplane.images.model.recipe import Built, Files, LayerRecipe, Recipe
+from controlplane.images.work import ensure_images, prepare_images
 
 _BASE = LayerRecipe("base", (Files((file("etc/motd", "hello\n"),)),))
 PLAIN = Recipe("example.test/plain:1", (_BASE,), RunConfig(cmd=("sh",)))
@@ -39,19 +38,3 @@ def test_what_needs_no_binary_is_made_first_and_used_later(tmp_path: Path) -> No
     assert MADE.name in read_archive(found[MADE.name]).names
     assert _layers(tmp_path) == 3
     assert all(path.stat().st_mtime_ns == time for path, time in before.items())
-
-
-def test_the_demo_compiles_no_busybox_and_suites_get_upstreams() -> None:
-    suite, demo = (
-        {source for name in DEMO for layer in recipes[name].layers for source in layer.sources}
-        for recipes in (BY_NAME, DEMO_BY_NAME)
-    )
-    assert {type(source).__name__ for source in suite - demo} == {"BusyBox", "FileOf"}
-    assert {type(source).__name__ for source in demo - suite} == {"PackagedBusyBox"}
-    assert not any(isinstance(source, FileOf) for source in demo)
-    assert binaries_for(DEMO, DEMO_BY_NAME) == binaries_for(DEMO)
-
-
-def test_both_kinds_have_the_same_names_and_run_alike() -> None:
-    assert set(DEMO_BY_NAME) == set(BY_NAME)
-    assert all(DEMO_BY_NAME[name].run == BY_NAME[name].run for name in BY_NAME)
