@@ -47,7 +47,8 @@ def test_commands_on_the_source_tree_are_refused_with_what_to_do(installed: list
     )
 
 
-def test_advice_names_the_program_as_it_is_called(installed: list[str]) -> None:
+def test_advice_names_the_program_as_it_is_called(installed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NODEWRIGHT_LAUNCHER", raising=False)  # of the launcher that has started the tests
     done = subprocess.run([*installed, "--help"], capture_output=True, text=True)
     assert "./nodewright" not in done.stdout
     assert installed[0] in done.stdout.replace("│\n│", "").replace(" ", "").replace("\n", "")
