@@ -64,6 +64,8 @@ def _specified(folder: str) -> list[dict[str, Any]]:
     """The programs of a specification, as far as they are some."""
     try:
         found = read_json(os.path.join(folder, "spec.json")).get("programs")
+    except PermissionError:
+        raise
     except (OSError, ValueError, RecursionError):
         return []
     listed = found if isinstance(found, list) else []
