@@ -80,7 +80,7 @@ def test_it_says_what_answered_and_what_to_try(cluster: Cluster) -> None:
     for way in ("ClusterIP, from node1", "DNS name, from pod", "NodePort on node1", "NodePort on node2"):
         assert way in text
     assert "on node1, node2" in text
-    assert f"./nodewright kubectl --name {NAME} -- get pods" in text
+    assert f"./nodewright kubectl --name {NAME} get pods" in text
 
 
 def test_a_second_up_restarts_nothing(cluster: Cluster) -> None:

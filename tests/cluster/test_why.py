@@ -58,7 +58,7 @@ _EXPECTED = {
     "secret": ("volumes", "FailedMount", 'secret "keys" not found', "Create Secret", True),
     "init": ("container setup", "CrashLoopBackOff", "exit code 3: no database", "--previous", True),
     "probe": ("container main", "ReadinessProbeFailed", "connection refused", "Nothing listens", True),
-    "crash": ("container main", "CrashLoopBackOff", "exit code 7", "kubectl logs", True),
+    "crash": ("container main", "CrashLoopBackOff", "exit code 7", " logs ", True),
     "volume": ("volumes", "FailedMount", "is not a directory", "Make it on the node", True),
     "oom": ("container main", "CrashLoopBackOff", "OOMKilled", "limit of 16Mi", True),
     "gate": ("readiness gates", "ReadinessGatesNotReady", "example.com/lb", "owns the gate", False),
