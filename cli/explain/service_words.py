@@ -171,7 +171,10 @@ def _endpoints(service: Json, facts: Facts) -> Iterator[Problem]:
     listed = left_out(service, facts)
     for one in listed[:_SHOWN]:
         said = f"Pod {one.pod} {one.why}, so it is not an endpoint."
-        yield Problem(one.reason, said, f"{ours('why', one.pod)} says why.")
+        action = f"{ours('why', one.pod)} says why."
+        if one.reason == "NoSuchPort":
+            action = "Name a port of the pod's containers in targetPort of the Service, or write its number there."
+        yield Problem(one.reason, said, action)
     if len(listed) > _SHOWN:
         more = ours("why", "-n", namespace)
         yield Problem(

@@ -107,11 +107,11 @@ def ways() -> Iterator[Broken]:
         "NodePort",
         (service("balanced", type="LoadBalancer", selector={"app": "none"}),),
     )
-    yield Broken("svc/nobody", "no pod", "label", (service("nobody", selector={"app": "none-such"}),))
+    yield Broken("svc/nobody", "no pod", "set selector", (service("nobody", selector={"app": "none-such"}),))
     port = [{"port": 80, "targetPort": "http"}]
     yield Broken(
         "svc/no-port",
-        'port named "http"',
+        "names a port http",
         "targetPort",
         (service("no-port", ports=port, selector={"app": "port-holder"}),),
     )

@@ -193,7 +193,7 @@ def removals() -> Iterator[Broken]:
     """Pods that are deleted and do not go."""
     kept = manifest("kept")
     kept["metadata"]["finalizers"] = ["example.com/keep"]
-    yield Broken("pod/kept", "example.com/keep", "kubectl patch", (kept,), after="delete")
+    yield Broken("pod/kept", "example.com/keep", "patch pod", (kept,), after="delete")
     hook = {"preStop": {"exec": {"command": ["sleep", "300"]}}}
     slow = manifest("slow-hook", sleeper(lifecycle=hook), terminationGracePeriodSeconds=600)
     yield Broken("pod/slow-hook", "preStop hook is running", "SIGKILL", (slow,), after="delete")

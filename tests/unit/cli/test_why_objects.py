@@ -241,7 +241,7 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         {"pod": [running("p", containers=[{"ports": [{"name": "web"}]}])], "endpointslice": []},
         "NoSuchPort",
         "names a port http",
-        "`nodewright why shop/p`",
+        "in targetPort of the Service",
         False,
     ),
     "an Ingress without any controller": (
