@@ -24,6 +24,7 @@ from controlplane.binaries.plan.go_runs import (
     go_arguments,
     go_runs,
     list_arguments,
+    required_modules,
 )
 from controlplane.binaries.plan.remaining import Load, about, remaining
 from controlplane.machine.edge.locks import cache_lock
@@ -199,9 +200,11 @@ def _build(building: _Building) -> None:
     with _work(building.folder) as work:
         try:
             argv = [str(building.go), *list_arguments(run)]
-            load = _load(list_packages(argv, cwd=building.module, env=building.environment), len(run.binaries))
-            watch = _Watch(load, work / "bin", progress)
-            for arguments in (compile_arguments(run, load.packages), go_arguments(run, str(work / "bin"))):
+            packages = list_packages(argv, cwd=building.module, env=building.environment)
+            stale = [package for package in packages if package.get("Stale")]
+            watch = _Watch(_load(stale, len(run.binaries)), work / "bin", progress)
+            required = required_modules((building.module / "go.mod").read_text())
+            for arguments in (compile_arguments(run, stale, required), go_arguments(run, str(work / "bin"))):
                 if arguments:
                     building.go_on(arguments, work / "output", watch)
         except CommandError as error:
@@ -211,8 +214,7 @@ def _build(building: _Building) -> None:
     progress(f"built {run.label} in {_elapsed(time.monotonic() - started)}")
 
 
-def _load(packages: list[dict[str, object]], links: int) -> Load:
-    stale = (package for package in packages if package.get("Stale"))
+def _load(stale: list[dict[str, object]], links: int) -> Load:
     return Load({str(package.get("ImportPath")): source_bytes(package) for package in stale}, links)
 
 

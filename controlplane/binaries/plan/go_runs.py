@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from controlplane.binaries.model import COMPILER, Binary, Kind
 
 _MAJOR = re.compile(r"v[0-9]+")
+_REQUIRED = re.compile(r"^(?:\t|require )(\S+) v\S+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +52,22 @@ def go_arguments(run: GoRun, folder: str) -> list[str]:
     return [*verb, *_flags(one), "-o", f"{folder}/", *run.packages]
 
 
-def compile_arguments(run: GoRun, packages: Iterable[str]) -> list[str]:
+def compile_arguments(run: GoRun, packages: Iterable[Mapping[str, Any]], required: Container[str]) -> list[str]:
     """The arguments of `go` that compile only the packages which test programs are made of, [] for other binaries.
 
-    `go test -c` prints no names of packages; this does. `packages` are those of the list.
+    `go test -c` prints no names of packages; this does. `packages` are those of the list. Go takes only packages by
+    name whose module is in `required`; the others are compiled with the test. What comes with Go has no module.
     """
     one = run.binaries[0]
-    # Neither a package as it is in a test ("a [b.test]"), nor the test's own main, nor what comes with Go.
-    named = [name for name in packages if "." in name.partition("/")[0] and not name.endswith(("]", ".test"))]
+    known = [str(each.get("ImportPath")) for each in packages if (each.get("Module") or {}).get("Path") in required]
+    # Neither a package as it is in a test ("a [b.test]"), nor the test's own main.
+    named = [name for name in known if not name.endswith(("]", ".test"))]
     return ["build", "-v", *_flags(one), *named] if named and one.kind is Kind.TEST else []
+
+
+def required_modules(go_mod: str) -> frozenset[str]:
+    """The paths of the modules that a go.mod requires."""
+    return frozenset(_REQUIRED.findall(go_mod))
 
 
 def list_arguments(run: GoRun) -> list[str]:
@@ -68,7 +77,9 @@ def list_arguments(run: GoRun) -> list[str]:
     """
     one = run.binaries[0]
     tests = ["-test"] if one.kind is Kind.TEST else []
-    fields = "-json=ImportPath,Dir,GoFiles,EmbedFiles,Stale"  # without EmbedFiles, Go takes half of them for stale
+    fields = (
+        "-json=ImportPath,Dir,GoFiles,EmbedFiles,Module,Stale"  # without EmbedFiles, Go takes half of them for stale
+    )
     return ["list", "-deps", *tests, fields, *_flags(one), *run.packages]
 
 

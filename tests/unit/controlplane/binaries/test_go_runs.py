@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from controlplane.binaries.plan.go_runs import (
     go_arguments,
     go_runs,
     list_arguments,
+    required_modules,
 )
 from controlplane.binaries.work import MODULES
 from controlplane.cluster.model import Cluster, Options
@@ -69,13 +71,30 @@ def test_tests_are_compiled_and_not_vetted() -> None:
 
 
 def test_what_tests_are_made_of_is_compiled_by_a_command_that_names_it() -> None:
-    packages = ["runtime", "k8s.io/api/core/v1", "k8s.io/x [k8s.io/e2e.test]", "k8s.io/e2e.test", "vendor/golang.org/x"]
-    found = compile_arguments(_run("e2e.test"), packages)
+    api = {"Module": {"Path": "k8s.io/api"}}
+    packages: list[dict[str, Any]] = [
+        *({"ImportPath": "runtime"}, {"ImportPath": "vendor/golang.org/x"}),
+        *(
+            {"ImportPath": name, **api}
+            for name in ("k8s.io/api/core/v1", "k8s.io/x [k8s.io/e2e.test]", "k8s.io/e2e.test")
+        ),
+        {"ImportPath": "example.test/only/of/others", "Module": {"Path": "example.test/only"}},
+    ]
+    required = {"k8s.io/api", "k8s.io/kubernetes"}
+    found = compile_arguments(_run("e2e.test"), packages, required)
     assert found[:2] == ["build", "-v"]
     assert found[-2].startswith("-s -w")
     assert found[-1] == "k8s.io/api/core/v1"
-    assert compile_arguments(_run("e2e.test"), ["runtime"]) == []
-    assert compile_arguments(_run("kubectl"), packages) == []
+    assert compile_arguments(_run("e2e.test"), [{"ImportPath": "runtime"}], required) == []
+    assert compile_arguments(_run("kubectl"), packages, required) == []
+
+
+def test_only_what_is_required_may_be_named() -> None:
+    """gomega is needed by upstream's tests alone: Go refuses its packages by name, "updates to go.mod needed"."""
+    required = required_modules((MODULES / "cluster/go.mod").read_text())
+    assert {"k8s.io/kubernetes", "github.com/coredns/coredns", "github.com/containerd/containerd/v2"} <= required
+    assert "github.com/onsi/gomega" not in required
+    assert required_modules("require a.test/b v1.0.0\nreplace (\n\tc.test/d => c.test/d v2.0.0\n)\n") == {"a.test/b"}
 
 
 def test_the_list_has_the_flags_of_the_build() -> None:
