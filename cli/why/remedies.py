@@ -6,10 +6,8 @@ works on this machine.
 
 from __future__ import annotations
 
-import re
-
 from cli.why.model import namespace_of
-from nodelib.advice import filled
+from nodelib.advice import advised, rule
 from nodelib.json_values import Json
 
 _RULES: tuple[tuple[str, str, str], ...] = (
@@ -76,17 +74,10 @@ _RULES: tuple[tuple[str, str, str], ...] = (
     ("KubeletHasInsufficientMemory KubeletHasDiskPressure KubeletHasInsufficientPID", "", "Free some of it on the "
      "node: until then it takes no new pods and evicts some."),
 )  # fmt: skip
-_COMPILED = tuple(
-    (frozenset(names.split()), re.compile(pattern, re.IGNORECASE), text) for names, pattern, text in _RULES
-)
+_COMPILED = tuple(rule(*one) for one in _RULES)
 
 
 def remedy(reason: str, message: str, kind: str, obj: Json) -> str:
     """The advice; "" when there is nothing to add to the message."""
-    for reasons, pattern, text in _COMPILED:
-        found = pattern.search(message) if not reasons or reason in reasons else None
-        if found is not None:
-            own = {"kind": kind, "name": obj["metadata"]["name"], "namespace": namespace_of(obj)}
-            own["resume"] = '{"spec":{"suspend":false}}'
-            return filled(text, {**own, **found.groupdict("")})
-    return ""
+    words = {"kind": kind, "name": obj["metadata"]["name"], "namespace": namespace_of(obj)}
+    return advised(_COMPILED, reason, message, {**words, "resume": '{"spec":{"suspend":false}}'})

@@ -5,10 +5,10 @@ Advice is given only where the error does not say it itself. Rules are tried in 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from nodelib.advice import filled
+from nodelib.advice import advised
+from nodelib.advice import rule as _rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,29 +20,10 @@ class Subject:
     container: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """`reasons` is empty for a rule that holds for every reason."""
-
-    reasons: frozenset[str]
-    pattern: re.Pattern[str]
-    action: str
-
-
 def action_for(reason: str, message: str, subject: Subject) -> str:
     """The advice; "" when there is nothing to add to the message."""
-    for rule in _RULES:
-        if rule.reasons and reason not in rule.reasons:
-            continue
-        found = rule.pattern.search(message)
-        if found is not None:
-            words = {"namespace": subject.namespace, "pod": subject.pod, "container": subject.container}
-            return filled(rule.action, {**words, **found.groupdict("")})
-    return ""
-
-
-def _rule(reasons: str, pattern: str, action: str) -> _Rule:
-    return _Rule(frozenset(reasons.split()), re.compile(pattern, re.IGNORECASE), action)
+    words = {"namespace": subject.namespace, "pod": subject.pod, "container": subject.container}
+    return advised(_RULES, reason, message, words)
 
 
 _PULL = "ErrImagePull ImagePullBackOff RegistryUnavailable"
