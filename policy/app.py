@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,10 +12,9 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import disable_created_metrics
 
-from nodelib import log as logs
-from nodelib import memory
 from nodelib.clock import Clock, SystemClock
-from nodelib.errors import Invalid, NodewrightError, NotFound
+from nodelib.daemon import run_daemon
+from nodelib.errors import NotFound
 from nodelib.firewall.objects import Family
 from nodelib.http_server import Handler, json_response, serve, text_response
 from nodelib.json_values import Json
@@ -55,21 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: it was asked to stop; 1: it failed; 2: the command line or a file that it names is wrong.
     """
-    try:
-        settings = load_settings(sys.argv[1:] if argv is None else argv)
-    except Invalid as error:
-        print(f"policy: {error}", file=sys.stderr)
-        return 2
-    logs.setup(settings.verbosity, "policy")
-    memory.settle_allocator()
-    try:
-        asyncio.run(_clean_up() if settings.cleanup else run(settings))
-    except Invalid as error:
-        log.error("%s", error)
-        return 2
-    except (NodewrightError, OSError) as error:
-        log.error("%s", error)
-        return 1
+    return run_daemon("policy", argv, load_settings, _work)
+
+
+def _work(settings: Settings) -> int:
+    asyncio.run(_clean_up() if settings.cleanup else run(settings))
     return 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,11 +12,9 @@ from pathlib import Path
 import yaml
 from prometheus_client import disable_created_metrics
 
-from nodelib import log as logs
-from nodelib import memory
 from nodelib.clock import Clock, SystemClock
 from nodelib.conntrack import Conntrack
-from nodelib.errors import Invalid, NodewrightError
+from nodelib.daemon import run_daemon
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
@@ -59,26 +56,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: it was asked to stop; 1: it failed; 2: the command line or the configuration is wrong.
     """
-    try:
-        settings = load_settings(sys.argv[1:] if argv is None else argv)
-    except Invalid as error:
-        print(f"proxy: {error}", file=sys.stderr)
-        return 2
-    logs.setup(settings.verbosity, "proxy")
-    memory.settle_allocator()
-    try:
-        if settings.write_config_to:
-            Path(settings.write_config_to).write_text(yaml.safe_dump(document(settings), sort_keys=False))
-            return 0
-        if settings.cleanup:
-            return 0 if asyncio.run(modes.remove_other_modes("")) else 1
-        asyncio.run(run(settings))
-    except Invalid as error:
-        log.error("%s", error)
-        return 2
-    except (NodewrightError, OSError) as error:
-        log.error("%s", error)
-        return 1
+    return run_daemon("proxy", argv, load_settings, _work)
+
+
+def _work(settings: Settings) -> int:
+    if settings.write_config_to:
+        Path(settings.write_config_to).write_text(yaml.safe_dump(document(settings), sort_keys=False))
+        return 0
+    if settings.cleanup:
+        return 0 if asyncio.run(modes.remove_other_modes("")) else 1
+    asyncio.run(run(settings))
     return 0
 
 
