@@ -23,9 +23,9 @@ from tests.waiting import until
 
 pb: Any = api_pb2
 
-# The agent of these tests starts one container or sandbox, or ends or removes one: on the kept connection, at once while
-# all its connections are being made ("young"), or with none that is kept. After a line on its standard input it stops
-# without waiting for that call.
+# The agent of these tests starts one container or sandbox, or ends or removes one: on the kept connection, at once
+# while all its connections are being made ("young"), or with none that is kept. After a line on its standard input it
+# stops without waiting for that call.
 _AGENT = """
 import asyncio, sys
 from agent.runtime.edge.cri import Cri
