@@ -11,8 +11,8 @@ from and to the node itself are not forwarded, so probes and the node's own clie
 - A map leads to a *group*: the chain of all pods of this node that the same policies select. It jumps to each of
   their chains, and drops what none of them has accepted.
 - A policy has one chain for each direction, whose rules use sets that all policies share: the pods of one selector
-  (`peer-…`), the addresses of one ipBlock (`block-…`), one list of ports (`ports-…`), the pods that have a port of one
-  name (`named-…`). Their names are hashes of what they stand for.
+  (`peer-…`), the addresses of an entry's ipBlocks (`block-…`), its ports (`ports-…`), the pods that have a port of one
+  of its names (`named-…`). Their names are hashes of what they stand for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nodelib.nft import objects
 from nodelib.nft.objects import SetShape
 from nodelib.nft.rules import Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf, rule
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
-from policy.model import Block, Direction, Name, NamedPort, PortRange, Selection, Selector
+from policy.model import Direction, Name, NamedPort, Selection, Selector
 
 TABLE = "nodewright-policy"
 PROBE = "nodewright-policy-probe"
@@ -98,16 +98,16 @@ def peer_name(selection: Selection) -> str:
     return f"peer-{_hash(json.dumps([selection.namespace, namespaces, _words(selection.pods)]))}"
 
 
-def block_name(block: Block) -> str:
-    return f"block-{_hash(json.dumps([str(block.cidr), sorted(map(str, block.excepted))]))}"
+def block_name(ranges: Iterable[tuple[int, int]]) -> str:
+    return f"block-{_hash(' '.join(f'{first}-{last}' for first, last in ranges))}"
 
 
-def ports_name(ports: Iterable[PortRange]) -> str:
-    return f"ports-{_hash(' '.join(f'{one.protocol}:{one.first}-{one.last}' for one in sorted(set(ports))))}"
+def ports_name(ranges: Iterable[tuple[str, int, int]]) -> str:
+    return f"ports-{_hash(' '.join(f'{protocol}:{first}-{last}' for protocol, first, last in ranges))}"
 
 
-def named_name(port: NamedPort) -> str:
-    return f"named-{_hash(f'{port.protocol}:{port.name}')}"
+def named_name(ports: Iterable[NamedPort]) -> str:
+    return f"named-{_hash(' '.join(f'{one.protocol}:{one.name}' for one in ports))}"
 
 
 def comment(text: str) -> str:

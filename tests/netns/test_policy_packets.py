@@ -6,6 +6,7 @@ The world is that of test_proxy_packets.py: pods .11, .12 and .13 on one bridge,
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -257,6 +258,23 @@ def test_a_change_writes_what_changed_and_a_flush_by_somebody_else_is_undone(wor
         assert await asyncio.to_thread(_answered, world, "client", POD1)
 
     asyncio.run(scenario())
+
+
+def test_the_kernel_takes_what_somebody_writes_to_stop_the_rules_of_the_node(world: PolicyWorld) -> None:
+    """An address that two pods claim made it refuse everything; the product and the exceptions took minutes."""
+    claims = pod("claims", FAR, V6[FAR], namespace="c")
+    networks = [f"10.{number >> 15}.{number >> 7 & 255}.{(number & 127) * 2}/32" for number in range(20_000)]
+    entries = [
+        {"from": [block(one) for one in networks[:1000]], "ports": [{"port": f"p{one}"} for one in range(1000)]},
+        {"from": [block("10.0.0.0/8", *networks)]},
+    ]
+    ingress = [{"from": [apps("one")]}]
+    policies = [policy("large", namespace="c", ingress=entries), policy("far", namespace="b", ingress=ingress)]
+    began = time.monotonic()
+    world.apply([*PODS, claims], [*policies, policy(select=ONE)], {**SPACES, "c": {}})
+    assert time.monotonic() - began < 20
+    assert not _answered(world, POD2, POD1), "the rules of others are in force"
+    world.apply(PODS, [], SPACES)
 
 
 @pytest.mark.parametrize("case", CASES[:8], ids=[one.name for one in CASES[:8]])
