@@ -96,7 +96,7 @@ class Node:
         asyncio.run(work())
         return reasons
 
-    def mounts(self) -> list[mounts.Mounted]:
+    def mounts(self) -> list[mounts.Mount]:
         return mounts.mounts_below(self.root)
 
 

@@ -98,7 +98,7 @@ def test_a_mount_that_comes_while_files_are_removed_is_not_entered(tmp_path: Pat
     inside.mkdir()
     table = mounts.mounts_below
 
-    def too_early(path: str) -> list[mounts.Mounted]:
+    def too_early(path: str) -> list[mounts.Mount]:
         """As the table was before it was mounted."""
         return []
 
