@@ -31,6 +31,7 @@ _VERDICT_REGISTER = 0
 _ACCEPT, _DROP, _JUMP, _GOTO, _RETURN = 1, 0, -3, -4, -5
 _RANDOM_FULLY = 1 << 4
 _RTN_LOCAL = 2
+_RTN_BROADCAST = 3
 _CT_BITS = {
     "state": (0, {"invalid": 1, "established": 1 << 1, "new": 1 << 3, "untracked": 1 << 6}),
     "status": (2, {"dnat": 1 << 5}),
@@ -237,6 +238,18 @@ class FromThisNode:
 
 
 @dataclass(frozen=True, slots=True)
+class ToBroadcast:
+    """Continue if the destination address is a broadcast address of one of this node's links."""
+
+    def text(self, family: Family) -> str:
+        return "fib daddr type broadcast"
+
+    def code(self, family: Family) -> bytes:
+        fib = expression("fib", u32(3, 2) + u32(2, 3) + u32(1, FIRST))
+        return fib + compare(struct.pack("=I", _RTN_BROADCAST))
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """Continue if the connection has that state or status. `what`: "state" or "status"; `bit`: its name."""
 
@@ -358,6 +371,7 @@ Statement = (
     | To
     | FromInterface
     | FromThisNode
+    | ToBroadcast
     | Connection
     | Marked
     | SetMark

@@ -24,7 +24,20 @@ from collections.abc import Iterable
 from nodelib.firewall.objects import Family
 from nodelib.nft import objects
 from nodelib.nft.objects import SetShape
-from nodelib.nft.rules import Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf, rule
+from nodelib.nft.rules import (
+    Connection,
+    Count,
+    Field,
+    From,
+    InSet,
+    NftRule,
+    Report,
+    To,
+    ToBroadcast,
+    Verdict,
+    VerdictOf,
+    rule,
+)
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
 from policy.model import Direction, Name, NamedPort, Selection, Selector
 
@@ -36,6 +49,8 @@ REPORTS = 4021  # the NFLOG group of dropped packets
 
 SELF = "self"
 NEIGHBOURS = "neighbour-discovery"
+ROUTERS = "of-routers"
+STRAY = "stray"
 MAPS = {Direction.INGRESS: "ingress", Direction.EGRESS: "egress"}
 MAP_SHAPE = SetShape(("addr",), verdicts=True)
 SELF_SHAPE = SetShape(("addr", "addr"))
@@ -43,9 +58,11 @@ PEER_SHAPE = SetShape(("addr",))
 BLOCK_SHAPE = SetShape(("addr", "proto"), ranges=True)
 PORTS_SHAPE = SetShape(("proto", "service"), ranges=True)
 NAMED_SHAPE = SetShape(("addr", "proto", "service"))
-NEIGHBOURS_SHAPE = SetShape(("proto", "icmp_type"))
+ICMP_SHAPE = SetShape(("proto", "icmp_type"))
 PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
-_ICMPV6, _DISCOVERY = 58, range(133, 138)
+_ICMPV6 = 58
+_DISCOVERY = (135, 136)  # neighbour solicitation and advertisement
+_OF_ROUTERS = (134, 137)  # router advertisement and redirect
 
 CLIENT, SERVER = Field("original-saddr"), Field("reply-saddr")
 PROTOCOL, PORT = Field("original-protocol"), Field("reply-sport")
@@ -59,15 +76,41 @@ HOOKS = {MAPS[Direction.INGRESS]: PRIORITY, MAPS[Direction.EGRESS]: PRIORITY + 1
 
 def base_chains(family: Family) -> dict[str, tuple[NftRule, ...]]:
     """The rules of the chains with a hook."""
+    stray = rule(Verdict("jump", STRAY), comment="not to a pod's own address")
     return {
-        MAPS[Direction.INGRESS]: _base(MAPS[Direction.INGRESS], SERVER, Field("daddr"), family),
-        MAPS[Direction.EGRESS]: _base(MAPS[Direction.EGRESS], CLIENT, Field("saddr"), family),
+        STRAY: stray_chain(family, isolating=False),
+        MAPS[Direction.INGRESS]: (
+            *_discovery(family),
+            stray,
+            *_base(MAPS[Direction.INGRESS], SERVER, Field("daddr")),
+        ),
+        MAPS[Direction.EGRESS]: (
+            *_discovery(family),
+            *_base(MAPS[Direction.EGRESS], CLIENT, Field("saddr")),
+        ),
     }
 
 
-def neighbour_elements() -> frozenset[bytes]:
-    """Neighbour discovery between pods of one bridge passes the forward hook, and conntrack does not track it."""
-    return frozenset(plain(protocol_part(_ICMPV6) + bytes((kind, 0, 0, 0))) for kind in _DISCOVERY)
+def icmp_elements() -> dict[str, frozenset[bytes]]:
+    """Kinds of messages between pods of one bridge that pass the forward hook, and that conntrack does not track.
+
+    No pod is a router: by an advertisement it would give others addresses that no policy knows.
+    """
+    part = protocol_part(_ICMPV6)
+    kinds = {NEIGHBOURS: _DISCOVERY, ROUTERS: _OF_ROUTERS}
+    return {name: frozenset(plain(part + bytes((one, 0, 0, 0))) for one in found) for name, found in kinds.items()}
+
+
+def stray_chain(family: Family, *, isolating: bool) -> tuple[NftRule, ...]:
+    """What reaches pods of this node by another address than their own: of all, of a group, of the link. Which pods is
+    known to the bridge alone, so nothing of it passes as long as one pod of this node is isolated.
+    """
+    if not isolating:
+        return ()
+    drop = (Count(), Verdict("drop"))
+    if family is Family.IPV4:
+        return rule(To("224.0.0.0/4"), *drop), rule(ToBroadcast(), *drop)
+    return rule(To("ff00::/8"), *drop), rule(To("fe80::/10"), *drop), rule(From("fe80::/10"), *drop)
 
 
 def report_probe() -> list[Message]:
@@ -125,14 +168,16 @@ def port_part(number: int) -> bytes:
     return number.to_bytes(2, "big") + b"\0\0"
 
 
-def _base(name: str, party: Field, header: Field, family: Family) -> tuple[NftRule, ...]:
-    discovery = (
-        (rule(Connection("state", "untracked"), InSet((Field("protocol"), Field("icmp-type")), NEIGHBOURS), _ACCEPT),)
-        if family is Family.IPV6
-        else ()
-    )
+def _discovery(family: Family) -> tuple[NftRule, ...]:
+    if family is Family.IPV4:
+        return ()
+    key = (Field("protocol"), Field("icmp-type"))
+    verdicts = ((NEIGHBOURS, _ACCEPT), (ROUTERS, Verdict("drop")))
+    return tuple(rule(Connection("state", "untracked"), InSet(key, name), one) for name, one in verdicts)
+
+
+def _base(name: str, party: Field, header: Field) -> tuple[NftRule, ...]:
     return (
-        *discovery,
         rule(InSet((CLIENT, SERVER), SELF), _ACCEPT, comment="no policy cuts a pod off from itself"),
         rule(VerdictOf((party,), name)),
         # Without a connection only its header says where a packet belongs, and no rule can allow it.

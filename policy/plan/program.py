@@ -93,6 +93,7 @@ class Planner:
         meanings: dict[str, Meaning] = {}
         own: set[bytes] = set()
         jumps: dict[str, int] = {}
+        isolates = any(isolating.values())
         for direction, by_pod in isolating.items():
             lead: dict[bytes, str] = {}
             names: dict[tuple[str, ...], str] = {}
@@ -114,7 +115,9 @@ class Planner:
             self._put(program, layout.MAPS[direction], layout.MAP_SHAPE, elements)
         self._put(program, layout.SELF, layout.SELF_SHAPE, frozenset(own))
         if self.family is Family.IPV6:
-            self._put(program, layout.NEIGHBOURS, layout.NEIGHBOURS_SHAPE, layout.neighbour_elements())
+            for name, elements in layout.icmp_elements().items():
+                self._put(program, name, layout.ICMP_SHAPE, elements)
+        program.chains[layout.STRAY] = layout.stray_chain(self.family, isolating=isolates)
         return meanings
 
     def _group(

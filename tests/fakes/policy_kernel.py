@@ -9,13 +9,25 @@ import copy
 import errno
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from nodelib.firewall.objects import Family
 from nodelib.netlink import attributes
 from nodelib.nft import wire
 from nodelib.nft.edge import NftError
-from nodelib.nft.rules import Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf
+from nodelib.nft.rules import (
+    Connection,
+    Count,
+    Field,
+    From,
+    InSet,
+    NftRule,
+    Report,
+    To,
+    ToBroadcast,
+    Verdict,
+    VerdictOf,
+)
 from nodelib.nft.wire import Message
 from policy.plan import layout
 from policy.plan.program import Program
@@ -163,8 +175,12 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
                     if wire.element_key(raw) == wanted:
                         return _judge(program, str(wire.element_data(raw)).removeprefix("goto "), flow) or "accept"
                 return ""
-            case Connection():
-                return ""  # every flow of the tests is tracked
+            case Connection() | ToBroadcast():
+                return ""  # every flow of the tests is tracked, and to one address
+            case From(cidr) | To(cidr):
+                address = flow.client if isinstance(statement, From) else flow.server
+                if ip_address(address) not in ip_network(cidr):
+                    return ""
             case Verdict("jump", chain):
                 return _judge(program, chain, flow)
             case Verdict(word):

@@ -6,6 +6,8 @@ The world is that of test_proxy_packets.py: pods .11, .12 and .13 on one bridge,
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -274,6 +276,53 @@ def test_the_kernel_takes_what_somebody_writes_to_stop_the_rules_of_the_node(wor
     world.apply([*PODS, claims], [*policies, policy(select=ONE)], {**SPACES, "c": {}})
     assert time.monotonic() - began < 20
     assert not _answered(world, POD2, POD1), "the rules of others are in force"
+    world.apply(PODS, [], SPACES)
+
+
+_HEARS = """
+import select, socket, sys, time
+heard = [socket.socket(family, socket.SOCK_DGRAM) for family in (socket.AF_INET, socket.AF_INET6)]
+heard[1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+for one in heard:
+    one.bind(("", 9))
+print("READY", flush=True)
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    for one in select.select(heard, (), (), 1)[0]:
+        print(one.recv(100).decode(), flush=True)
+"""
+_SAYS = """
+import socket, sys, time
+for turn in range(3):
+    for to in sys.argv[1:]:
+        try:
+            (family, kind, _, _, place), *_ = socket.getaddrinfo(to, 9, type=socket.SOCK_DGRAM)
+            one = socket.socket(family, kind)
+            if family == socket.AF_INET:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            one.sendto(to.encode(), place)
+        except OSError as error:
+            print(to, error)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_an_isolated_pod_hears_nothing_by_addresses_that_are_not_its_own(world: PolicyWorld, isolated: bool) -> None:
+    """Those of all, of a group and of the link, which every pod has and can be reached by without any right."""
+    world.apply(PODS, [policy(select=ONE), policy("end", select=ONE, ingress=[{"from": [namespaces(team="blue")]}])]
+                if isolated else [], SPACES)  # fmt: skip
+    shown = world.pods[POD1].run("ip", "-6", "-o", "addr", "show", "dev", "eth0", "scope", "link").stdout
+    link = shown.split("inet6 ")[1].split("/")[0]
+    listener = world.pods[POD1].start(sys.executable, "-IS", "-c", _HEARS, stdout=subprocess.PIPE)
+    assert listener.stdout is not None and listener.stdout.readline() == b"READY\n"
+    stray = ["224.0.0.1", "255.255.255.255", "10.244.0.255", "ff02::1%eth0", f"{link}%eth0"]
+    assert not world.pods[POD2].run(sys.executable, "-c", _SAYS, *stray, POD1, V6[POD1]).stdout
+    world.pods[FAR].run(sys.executable, "-c", _SAYS, POD1)
+    end = 3 if isolated else 3 * (len(stray) + 3)
+    heard = [listener.stdout.readline().decode().strip() for _ in range(end)]
+    listener.kill()
+    assert set(heard) == ({POD1} if isolated else {*stray, POD1, V6[POD1]})
     world.apply(PODS, [], SPACES)
 
 

@@ -39,8 +39,8 @@ CONTENT = Api(
 _NAMESPACE = (("containerd-namespace", "k8s.io"),)  # internal/cri/constants
 _NAME = "containerd's content service"
 _LIMIT = 5.0  # seconds
-# Registries refuse larger ones (4 MiB: distribution's MaxManifestSize). One that does not may serve any number of bytes,
-# which the runtime stores.
+# Registries refuse larger ones (MaxManifestSize of distribution). One that does not may serve any number of bytes, and
+# the runtime stores them.
 _MOST_MANIFEST = 4 << 20
 _SOURCE = "containerd.io/distribution.source."
 _CHILD = "containerd.io/gc.ref.content."
