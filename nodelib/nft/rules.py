@@ -43,7 +43,8 @@ class Field:
     """One part of a key: a property of the packet or its connection.
 
     `name`: saddr, daddr, protocol, dport, icmp-type, of the connection original-saddr, original-daddr, original-dport,
-    original-protocol, reply-saddr, reply-sport, or "random" (one of `count` numbers from `offset` on).
+    original-protocol, reply-saddr, reply-sport, sender (the hardware address), or "random" (one of `count` numbers from
+    `offset` on).
     """
 
     name: str
@@ -51,11 +52,14 @@ class Field:
     offset: int = 0
 
     def words(self, family: Family) -> int:
+        if self.name == "sender":
+            return 2
         return size(family) // 4 if self.name.endswith("addr") else 1
 
     def text(self, family: Family) -> str:
         ip = _ip(family)
         return {
+            "sender": "ether saddr",
             "saddr": f"{ip} saddr",
             "daddr": f"{ip} daddr",
             "protocol": "meta l4proto",
@@ -73,6 +77,8 @@ class Field:
     def load(self, register: int, family: Family) -> bytes:
         v4 = family is Family.IPV4
         match self.name:
+            case "sender":
+                return payload(register, 0, 6, 6)
             case "saddr":
                 return payload(register, 1, 12 if v4 else 8, size(family))
             case "daddr":

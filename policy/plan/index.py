@@ -12,7 +12,10 @@ from policy.model import Address, Name, NamedPort, Pod, Policy, Selection
 
 
 class Index:
-    """Pods, the labels of namespaces, and the selections and named ports that somebody asked for."""
+    """Pods, the labels of namespaces, and the selections and named ports that somebody asked for.
+
+    `runtimes`: what addresses the runtime gave to pods of this node, in its order.
+    """
 
     def __init__(self) -> None:
         self.pods: dict[Name, Pod] = {}
@@ -23,6 +26,7 @@ class Index:
         self._named: dict[NamedPort, set[Name]] = {}
         self._held: dict[Name, tuple[str, tuple[Address, ...]]] = {}
         self._owners: dict[Address, Name] = {}
+        self.runtimes: dict[Name, tuple[Address, ...]] = {}
         self._changed: set[Selection | NamedPort] = set()
 
     def set_pod(self, name: Name, pod: Pod | None) -> None:
@@ -56,6 +60,7 @@ class Index:
         """
         self._release(name)
         self._held[name] = (uid, addresses)
+        self.runtimes[name] = addresses
         given = frozenset(addresses)
         self._owners.update(dict.fromkeys(addresses, name))
         claimed = {other for other, pod in self.pods.items() if not given.isdisjoint(pod.addresses)}
@@ -109,6 +114,7 @@ class Index:
 
     def _release(self, name: Name) -> None:
         self._held.pop(name, None)
+        self.runtimes.pop(name, None)
         for address in [one for one, owner in self._owners.items() if owner == name]:
             del self._owners[address]
 

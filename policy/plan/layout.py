@@ -51,6 +51,7 @@ SELF = "self"
 NEIGHBOURS = "neighbour-discovery"
 ROUTERS = "of-routers"
 STRAY = "stray"
+SENDERS, SENDERS_ADDRESSES = "senders", "senders-addresses"
 MAPS = {Direction.INGRESS: "ingress", Direction.EGRESS: "egress"}
 MAP_SHAPE = SetShape(("addr",), verdicts=True)
 SELF_SHAPE = SetShape(("addr", "addr"))
@@ -58,12 +59,15 @@ PEER_SHAPE = SetShape(("addr",))
 BLOCK_SHAPE = SetShape(("addr", "proto"), ranges=True)
 PORTS_SHAPE = SetShape(("proto", "service"), ranges=True)
 NAMED_SHAPE = SetShape(("addr", "proto", "service"))
+SENDERS_SHAPE = SetShape(("ether",))
+SENDERS_ADDRESSES_SHAPE = SetShape(("ether", "addr"))
 ICMP_SHAPE = SetShape(("proto", "icmp_type"))
 PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
 _ICMPV6 = 58
 _DISCOVERY = (135, 136)  # neighbour solicitation and advertisement
 _OF_ROUTERS = (134, 137)  # router advertisement and redirect
 
+SENDER = Field("sender")
 CLIENT, SERVER = Field("original-saddr"), Field("reply-saddr")
 PROTOCOL, PORT = Field("original-protocol"), Field("reply-sport")
 _ACCEPT = Verdict("accept")
@@ -76,7 +80,7 @@ HOOKS = {MAPS[Direction.INGRESS]: PRIORITY, MAPS[Direction.EGRESS]: PRIORITY + 1
 
 def base_chains(family: Family) -> dict[str, tuple[NftRule, ...]]:
     """The rules of the chains with a hook."""
-    stray = rule(Verdict("jump", STRAY), comment="not to a pod's own address")
+    stray = rule(Verdict("jump", STRAY), comment="not from or to a pod's own address")
     return {
         STRAY: stray_chain(family, isolating=False),
         MAPS[Direction.INGRESS]: (
@@ -102,15 +106,20 @@ def icmp_elements() -> dict[str, frozenset[bytes]]:
 
 
 def stray_chain(family: Family, *, isolating: bool) -> tuple[NftRule, ...]:
-    """What reaches pods of this node by another address than their own: of all, of a group, of the link. Which pods is
-    known to the bridge alone, so nothing of it passes as long as one pod of this node is isolated.
+    """What comes from or to pods of this node with another address than their own.
+
+    Of a pod that the runtime has named, nothing passes that has somebody else's source address (the bridge sees to its
+    hardware address): policies judge by addresses. What is for all, for a group or of the link reaches pods that only
+    the bridge knows, so nothing of it passes as long as one pod of this node is isolated.
     """
-    if not isolating:
-        return ()
     drop = (Count(), Verdict("drop"))
+    link = (rule(From("fe80::/10"), Verdict("return")),) if family is Family.IPV6 and not isolating else ()
+    forged = rule(InSet((SENDER,), SENDERS), InSet((SENDER, Field("saddr")), SENDERS_ADDRESSES, negated=True), *drop)
+    if not isolating:
+        return *link, forged
     if family is Family.IPV4:
-        return rule(To("224.0.0.0/4"), *drop), rule(ToBroadcast(), *drop)
-    return rule(To("ff00::/8"), *drop), rule(To("fe80::/10"), *drop), rule(From("fe80::/10"), *drop)
+        return rule(To("224.0.0.0/4"), *drop), rule(ToBroadcast(), *drop), forged
+    return rule(To("ff00::/8"), *drop), rule(To("fe80::/10"), *drop), rule(From("fe80::/10"), *drop), forged
 
 
 def report_probe() -> list[Message]:
@@ -156,6 +165,11 @@ def named_name(ports: Iterable[NamedPort]) -> str:
 def comment(text: str) -> str:
     """Names as the comment of a rule: what could end a quoted text is left out."""
     return "".join(one for one in text if one.isalnum() or one in "-./[] _")[:_LONGEST_COMMENT]
+
+
+def sender_part(address: str) -> bytes:
+    """A hardware address as a part of a key."""
+    return bytes.fromhex(address.replace(":", "")) + b"\0\0"
 
 
 def protocol_part(number: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from nodelib.addresses import hardware_address
 from nodelib.firewall.objects import Family
 from nodelib.nft import wire
 from nodelib.nft.objects import SetShape
@@ -117,8 +118,22 @@ class Planner:
         if self.family is Family.IPV6:
             for name, elements in layout.icmp_elements().items():
                 self._put(program, name, layout.ICMP_SHAPE, elements)
+        self._write_senders(program, index)
         program.chains[layout.STRAY] = layout.stray_chain(self.family, isolating=isolates)
         return meanings
+
+    def _write_senders(self, program: Program, index: Index) -> None:
+        """The pod network gives each pod the hardware address that follows from its first address."""
+        known: set[bytes] = set()
+        addresses: set[bytes] = set()
+        for given in index.runtimes.values():
+            sender = layout.sender_part(hardware_address(given[0])) if given else b""
+            known |= {wire.plain(sender)} if sender else set()
+            addresses |= {
+                wire.plain(sender + one.packed) for one in given if (one.version == 4) is (self.family is Family.IPV4)
+            }
+        self._put(program, layout.SENDERS, layout.SENDERS_SHAPE, frozenset(known))
+        self._put(program, layout.SENDERS_ADDRESSES, layout.SENDERS_ADDRESSES_SHAPE, frozenset(addresses))
 
     def _group(
         self, program: Program, policies: list[Compiled], direction: Direction, meanings: dict[str, Meaning]

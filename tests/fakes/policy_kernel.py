@@ -140,12 +140,13 @@ def _names(expressions: bytes) -> list[str]:
 
 @dataclass(frozen=True)
 class Flow:
-    """A connection: who began it, and the pod or host and port that answers."""
+    """A connection: who began it, and the pod or host and port that answers. `sender`: its hardware address."""
 
     client: str
     server: str
     protocol: int = 6
     port: int = 80
+    sender: str = "02:00:00:00:00:01"
 
 
 def allowed(program: Program, flow: Flow) -> bool:
@@ -166,8 +167,7 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
     for statement in one.statements:
         match statement:
             case InSet(key, name, negated):
-                assert not negated
-                if not _inside(program.elements[name], _key(key, flow)):
+                if _inside(program.elements[name], _key(key, flow)) is negated:
                     return ""
             case VerdictOf(key, name):
                 wanted = b"".join(_key(key, flow))
@@ -194,6 +194,8 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
 
 def _key(key: tuple[Field, ...], flow: Flow) -> list[bytes]:
     values: Mapping[str, bytes] = {
+        "sender": layout.sender_part(flow.sender),
+        "saddr": ip_address(flow.client).packed,
         "original-saddr": ip_address(flow.client).packed,
         "reply-saddr": ip_address(flow.server).packed,
         "original-protocol": layout.protocol_part(flow.protocol),

@@ -12,19 +12,23 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
 
 from cli.explain.facts import Facts
 from cli.explain.reasons import reason
+from nodelib.addresses import hardware_address
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Packet
 from nodelib.json_values import Json
+from policy.model import Name
 from tests.builders.policies import apps, block, namespaces, pod, policy
 from tests.builders.services import endpoint, endpoint_slice, service
 from tests.netns.cni_world import wait_for
 from tests.netns.policy_world import PolicyWorld, fill
+from tests.netns.test_cni_spoofing import mac_of, udp
 from tests.netns.test_proxy_packets import CLIENT, CONTEXT, FAR, NODE, OUTSIDE, POD1, POD2, SERVICE
 from tests.unit.proxy.build import desired
 
@@ -323,6 +327,47 @@ def test_an_isolated_pod_hears_nothing_by_addresses_that_are_not_its_own(world: 
     heard = [listener.stdout.readline().decode().strip() for _ in range(end)]
     listener.kill()
     assert set(heard) == ({POD1} if isolated else {*stray, POD1, V6[POD1]})
+    world.apply(PODS, [], SPACES)
+
+
+_RAW = """
+import socket, sys
+sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sock.bind(("eth0", 0))
+for text in sys.argv[1:]:
+    sock.send(bytes.fromhex(text))
+"""
+
+
+def test_a_pod_sends_nothing_under_the_address_of_another(world: PolicyWorld) -> None:
+    """CAP_NET_RAW is a default: who pretended to be a pod that no policy isolates left the policies behind."""
+    own = hardware_address(ip_address(POD1))
+    world.pods[POD1].run("ip", "link", "set", "eth0", "address", own)
+    gateway = mac_of(world.node, "br0")
+    listener = world.client.start(sys.executable, "-IS", "-c", _HEARS, stdout=subprocess.PIPE)
+    assert listener.stdout is not None and listener.stdout.readline() == b"READY\n"
+
+    def sent(source: str, payload: bytes) -> str:
+        frame = udp(gateway, own, (source, CLIENT), payload)
+        return frame.replace("00070007", "00070009", 1)
+
+    async def scenario() -> None:
+        enforcer = world.enforcer()
+        fill(enforcer, PODS, [policy(policyTypes=["Egress"], select={"app": "nobody"})], SPACES)
+        enforcer.hold(Name("a", "one"), "uid-one", (ip_address(POD1), ip_address(V6[POD1])))
+        enforcer.start()
+        await enforcer.sync()
+        assert not await enforcer.audit(deep=True), "the kernel has what was written"
+        frames = [sent(one, b"forged") for one in (POD2, "10.244.0.99", "192.0.2.9")] + [sent(POD1, b"own")]
+        await asyncio.to_thread(world.pods[POD1].run, sys.executable, "-IS", "-c", _RAW, *frames)
+
+    asyncio.run(scenario())
+    assert listener.stdout.readline() == b"own\n"
+    assert "0a:58" in world.node.run("nft", "list", "set", "ip", "nodewright-policy", "senders").stdout
+    assert _answered(world, POD1, POD2) and world.ask(POD1, V6[POD2], 8080, 1, timeout=3) != DROPPED
+    (outcome,) = world.traced(Packet(POD1, POD2, 8080, "tcp", "br0"))
+    assert outcome.verdict == "ACCEPT"
+    listener.kill()
     world.apply(PODS, [], SPACES)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nodelib.addresses import hardware_address
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from policy.model import Name
@@ -153,6 +154,19 @@ def test_an_address_of_this_node_is_nobody_elses_peer() -> None:
     index.hold(Name("a", "victim"), "v", (ip_address(VICTIM),))
     index.set_pod(forged.name, forged)
     assert not allowed(planned(index), Flow(VICTIM, EVIL))
+
+
+def test_a_pod_that_the_runtime_named_sends_by_its_own_addresses_only() -> None:
+    index = indexed([pod("evil", EVIL, uid="u"), pod("victim", VICTIM, namespace="b")], [])
+    index.hold(Name("a", "evil"), "u", (ip_address(EVIL), ip_address("fd00::1")))
+    own = hardware_address(ip_address(EVIL))
+    program = planned(index)
+    assert [allowed(program, Flow(one, "192.0.2.1", sender=own)) for one in (EVIL, VICTIM, "10.0.0.77")] == [
+        *(True, False, False)
+    ]
+    assert allowed(program, Flow(VICTIM, "192.0.2.1", sender="0a:58:0a:00:00:02")), "not known from the runtime"
+    index.set_pod(Name("a", "evil"), None)
+    assert not planned(index).elements[layout.SENDERS]
 
 
 def test_an_annotation_of_a_user_does_not_change_who_a_pod_is() -> None:
