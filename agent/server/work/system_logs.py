@@ -7,8 +7,9 @@ import html
 from urllib.parse import quote
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
-from agent.server.model import SystemLogFolder
+from agent.server.model import SystemLogFile, SystemLogFolder
 from agent.server.work.dependencies import ServerDeps
 from agent.server.work.responses import Refused
 
@@ -27,7 +28,21 @@ class SystemLogs:
             raise Refused(404, "404 page not found\n")
         if isinstance(found, SystemLogFolder):
             return _listing(found)
-        return web.FileResponse(found.path, headers={"Content-Type": "text/plain; charset=utf-8"})
+        return _Opened(found)
+
+
+class _Opened(web.FileResponse):
+    """The file that was found, whatever is at its path by now. It is closed with the response."""
+
+    def __init__(self, found: SystemLogFile) -> None:
+        super().__init__(f"/proc/self/fd/{found.file.fileno()}", headers={"Content-Type": "text/plain; charset=utf-8"})
+        self._found = found
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        try:
+            return await super().prepare(request)
+        finally:
+            self._found.file.close()
 
 
 def _listing(folder: SystemLogFolder) -> web.Response:
