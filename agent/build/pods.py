@@ -92,6 +92,7 @@ def pod_deps(
             hooks=Hooks(cri, HttpHooks(base.host_resolver), clock),
             files=base.pod_files,
             sandbox_gate=Gate(2 * base.machine.facts().cpus),
+            restarts=settings.restarts,
         ),
         status=StatusDeps(
             probes=probes,
