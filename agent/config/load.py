@@ -22,13 +22,17 @@ from nodelib.upstream import answers, gates
 
 def complete(flags: Flags) -> dict[str, Any]:
     """Every field of KubeletConfiguration. Raises Invalid, which names every wrong field with its file and line."""
-    given = _with_flags(_file_values(flags), flags)
-    on = gates.enabled(given.get("featureGates") or {}, answers.gates())
-    config = _with_defaults(given, on)
-    found = problems(config, on)
+    config, found = checked(_with_flags(_file_values(flags), flags))
     if found:
         raise _invalid(found, flags)
     return with_reserved_cpus(config)
+
+
+def checked(given: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The given fields completed by defaults, and (field path, problem) of all that is wrong with them."""
+    on = gates.enabled(given.get("featureGates") or {}, answers.gates())
+    config = _with_defaults(given, on)
+    return config, problems(config, on)
 
 
 def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:

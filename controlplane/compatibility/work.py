@@ -77,7 +77,7 @@ def programs() -> tuple[Program, ...]:
         answers.field_answers("kube-proxy"),
         answers.flag_answers("kube-proxy"),
         sets,
-        {}.get,
+        lambda source: None,
     )
     return kubelet, proxy
 

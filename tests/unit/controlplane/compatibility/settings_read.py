@@ -73,14 +73,12 @@ def _aliases(tree: ast.AST) -> Iterator[tuple[str, str]]:
         if not isinstance(node, ast.Assign):
             continue
         targets, values = node.targets[0], node.value
-        pairs = zip(targets.elts, values.elts, strict=False) if _tuples(targets, values) else [(targets, values)]
+        pairs = [(targets, values)]
+        if isinstance(targets, ast.Tuple) and isinstance(values, ast.Tuple):
+            pairs = list(zip(targets.elts, values.elts, strict=False))
         for target, value in pairs:
             if (name := _last(target)) and (holder := _last(value)):
                 yield name, holder
-
-
-def _tuples(targets: ast.expr, values: ast.expr) -> bool:
-    return isinstance(targets, ast.Tuple) and isinstance(values, ast.Tuple)
 
 
 def _own_reads(tree: ast.AST) -> Iterator[tuple[str, str]]:

@@ -113,3 +113,11 @@ def _tests(file: Path) -> frozenset[str]:
     tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds) and node.name.startswith("test_"))
+
+
+def test_a_setting_that_nobody_reads_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(
+        "def f(rules: RuleSettings, unit: Unit) -> None:\n    print(rules.masquerade_bit, unit.sync_period)\n"
+    )
+    kinds = set(dataclasses_of(ProxySettings))
+    assert read_settings(kinds, [tmp_path]) == {"RuleSettings.masquerade_bit"}
