@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from agent.common.model.binding import config, flag, gate_source
+from agent.common.model.binding import config, flag, gate, gate_source
 from agent.common.model.durations import seconds
 from agent.common.model.pod_settings import PodDefaults
 from agent.common.model.states import BackOffBounds
@@ -112,7 +112,10 @@ def _all_seconds(periods: Mapping[str, str]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class EvictionSettings:
-    """Thresholds and reclaims as quantities or percentages; `max_grace` in whole seconds."""
+    """Thresholds and reclaims as quantities or percentages; `max_grace` in whole seconds.
+
+    `huge_pages`: memory that is set aside for huge pages is not available.
+    """
 
     hard: Annotated[Mapping[str, str], config("evictionHard")]
     soft: Annotated[Mapping[str, str], config("evictionSoft")]
@@ -121,6 +124,7 @@ class EvictionSettings:
     pressure_transition_period: Annotated[float, config("evictionPressureTransitionPeriod", convert=seconds)]
     max_grace: Annotated[int, config("evictionMaxPodGracePeriod")]
     local_storage: Annotated[bool, config("localStorageCapacityIsolation")]
+    huge_pages: Annotated[bool, gate("HugepageAwareEviction")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,8 @@ def _pod_workers(base: Base, keeper: NodeManager, deps: PodDeps) -> PodWorkers:
 def _stats(base: Base, plugins: BuiltPlugins) -> StatsProvider:
     cri = base.connections.cri
     sources = StatsSources(base.pods, cri, cri, CgroupReader(), machine, plugins.csi_stats.by_pod)
-    return StatsProvider(derive.stats_settings(base.settings), sources, base.clock)
+    huge_pages = sum(base.machine.facts().hugepages.values())
+    return StatsProvider(derive.stats_settings(base.settings, huge_pages), sources, base.clock)
 
 
 def _rotation(base: Base) -> LogRotation:
