@@ -269,6 +269,8 @@ def _taints(config: Flat) -> Iterator[Problem]:
 
 
 def _others(config: Flat) -> Iterator[Problem]:
+    if config["enableSystemLogQuery"] and not config["enableSystemLogHandler"]:
+        yield "enableSystemLogQuery", "needs enableSystemLogHandler: true"
     if config["runOnce"]:
         yield "runOnce", "run-once mode does not exist any more"
     logs = config["podLogsDir"]

@@ -90,7 +90,7 @@ _SERVER: dict[str, Field] = {
     "enableProfilingHandler": _not_obeyed(boolean, True, equivalent=False),
     "enableDebugFlagsHandler": _not_obeyed(boolean, True, equivalent=False),
     "enableSystemLogHandler": _obeyed(boolean, True),
-    "enableSystemLogQuery": _not_obeyed(boolean, False),
+    "enableSystemLogQuery": _obeyed(boolean, False),
     "healthzPort": _obeyed(int32, 10248),
     "healthzBindAddress": _filled(string, "127.0.0.1"),
     "streamingConnectionIdleTimeout": _filled(duration, "4h"),

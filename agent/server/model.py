@@ -78,6 +78,7 @@ class ServerSettings:
     system_log_handler: Annotated[bool, config("enableSystemLogHandler")]
     streaming_idle_timeout: Annotated[float, config("streamingConnectionIdleTimeout", convert=seconds)]
     auth: AuthSettings
+    system_log_query: Annotated[bool, config("enableSystemLogQuery")] = False
     flagz: Annotated[bool, gate("ComponentFlagz")] = True
     statusz: Annotated[bool, gate("ComponentStatusz")] = True
     checkpoints: Annotated[bool, gate("ContainerCheckpoint")] = True
