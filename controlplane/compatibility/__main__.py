@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from controlplane.cluster.edge.roots import cache_root
-from controlplane.compatibility.work import FACTS, PAGE, compatibility_page, upstream_facts
+from controlplane.compatibility.work import FACTS, FEATURES, PAGE, compatibility_page, features_page, upstream_facts
 
 _USAGE = "Usage: python -m controlplane.compatibility facts|page"
 
@@ -18,6 +18,7 @@ def main(arguments: list[str]) -> int:
             (FACTS / f"{name}.json").write_text(text, encoding="utf-8")
     elif arguments == ["page"]:
         PAGE.write_text(compatibility_page(), encoding="utf-8")
+        FEATURES.write_text(features_page(), encoding="utf-8")
     else:
         print(_USAGE, file=sys.stderr)
         return 2

@@ -19,7 +19,7 @@ from controlplane.binaries.model import COMPILER, CONTROL_PLANE, KUBERNETES_VERS
 from controlplane.binaries.work import MODULES
 from controlplane.compatibility.model import Program, Row
 from controlplane.compatibility.plan.facts import constants, declares_gates, files, gates_read, is_node_package
-from controlplane.compatibility.plan.page import page
+from controlplane.compatibility.plan.page import page, replaced, summary
 from controlplane.compatibility.plan.rows import gate_rows, program
 from nodelib.command import CommandError, run_sync
 from nodelib.errors import Permanent
@@ -33,6 +33,7 @@ _PROGRAMS = {"kubelet": _SOURCES / "kubelet.go", "kube-proxy": _SOURCES / "kube_
 _ROOT = Path(__file__).parents[2]
 FACTS = _ROOT / "nodelib/upstream/facts"
 PAGE = _ROOT / "docs/compatibility.md"
+FEATURES = _ROOT / "docs/features.md"
 _TIMEOUT = 1800.0  # seconds; Go compiles half of a kubelet for it
 
 
@@ -91,6 +92,11 @@ def compatibility_page() -> str:
     """docs/compatibility.md as the facts and the answers have it now."""
     rows = node_gates()
     return page(KUBERNETES_VERSION, programs(), rows, len(answers.gates()) - len(rows))
+
+
+def features_page() -> str:
+    """docs/features.md with the counts as they are now."""
+    return replaced(FEATURES.read_text(encoding="utf-8"), summary(programs(), node_gates()))
 
 
 def settings_of(kind: type[Any]) -> dict[str, str]:

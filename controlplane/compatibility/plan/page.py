@@ -25,6 +25,8 @@ anything but its default. A feature gate that upstream does not know is refused,
 one that cannot be switched here is said in the log.
 """
 
+_BEGIN, _END = "<!-- compatibility: begin -->", "<!-- compatibility: end -->"
+
 
 def page(version: str, programs: tuple[Program, ...], gates: tuple[Row, ...], others: int) -> str:
     """`others`: how many more gates a kubelet knows that no code of a node reads."""
@@ -36,6 +38,22 @@ def page(version: str, programs: tuple[Program, ...], gates: tuple[Row, ...], ot
         words = f"{len(program.flags) - len(own)} flags set a field above and share its answer. The others:"
         parts.append(f"## Flags of {program.name}\n\n{words}\n\n{_table(_field_head('flag'), map(_flag, own))}")
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def summary(programs: tuple[Program, ...], gates: tuple[Row, ...]) -> str:
+    """What docs/features.md says of it: the counts, and what is on by default upstream and absent here."""
+    absent = [row for row in gates if row.default == "on" and row.answer and row.answer.kind is Kind.ABSENT]
+    names = ", ".join(f"`{row.name}`" for row in absent)
+    return f"{_counts(programs, gates)}\n\nOn by default upstream and absent here: {names}."
+
+
+def replaced(text: str, found: str) -> str:
+    """A page with its part between the two marks replaced. Raises ValueError if it has none."""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"there is no {_BEGIN} and {_END}")
+    return f"{before}{begin}\n{found}\n{end}{after}"
 
 
 def counted(rows: Iterable[Row]) -> Counter[Kind]:

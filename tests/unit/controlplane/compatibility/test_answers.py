@@ -16,7 +16,7 @@ from agent.config.schema import FIELDS
 from agent.settings import Settings
 from controlplane.compatibility.model import Row
 from controlplane.compatibility.plan.rows import answered_for_nothing, unanswered
-from controlplane.compatibility.work import PAGE, compatibility_page, node_gates, programs
+from controlplane.compatibility.work import FEATURES, PAGE, compatibility_page, features_page, node_gates, programs
 from nodelib.upstream import answers
 from nodelib.upstream.answers import Answer, Kind
 from proxy.config.file import SUPPORTED
@@ -101,6 +101,7 @@ def test_every_setting_of_the_proxy_is_read_by_its_code() -> None:
 
 def test_the_page_is_what_facts_and_answers_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == compatibility_page(), "python -m controlplane.compatibility page"
+    assert FEATURES.read_text(encoding="utf-8") == features_page(), "python -m controlplane.compatibility page"
 
 
 def _is_test(name: str) -> bool:
