@@ -163,13 +163,17 @@ def _verified(policy: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """`parallel_pulls` 0: no limit. `gc`: when images are removed that nothing uses."""
+    """`parallel_pulls` 0: no limit. `gc`: when images are removed that nothing uses.
+
+    `provider_tokens`: whether plugins may have tokens of service accounts.
+    """
 
     parallel_pulls: Annotated[int, config("serializeImagePulls", "maxParallelImagePulls", convert=_parallel_pulls)]
     gc: ImageGcPolicy
     verify: Annotated[str, config("imagePullCredentialsVerificationPolicy", convert=_verified)]
     providers_config: Annotated[str, flag("image-credential-provider-config")]
     providers_dir: Annotated[str, flag("image-credential-provider-bin-dir")]
+    provider_tokens: Annotated[bool, gate("KubeletServiceAccountTokenForCredentialProviders")]
     allowlist: Annotated[tuple[str, ...], config("preloadedImagesVerificationAllowlist", convert=tuple)]
 
 
