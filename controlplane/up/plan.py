@@ -197,13 +197,12 @@ def check_kubelets(cluster: Cluster) -> None:
     """Raises Invalid when a kubelet would refuse the configuration that it gets with the file's changes."""
     if not cluster.options.custom.kubelet and not any(one.kubelet for one in cluster.members):
         return
-    from agent.config import rules
     from agent.config.decode import Document, flatten
-    from agent.config.schema import FIELDS
+    from agent.config.load import checked
 
     for node in cluster.nodes:
         given = flatten(Document("", json.loads(node_files.kubelet_config(cluster, node)), {}))
-        found = rules.problems({path: given.get(path, entry.default) for path, entry in FIELDS.items()})
+        _, found = checked(given)
         if found:
             raise Invalid(
                 "; ".join(f"{path}: {text}" for path, text in found[:5]),

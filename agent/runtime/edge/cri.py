@@ -27,6 +27,7 @@ from nodelib.json_values import Json
 pb: Any = api_pb2
 
 _LIMIT = 120.0  # seconds
+_START_LIMIT = 3.0  # for what an agent that starts waits for
 _SANDBOX_LIMIT = 240.0
 _EXEC_SLACK = 10.0  # the runtime enforces the caller's limit itself; this is only for a runtime that does not
 _MESSAGE_BYTES = 16 * 1024 * 1024
@@ -230,6 +231,20 @@ class Cri:
     async def version(self) -> Json:
         request = pb.VersionRequest(version="0.1.0")
         return convert.to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=_LIMIT)))
+
+    async def cgroup_driver(self) -> str:
+        """ "systemd", "cgroupfs", or "" if the runtime does not say. Code UNIMPLEMENTED: it cannot."""
+        answer = await self._ask(
+            "runtime config", "", self._runtime.RuntimeConfig(pb.RuntimeConfigRequest(), timeout=_START_LIMIT)
+        )
+        if not answer.HasField("linux"):
+            return ""
+        known = dict(zip(pb.CgroupDriver.values(), pb.CgroupDriver.keys(), strict=True))
+        name = known.get(answer.linux.cgroup_driver)
+        if name is None:
+            number = answer.linux.cgroup_driver
+            raise CriError(f"{number} is no cgroup driver of the CRI", step="runtime config", code="INTERNAL")
+        return str(name).lower()
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
         """Until the runtime ends the stream. Raises CriError; code UNIMPLEMENTED: it has no events."""
