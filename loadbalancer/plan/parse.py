@@ -66,7 +66,8 @@ def endpoint_nodes(obj: Json) -> tuple[Name | None, frozenset[str], frozenset[st
 
 def _families(spec: Json) -> tuple[int, ...]:
     given = spec.get("ipFamilies")
-    found = [FAMILIES[one] for one in given if one in FAMILIES] if isinstance(given, list) else []
+    texts = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
+    found = [FAMILIES[one] for one in texts if one in FAMILIES]
     if not found:
         found = [6 if ":" in str(spec.get("clusterIP") or "") else 4]
     return tuple(dict.fromkeys(found))

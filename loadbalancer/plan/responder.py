@@ -17,7 +17,7 @@ HOLD = 0.2  # seconds that nothing is answered after the link was asked
 PROBE_EVERY = 1.0
 ANNOUNCE_AT = (0.0, 0.3, 1.0, 3.0, 8.0)  # seconds after it became ours: a frame may be lost
 _DEFEND_EVERY = 1.0
-_AGAIN = 0.05  # seconds in which one asker is answered once
+_AGAIN = 0.01  # seconds in which one asker is answered once
 _MOST_RECENT = 1024
 _MOST_AT_ONCE = 128  # addresses that are probed or announced at one moment
 
