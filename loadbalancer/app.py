@@ -16,10 +16,10 @@ from loadbalancer.announcer import Announcer
 from loadbalancer.edge.held_file import HeldFile
 from loadbalancer.edge.link import Link
 from loadbalancer.edge.metrics import Metrics
-from loadbalancer.leader import TABLE, Leader, read_table
+from loadbalancer.leader import Leader
 from loadbalancer.leases import DURATION, IDLE_DURATION, LEADER, RENEW, Election, Membership, holder, member
 from loadbalancer.model import Address, Problem, Service
-from loadbalancer.plan import filters, frames
+from loadbalancer.plan import filters, frames, table
 from loadbalancer.plan.index import Index
 from loadbalancer.plan.liveness import Liveness
 from loadbalancer.plan.place import Nodes
@@ -156,7 +156,7 @@ class _Daemon:
     async def _lead(self) -> None:
         """Until cancelled: do what the leader does, while it is this daemon."""
         await self._watches.synced()
-        if TABLE not in {name for _, name in self._watches.leases.store}:
+        if table.LEASE not in {name for _, name in self._watches.leases.store}:
             self._announcer.assign(frozenset())
         gc.freeze()
         pause = Backoff(_REST, _LONGEST_PAUSE)
@@ -200,10 +200,10 @@ class _Daemon:
     def _on_lease(self, kind: str, obj: Json) -> None:
         name = str(object_or_empty(obj.get("metadata")).get("name") or "")
         now, gone = self._clock.monotonic(), kind == "DELETED"
-        if name == TABLE:
+        if name == table.LEASE:
             kept = {} if gone else {"metadata": dict(obj["metadata"])}
             self._leader.observe(kept)
-            self._announcer.assign(read_table(kept).of_node(self._settings.node))
+            self._announcer.assign(table.of_lease(kept).of_node(self._settings.node))
             self._changed()
             return
         if gone:
@@ -256,7 +256,13 @@ class _Daemon:
         async def record() -> None:
             try:
                 await self._events.record(
-                    "Service", *service.name, reason=reason, action="GiveAddress", note=note, warning=warning
+                    "Service",
+                    *service.name,
+                    reason=reason,
+                    action="GiveAddress",
+                    note=note,
+                    warning=warning,
+                    uid=service.uid,
                 )
             finally:
                 self._waiting_events -= 1

@@ -21,12 +21,11 @@ from loadbalancer.plan.place import Nodes, place
 from loadbalancer.plan.pool import Pool
 from loadbalancer.plan.writes import StatusWrite, status_writes
 from nodelib.errors import Permanent
-from nodelib.json_values import Json, object_or_empty
+from nodelib.json_values import Json
 from nodelib.kube.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-TABLE = "addresses"  # the Lease whose annotation is the table
 _WRITES_AT_ONCE = 8
 
 
@@ -73,7 +72,7 @@ class Leader:
 
     @property
     def table(self) -> Table:
-        return read_table(self._stored)
+        return tables.of_lease(self._stored)
 
     async def round(self, term: int, nodes: Nodes, leads: Callable[[], bool]) -> None:
         """Bring table and Services to what they should be. Raises NodewrightError; then it is to be called again."""
@@ -107,7 +106,7 @@ class Leader:
 
     async def _load(self) -> None:
         try:
-            self._stored = await self._client.get(f"{self._folder}/{TABLE}")
+            self._stored = await self._client.get(f"{self._folder}/{tables.LEASE}")
         except ApiError as error:
             if not error.is_not_found:
                 raise
@@ -118,14 +117,14 @@ class Leader:
         if len(text) > tables.LARGEST:
             raise Permanent(
                 f"the table has {len(text)} bytes, and {tables.LARGEST} are the most",
-                obj=f"Lease {TABLE}",
+                obj=f"Lease {tables.LEASE}",
                 step="give addresses to Services",
                 action="Use fewer Services of type LoadBalancer, or shorter names of nodes.",
             )
         body: Json = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": TABLE, "annotations": {tables.ANNOTATION: text}},
+            "metadata": {"name": tables.LEASE, "annotations": {tables.ANNOTATION: text, tables.POOL: str(self._pool)}},
             "spec": {"holderIdentity": self._identity},
         }
         if not self._stored:
@@ -133,7 +132,7 @@ class Leader:
             return
         body["metadata"]["resourceVersion"] = str(version(self._stored))
         try:
-            self._stored = await self._client.put(f"{self._folder}/{TABLE}", body)
+            self._stored = await self._client.put(f"{self._folder}/{tables.LEASE}", body)
         except ApiError as error:
             if error.is_conflict or error.is_not_found:
                 await self._load()
@@ -191,12 +190,6 @@ class Leader:
             old = before.rows[address].node if address in before.rows else ""
             if row.node != old:
                 log.info("%s is announced by %s%s", address, row.node or "no node", f", not by {old}" if old else "")
-
-
-def read_table(stored: Json) -> Table:
-    """The table in a Lease."""
-    meta = object_or_empty(stored.get("metadata"))
-    return tables.from_text(object_or_empty(meta.get("annotations")).get(tables.ANNOTATION))
 
 
 def _key(one: StatusWrite) -> tuple[str, tuple[Address, ...]]:

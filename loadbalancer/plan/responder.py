@@ -35,6 +35,7 @@ class Responder:
         self._recent: dict[tuple[Address, bytes], float] = {}
         self._certain = True
         self._hold = self._probed = float("-inf")
+        self._waiting: list[Question] = []  # until the hold is over
 
     @property
     def answered(self) -> frozenset[Address]:
@@ -67,11 +68,9 @@ class Responder:
         for one in messages:
             if isinstance(one, Claim) and one.mac != self.mac:
                 out += self._claimed(one, now)
-        if now >= self._hold:
-            for one in messages:
-                if isinstance(one, Question) and one.mac != self.mac and self._answers(one, now):
-                    out.append(frames.answer(one, self.mac))
-        return out
+        self._waiting += [one for one in messages if isinstance(one, Question) and one.mac != self.mac]
+        del self._waiting[_MOST_RECENT:]
+        return out + self._answers(now)
 
     def tick(self, now: float, *, certain: bool) -> list[bytes]:
         """What is due without being asked: announcements of what is new, questions while we are not certain."""
@@ -80,6 +79,7 @@ class Responder:
             out += self._probes(now)
         if now < self._hold:
             return out
+        out += self._answers(now)
         due = [one for one in self._own if one not in self._given_way and self._due(one, now)]
         for address in due[:_MOST_AT_ONCE]:
             self._announced[address] = self._announced.get(address, 0) + 1
@@ -119,8 +119,14 @@ class Responder:
         self._defended[claim.address] = now
         return frames.announcements(claim.address, self.mac)
 
-    def _answers(self, question: Question, now: float) -> bool:
-        if question.address in self._given_way:
+    def _answers(self, now: float) -> list[bytes]:
+        if now < self._hold:
+            return []
+        waiting, self._waiting = self._waiting, []
+        return [frames.answer(one, self.mac) for one in waiting if self._may_answer(one, now)]
+
+    def _may_answer(self, question: Question, now: float) -> bool:
+        if question.address in self._given_way or question.address not in self._own:
             return False
         who = (question.address, question.mac)
         if now - self._recent.get(who, float("-inf")) < _AGAIN:

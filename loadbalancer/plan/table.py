@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from loadbalancer.model import Address, Row, Service, Table
 from nodelib.addresses import parse_address
-from nodelib.json_values import compact, decode, object_or_empty
+from nodelib.json_values import Json, compact, decode, object_or_empty
 
+LEASE = "addresses"  # the Lease whose annotations these are
 ANNOTATION = "nodewright.io/addresses"
+POOL = "nodewright.io/pool"  # the pool from which the leader takes them
 LARGEST = 240 << 10  # bytes; the API server takes annotations of 256 KiB in all
 _MOST_ROWS = 2000
 
@@ -21,6 +23,12 @@ def table(owners: Mapping[Address, tuple[Service, ...]], nodes: Mapping[Address,
 
 def to_text(given: Table) -> str:
     return compact({str(one): {"node": row.node, "services": list(row.uids)} for one, row in given.rows.items()})
+
+
+def of_lease(lease: Json) -> Table:
+    """The table in a Lease."""
+    notes = object_or_empty(object_or_empty(lease.get("metadata")).get("annotations"))
+    return from_text(notes.get(ANNOTATION))
 
 
 def from_text(text: object) -> Table:

@@ -55,10 +55,13 @@ class Space:
         ip("-n", self._wire, "link", "set", self._peer, "down" if off else "up")
 
     def who_has(self, address: str) -> str:
-        """The MAC address of whoever answers, as this namespace's own kernel finds it; "" if nobody does."""
+        """The MAC address of whoever answers, as this namespace's own kernel finds it; "" if nobody does.
+
+        It asks a second time after a second, as for any neighbour.
+        """
         subprocess.run(["ip", "-n", self.netns, "neigh", "flush", "to", address], check=False, capture_output=True)
         self.run("bash", "-c", f"echo > /dev/udp/{address}/9", check=False)
-        deadline = time.monotonic() + 0.5
+        deadline = time.monotonic() + 1.5
         while time.monotonic() < deadline:
             found = json.loads(ip("-j", "-n", self.netns, "neigh", "show", "to", address) or "[]")
             if found and found[0].get("lladdr"):

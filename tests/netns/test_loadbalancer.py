@@ -9,14 +9,16 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from controlplane.cluster.plan import load_balancer, manifests
-from loadbalancer.leader import read_table
+from loadbalancer.leases import DURATION, RENEW, member
 from loadbalancer.model import NAMESPACE
+from loadbalancer.plan.table import of_lease
 from loadbalancer.watches import LEASES
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
@@ -97,8 +99,16 @@ class World:
         """The node that announces it, by the table."""
 
         async def work(client: KubeClient) -> str:
-            rows = read_table(await client.get(f"{LEASES}/addresses")).rows
+            rows = of_lease(await client.get(f"{LEASES}/addresses")).rows
             return next((row.node for one, row in rows.items() if str(one) == address), "")
+
+        return self.call(work)
+
+    def renewed(self, node: str) -> str:
+        """When the node's Lease was renewed."""
+
+        async def work(client: KubeClient) -> str:
+            return str((await client.get(f"{LEASES}/{member(node)}"))["spec"]["renewTime"])
 
         return self.call(work)
 
@@ -149,7 +159,7 @@ class World:
 
         async def empty(client: KubeClient) -> bool:
             try:
-                return not read_table(await client.get(f"{LEASES}/addresses")).rows
+                return not of_lease(await client.get(f"{LEASES}/addresses")).rows
             except NodewrightError:
                 return True
 
@@ -234,11 +244,23 @@ def test_a_daemon_that_is_killed_and_started_again_keeps_its_address(world: Worl
     world.create("x")
     address = world.address("x")
     node = world.settled(address)
-    for _ in range(3):
+    in_time = 0
+    for _ in range(5):
+        renewed, began = world.renewed(node), time.monotonic()
         world.daemons[node].kill()
         world.daemons[node].start()
-        assert world.answered(address) == node
-        assert world.assigned(address) == node
+        wait_for("it renews its Lease again", partial(_is_newer, world, node, renewed))
+        if time.monotonic() - began > DURATION - RENEW:
+            node = world.settled(address)
+            continue
+        in_time += 1
+        assert world.answered(address) == node and world.assigned(address) == node
+    if not in_time:
+        pytest.skip("this machine is too busy: a daemon needs more than a second to start")
+
+
+def _is_newer(world: World, node: str, than: str) -> bool:
+    return world.renewed(node) != than
 
 
 def test_a_daemon_that_was_stopped_for_long_does_not_answer_beside_the_new_one(world: World) -> None:
@@ -326,7 +348,7 @@ def test_the_address_is_cleared_when_the_type_changes(world: World) -> None:
     wait_for("the status has no address", lambda: world.call(cleared))
 
     async def rows(client: KubeClient) -> int:
-        return len(read_table(await client.get(f"{LEASES}/addresses")).rows)
+        return len(of_lease(await client.get(f"{LEASES}/addresses")).rows)
 
     wait_for("the address is free", lambda: world.call(rows) == 0)
 
