@@ -53,7 +53,7 @@ class Facts:
         *,
         cluster: str = DEFAULT_NAME,
     ) -> Facts:
-        known = cls(*map(tuple, (services, slices, pods, nodes, policies, leases)))
+        known = cls(tuple(services), tuple(slices), tuple(pods), tuple(nodes), tuple(policies), leases=tuple(leases))
         return replace(known, names=_names(known), cluster=cluster)
 
     def named(self, text: str) -> str:

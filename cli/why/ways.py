@@ -32,8 +32,8 @@ _ON = {  # others: its pods
 
 def endpoint_facts(facts: Facts) -> EndpointFacts:
     """What `nodewright service` judges by, as far as the API server has listed it."""
-    kinds = ("service", "endpointslice", "pod", "node")
-    return EndpointFacts.of(*map(facts.all, kinds), leases=facts.all("lease"))
+    services, slices = facts.all("service"), facts.all("endpointslice")
+    return EndpointFacts.of(services, slices, facts.all("pod"), facts.all("node"), leases=facts.all("lease"))
 
 
 def service(obj: Json, facts: Facts, known: EndpointFacts) -> Explained:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -21,7 +22,7 @@ from tests.builders.services import node
 POOL = "192.0.2.1-192.0.2.2"
 
 
-def leases(rows: dict[str, tuple[str, tuple[str, ...]]], pool: str = POOL) -> list[Json]:
+def leases(rows: Mapping[str, tuple[str, tuple[str, ...]]], pool: str = POOL) -> list[Json]:
     """The table: node and names of Services by address."""
     made: dict[Address, Row] = {
         parse_address(one): Row(tuple(f"uid-a-{name}" for name in names), where) for one, (where, names) in rows.items()
@@ -45,9 +46,7 @@ class Case:
 
 FULL = {"192.0.2.1": ("node1", ("x",)), "192.0.2.2": ("node2", ("y",))}
 CASES = {
-    "announced": Case(
-        balanced("x", given=("192.0.2.1",)), leases(FULL), announced="192.0.2.1 is announced by node1"
-    ),
+    "announced": Case(balanced("x", given=("192.0.2.1",)), leases(FULL), announced="192.0.2.1 is announced by node1"),
     "full pool": Case(
         balanced("z"),
         leases(FULL),

@@ -75,7 +75,7 @@ def test_nodes_of_endpoints() -> None:
     ]
     meta = {"name": "x", "namespace": "a", "labels": {"kubernetes.io/service-name": "web"}}
     name, ready, serving = parse.endpoint_nodes({"metadata": meta, "endpoints": endpoints})
-    assert (str(name), ready, serving) == ("a/web", {"n1", "n4"}, {"n2"})
+    assert str(name) == "a/web" and ready == {"n1", "n4"} and serving == {"n2"}
 
 
 _JSON = st.recursive(

@@ -87,6 +87,6 @@ def test_the_daemon_has_a_certificate_a_kubeconfig_and_rights() -> None:
 
 @pytest.mark.parametrize("options", [{"routed": True}, {"kubeadm": True}], ids=str)
 def test_where_nodes_share_no_link_of_ours_it_does_not_run(options: dict[str, object]) -> None:
-    one = cluster(**options)
+    one = cluster(**options)  # type: ignore[arg-type]
     assert not one.options.gives_addresses
     assert not any("loadbalancer" in item.path for item in certificates.certificates(one))
