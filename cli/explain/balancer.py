@@ -45,6 +45,12 @@ def announcers(service: Json, facts: Facts) -> dict[str, str]:
     return {one: rows[one].node for one in balancer_addresses(service) if one in rows and uid in rows[one].uids}
 
 
+def announcer(address: str, facts: Facts) -> str | None:
+    """The node that announces an address, "" if none does; None for an address that is not one of ours."""
+    rows = table.of_lease(_table_lease(facts.leases)).rows
+    return next((row.node for one, row in rows.items() if str(one) == address), None)
+
+
 def announced(service: Json, facts: Facts) -> str:
     """The addresses and their nodes as a phrase, "" without any."""
     found = announcers(service, facts).items()

@@ -9,12 +9,15 @@ import pytest
 
 from cli.explain.balancer import announced, announcers
 from cli.explain.facts import Facts
+from cli.explain.places import Sender, Target
 from cli.explain.service_words import problems
+from cli.explain.walk import Machine, first_node, paths
 from cli.why import ways
 from cli.why.model import Facts as WhyFacts
 from loadbalancer.model import Address, Row, Table
 from loadbalancer.plan import table
 from nodelib.addresses import parse_address
+from nodelib.firewall.fib import Route
 from nodelib.json_values import Json
 from tests.builders.balanced import balanced
 from tests.builders.services import node
@@ -119,3 +122,15 @@ def test_a_table_that_somebody_broke_ends_no_command() -> None:
         broken[1]["metadata"]["annotations"][table.ANNOTATION] = "{"
         facts = Facts.of([balanced("x")], [], [], [], leases=broken)
         assert problems(balanced("x"), facts, lambda _: None, "cluster.local")
+
+
+@pytest.mark.parametrize(("where", "first"), [("node2", "node2"), ("", "node1"), (None, "node1")])
+def test_a_packet_from_outside_meets_the_node_that_announces_the_address(where: str | None, first: str) -> None:
+    rows = {} if where is None else {"192.0.2.1": (where, ("x",))}
+    nodes = [node(name, address=address) for name, address in (("node1", "192.0.2.11"), ("node2", "192.0.2.12"))]
+    facts = Facts.of([balanced("x", given=("192.0.2.1",))], [], [], nodes, leases=leases(rows))
+    come, to = Sender("this machine", "192.0.2.254", "", False), Target("192.0.2.1", 80, "tcp")
+    assert first_node(come, to, facts) == first
+    machine = Machine(("192.0.2.254",), (), "nw-lab", lambda _: Route("unicast", "nw-lab"))
+    found = paths(come, to, {}, facts, machine)
+    assert ("no node announces" in found[0].why[0]) is (where == "")
