@@ -218,8 +218,9 @@ class _Daemon:
             self._members.discard(name)
 
     def _on_node(self, kind: str, obj: Json) -> None:
-        labels = object_or_empty(object_or_empty(obj.get("metadata")).get("labels"))
-        self._able = kind != "DELETED" and EXCLUDED not in labels
+        meta = object_or_empty(obj.get("metadata"))
+        self._able = kind != "DELETED" and EXCLUDED not in object_or_empty(meta.get("labels"))
+        self._membership.of_node(str(meta.get("uid") or "") if kind != "DELETED" else "")
         self._membership.set(busy=self._busy, able=self._able)
 
     def _changed(self) -> None:

@@ -65,7 +65,12 @@ class Membership:
         self.last_error = ""
         self._client, self._folder, self._node, self._clock = client, folder, node, clock
         self._busy = self._able = False
+        self._node_uid = ""
         self._woken = asyncio.Event()
+
+    def of_node(self, uid: str) -> None:
+        """The Lease belongs to this Node, and goes with it."""
+        self._node_uid = uid
 
     def set(self, *, busy: bool, able: bool) -> None:
         """`busy`: Services need addresses; `able`: this node may announce them."""
@@ -94,8 +99,11 @@ class Membership:
         """Once. Raises ApiError, ApiUnreachable."""
         name = member(self._node)
         body = _lease(name, self._node if self._able else "", self._clock.now())
+        if self._node_uid:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node_uid}
+            body["metadata"]["ownerReferences"] = [owner]
         try:
-            await self._client.patch(f"{self._folder}/{name}", {"spec": body["spec"]})
+            await self._client.patch(f"{self._folder}/{name}", {"metadata": body["metadata"], "spec": body["spec"]})
         except ApiError as error:
             if not error.is_not_found:
                 raise

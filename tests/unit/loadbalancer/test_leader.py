@@ -247,6 +247,10 @@ async def test_a_lease_that_somebody_deleted_is_made_again_and_one_who_may_not_a
     api.objects.clear()
     await one.renew()
     assert holder(api.objects[f"{FOLDER}/node-n1"]) == "n1"
+    one.of_node("uid-1")
+    await one.renew()
+    owners = api.objects[f"{FOLDER}/node-n1"]["metadata"]["ownerReferences"]
+    assert [(own["kind"], own["uid"]) for own in owners] == [("Node", "uid-1")], "it goes with its Node"
     one.set(busy=True, able=False)
     await one.renew()
     assert holder(api.objects[f"{FOLDER}/node-n1"]) == ""
