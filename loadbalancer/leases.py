@@ -136,8 +136,8 @@ class Election:
         now = self._clock.monotonic()
         duration = DURATION if busy else IDLE_DURATION
         self._until = min(self._until, self._tried + duration - _MARGIN)
-        own, led = holder(self._lease) == self._identity, self.leads
-        if now - self._tried < (IDLE if own and led and not busy else RENEW) - _EARLY:
+        own = holder(self._lease) == self._identity
+        if now - self._tried < (IDLE if own and self.leads and not busy else RENEW) - _EARLY:
             return
         if not own and holder(self._lease) and not self._liveness.expired(LEADER, now):
             return
@@ -146,7 +146,7 @@ class Election:
         self._tried = now
         self._lease = await self._take()
         self._until = now + duration - _MARGIN
-        if not led or not own:
+        if not own:  # nobody else led meanwhile, however late this renewal was
             self.term += 1
             log.info("this daemon leads: it gives addresses to Services")
 
