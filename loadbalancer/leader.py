@@ -10,14 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from loadbalancer.leases import LeaseApi, version
-from loadbalancer.model import Address, Problem, Service, Table
+from loadbalancer.model import Address, Name, Problem, Service, Table
 from loadbalancer.plan import table as tables
 from loadbalancer.plan.allocate import Allocation, allocate
 from loadbalancer.plan.index import Index
-from loadbalancer.plan.place import Nodes, place
+from loadbalancer.plan.place import Endpoints, Nodes, place
 from loadbalancer.plan.pool import Pool
 from loadbalancer.plan.writes import StatusWrite, status_writes
 from nodelib.errors import Permanent
@@ -27,6 +28,7 @@ from nodelib.kube.errors import ApiError
 log = logging.getLogger(__name__)
 
 _WRITES_AT_ONCE = 8
+_MANY = 500  # Services; planning for more takes longer than the event loop may wait
 
 
 class Teller(Protocol):
@@ -85,14 +87,9 @@ class Leader:
         before = self.table
         services = list(self._index.services.values())
         owned = {address: row.uids for address, row in before.rows.items()}
-        allocation = allocate(services, owned, self._pool)
-        placed = place(
-            allocation.owners,
-            {address: row.node for address, row in before.rows.items()},
-            nodes,
-            self._index.endpoints,
-        )
-        wanted = tables.table(allocation.owners, placed)
+        endpoints = {one.name: self._index.endpoints(one.name) for one in services if one.local}
+        work = partial(_decide, services, before, self._pool, nodes, endpoints)
+        allocation, wanted = await asyncio.to_thread(work) if len(services) > _MANY else work()
         if wanted != before:
             if not leads():
                 return
@@ -190,6 +187,16 @@ class Leader:
             old = before.rows[address].node if address in before.rows else ""
             if row.node != old:
                 log.info("%s is announced by %s%s", address, row.node or "no node", f", not by {old}" if old else "")
+
+
+def _decide(
+    services: list[Service], before: Table, pool: Pool, nodes: Nodes, endpoints: Mapping[Name, Endpoints]
+) -> tuple[Allocation, Table]:
+    allocation = allocate(services, {address: row.uids for address, row in before.rows.items()}, pool)
+    announced = {address: row.node for address, row in before.rows.items()}
+    return allocation, tables.table(
+        allocation.owners, place(allocation.owners, announced, nodes, lambda name: endpoints.get(name, Endpoints()))
+    )
 
 
 def _key(one: StatusWrite) -> tuple[str, tuple[Address, ...]]:

@@ -59,6 +59,7 @@ class _Work:
     owners: dict[Address, list[Service]] = field(default_factory=dict)
     problems: dict[str, Problem] = field(default_factory=dict)
     held: dict[tuple[str, int], Address] = field(default_factory=dict)  # by UID and family
+    shared: dict[tuple[str, str, int], dict[Address, None]] = field(default_factory=dict)  # by _group()
     rest: dict[int, Iterator[Address]] = field(default_factory=dict)  # of the pool, by family, not looked at yet
 
     def keep(self, service: Service, address: Address) -> None:
@@ -110,7 +111,7 @@ class _Work:
                 f"The pool {self.pool} has no IPv{family} addresses. Leave this family out of ipFamilies, or add a"
                 " range of it to the pool.",
             )
-        shared = (one for one, owners in self.owners.items() if one.version == family and _friend(service, owners))
+        shared = self.shared.get(_group(service, family), {}) if service.share else {}
         address = next((one for one in shared if not self._taken(service, one)), None)
         if address is None and len(self.owners) < MOST_ADDRESSES:
             address = self._free(family)
@@ -142,6 +143,8 @@ class _Work:
     def _give(self, service: Service, address: Address) -> None:
         self.owners.setdefault(address, []).append(service)
         self.held[service.uid, address.version] = address
+        if service.share:
+            self.shared.setdefault(_group(service, address.version), {})[address] = None
 
     def _leave(self, service: Service, family: int) -> None:
         address = self.held.pop((service.uid, family), None)
@@ -149,6 +152,7 @@ class _Work:
             self.owners[address].remove(service)
             if not self.owners[address]:
                 del self.owners[address]
+                self.shared.get(_group(service, family), {}).pop(address, None)
 
 
 def clash(one: Service, other: Service) -> str:
@@ -169,7 +173,6 @@ def clash(one: Service, other: Service) -> str:
     return ""
 
 
-def _friend(service: Service, owners: Iterable[Service]) -> bool:
-    return bool(service.share) and any(
-        one.share == service.share and one.name.namespace == service.name.namespace for one in owners
-    )
+def _group(service: Service, family: int) -> tuple[str, str, int]:
+    """Those that may share an address."""
+    return service.name.namespace, service.share, family
