@@ -20,6 +20,8 @@ _FIXED = (
     "durable",
     "proxy_mode",
     "network_policy",
+    "load_balancer",
+    "load_balancer_pool",
     "ip_family",
     "routed",
     "kubeadm",
@@ -61,6 +63,11 @@ def options_problem(options: Options) -> str:
     if options.control_planes + options.joined > options.nodes:
         return (
             f"{options.nodes} nodes are fewer than {options.control_planes} control planes and {options.joined} joined"
+        )
+    if options.load_balancer_pool and not options.gives_addresses:
+        return (
+            "--load-balancer-pool needs --load-balancer, and nodes on one bridge that `up` itself sets up:"
+            " leave out --routed and --kubeadm"
         )
     if options.control_planes > 1 and options.routed:
         return "several control planes need a shared address on the nodes' bridge, and --routed has no bridge"

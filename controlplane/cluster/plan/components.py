@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from controlplane.cluster.model import API_PORT, CONTROL_PLANE, PORTS, Cluster, Node, Options, in_url
 from controlplane.cluster.plan.certificates import authentication_config, service_account_key
+from controlplane.cluster.plan.load_balancer import pool as load_balancer_pool
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET, SYSTEM_PATH
 from controlplane.cluster.plan.node_marks import registration_flags
+from controlplane.cluster.plan.wiring import UPLINK
 from controlplane.supervisor.model import Program
 from policy.settings import SOCKET as POLICY_SOCKET
 
@@ -255,6 +257,19 @@ def policy(cluster: Cluster, node: Node, tools: Tools) -> Program:
     )
     log = f"{cluster.log_dir(node.name)}/policy.log"
     return Program("policy", (tools.python, "-m", "policy", *flags), log, tools.python_environment())
+
+
+def load_balancer(cluster: Cluster, node: Node, tools: Tools) -> Program:
+    """The daemon of a node that announces addresses of Services; one of them gives them out."""
+    flags = (
+        "--kubeconfig=/etc/kubernetes/loadbalancer.conf",
+        f"--hostname-override={node.name}",
+        f"--pool={load_balancer_pool(cluster)}",
+        f"--interface={UPLINK}",
+        "--v=2",
+    )
+    log = f"{cluster.log_dir(node.name)}/loadbalancer.log"
+    return Program("loadbalancer", (tools.python, "-m", "loadbalancer", *flags), log, tools.python_environment())
 
 
 def proxy(cluster: Cluster, node: Node, tools: Tools) -> Program:

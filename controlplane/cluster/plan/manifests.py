@@ -227,6 +227,7 @@ _PLURALS = {
     "ConfigMap": "configmaps",
     "Service": "services",
     "Deployment": "deployments",
+    "Role": "roles",
     "RoleBinding": "rolebindings",
     "APIService": "apiservices",
     "IngressClass": "ingressclasses",

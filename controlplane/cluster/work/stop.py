@@ -70,7 +70,7 @@ async def _quiet(cluster: Cluster, node: Node, grace: int, clock: Clock) -> int:
         return 0
     os.kill(one, signal.SIGSTOP)  # or it would start the supervisor again, and that all the others
     units.kill_supervisor(folder)
-    await _end_programs(folder, ("policy", "proxy", "agent"), clock)
+    await _end_programs(folder, ("loadbalancer", "policy", "proxy", "agent"), clock)
     ended = await _end_containers(one, grace)
     await _end_programs(folder, ("containerd",), clock)
     return ended

@@ -22,6 +22,8 @@ _NETWORKING = {
     "ipFamily": "ip_family",
     "proxyMode": "proxy_mode",
     "networkPolicy": "network_policy",
+    "loadBalancer": "load_balancer",
+    "loadBalancerPool": "load_balancer_pool",
     "routed": "routed",
     "uplink": "uplink",
 }

@@ -33,6 +33,8 @@ def values(wanted: Wanted) -> Json:
         "ipFamily": options.get("ip_family"),
         "proxyMode": options.get("proxy_mode"),
         "networkPolicy": options.get("network_policy"),
+        "loadBalancer": options.get("load_balancer"),
+        "loadBalancerPool": options.get("load_balancer_pool"),
         "routed": options.get("routed"),
         "uplink": options.get("uplink"),
         "nodeSubnet": wanted.ranges.nodes,

@@ -26,6 +26,7 @@ TREE = (
     "cli",
     "cni",
     "controlplane",
+    "loadbalancer",
     "nodelib",
     "policy",
     "proxy",
