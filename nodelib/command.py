@@ -15,9 +15,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodelib.errors import Temporary
+from nodelib.tasks import cancel_and_wait
 
 _SHOWN = 2000  # characters of stderr in an error message
-_PIECE = 64 << 10  # bytes of output that are read at once
+_MOST = 1 << 30  # bytes of output; the rules of 30,000 Services are 40 MiB
+_PIECE = 1 << 16  # bytes of output that are read at once
 _LEFT_OPEN = 5.0  # seconds
 
 
@@ -55,8 +57,12 @@ async def run(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     check: bool = True,
+    most: int = _MOST,
 ) -> Completed:
-    """Run a command without blocking the event loop. After `timeout` seconds its process group is killed."""
+    """Run a command without blocking the event loop.
+
+    After `timeout` seconds, or when it prints more than `most` bytes, its process group is killed.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -70,13 +76,14 @@ async def run(
     except OSError as error:
         raise CommandError(argv, 127, b"", reason=f"cannot start: {error}") from error
     try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), timeout)
-    except (TimeoutError, asyncio.CancelledError) as error:
+        out, err = await asyncio.wait_for(_communicate(process, stdin, most), timeout)
+    except (TimeoutError, _TooMuch, asyncio.CancelledError) as error:
         _kill_group(process.pid)
         await process.wait()
         if isinstance(error, asyncio.CancelledError):
             raise
-        raise CommandError(argv, None, b"", reason=f"not finished after {timeout:g} s, killed") from error
+        why = f"not finished after {timeout:g} s" if isinstance(error, TimeoutError) else str(error)
+        raise CommandError(argv, None, b"", reason=f"{why}, killed") from error
     return _finish(argv, process.returncode or 0, out, err, check)
 
 
@@ -178,6 +185,38 @@ class Keeper:
         """Act as if this process had ended: the copies stay open for `seconds`. Does not wait."""
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+
+class _TooMuch(Exception):
+    """More output than somebody asked for."""
+
+
+async def _communicate(process: asyncio.subprocess.Process, stdin: bytes | None, most: int) -> tuple[bytes, bytes]:
+    """As process.communicate(), with an end. Raises _TooMuch."""
+
+    async def write() -> bytes:
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                process.stdin.write(stdin or b"")
+                await process.stdin.drain()
+            process.stdin.close()
+        return b""
+
+    async def read(pipe: asyncio.StreamReader | None) -> bytes:
+        found = bytearray()
+        while pipe is not None and (piece := await pipe.read(_PIECE)):
+            found += piece
+            if len(found) > most:
+                raise _TooMuch(f"printed more than {most} bytes")
+        return bytes(found)
+
+    parts = [asyncio.ensure_future(one) for one in (write(), read(process.stdout), read(process.stderr))]
+    try:
+        _, out, err = await asyncio.gather(*parts)
+    finally:
+        await cancel_and_wait(*parts)  # whoever has the pipes after the kill is not waited for
+    await process.wait()
+    return out, err
 
 
 def _finish(argv: Sequence[str], code: int, out: bytes, err: bytes, check: bool) -> Completed:

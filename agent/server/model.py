@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, BinaryIO
 
 from agent.common.model.binding import config, gate
 from agent.common.model.durations import seconds
@@ -88,9 +88,10 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class SystemLogFile:
-    """A regular file below the host's log folder; `path` is absolute and free of links."""
+    """A regular file below the host's log folder, opened; `path` is absolute and free of links."""
 
     path: str
+    file: BinaryIO = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from agent.volumes.work.local_volumes import LocalVolumes
 from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.mountinfo import Mount
 from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import pod
 from tests.fakes.claims import FakeClaimApi
@@ -96,7 +97,7 @@ class Node:
         asyncio.run(work())
         return reasons
 
-    def mounts(self) -> list[mounts.Mounted]:
+    def mounts(self) -> list[Mount]:
         return mounts.mounts_below(self.root)
 
 

@@ -76,8 +76,8 @@ class Cri:
         self._starts = KeptStarts(self._endpoint, _OPTIONS)
 
     async def keep_starts(self) -> None:
-        """Until cancelled: sandboxes and containers are started over a connection on which the calls finish even if
-        this process is killed or closes this client meanwhile."""
+        """Until cancelled: containers are started, and sandboxes made and ended, over a connection on which the calls
+        finish even if this process is killed or closes this client meanwhile."""
         await self._starts.run()
 
     async def close(self) -> None:
@@ -117,13 +117,12 @@ class Cri:
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         request = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._ignore_not_found("stop sandbox", sandbox_id, self._runtime.StopPodSandbox(request, timeout=_LIMIT))
+        await self._ignore_not_found("stop sandbox", sandbox_id, await self._kept("StopPodSandbox", request, _LIMIT))
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         request = pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._ignore_not_found(
-            "remove sandbox", sandbox_id, self._runtime.RemovePodSandbox(request, timeout=_LIMIT)
-        )
+        call = await self._kept("RemovePodSandbox", request, _LIMIT)
+        await self._ignore_not_found("remove sandbox", sandbox_id, call)
 
     async def create_container(self, sandbox_id: str, config: Json, sandbox_config: Json) -> str:
         name = f"{_pod_of(sandbox_config)}[{config['metadata']['name']}]"

@@ -7,6 +7,7 @@ import html
 from urllib.parse import quote
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from agent.server.model import SystemLogFile, SystemLogFolder
 from agent.server.work.dependencies import ServerDeps
@@ -29,17 +30,27 @@ class SystemLogs:
         elif (query := await self._queries.query(request)) is not None:
             if query.services:
                 return await self._queries.send(request, query)
-            return _file(await self._queries.file(query))
+            return _Opened(await self._queries.file(query))
         found = await asyncio.to_thread(self._files.find, self._root, request.match_info.get("path", ""))
         if found is None:
             raise Refused(404, "404 page not found\n")
         if isinstance(found, SystemLogFolder):
             return _listing(found)
-        return _file(found)
+        return _Opened(found)
 
 
-def _file(found: SystemLogFile) -> web.FileResponse:
-    return web.FileResponse(found.path, headers={"Content-Type": "text/plain; charset=utf-8"})
+class _Opened(web.FileResponse):
+    """The file that was found, whatever is at its path by now. It is closed with the response."""
+
+    def __init__(self, found: SystemLogFile) -> None:
+        super().__init__(f"/proc/self/fd/{found.file.fileno()}", headers={"Content-Type": "text/plain; charset=utf-8"})
+        self._found = found
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        try:
+            return await super().prepare(request)
+        finally:
+            self._found.file.close()
 
 
 def _listing(folder: SystemLogFolder) -> web.Response:

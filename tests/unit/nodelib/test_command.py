@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -37,6 +38,20 @@ async def test_timeout_kills_the_whole_group() -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
     with pytest.raises(command.CommandError, match="killed"):
         await command.run([sys.executable, "-c", script], timeout=1)
+
+
+async def test_a_command_that_prints_without_end_is_killed_and_not_kept() -> None:
+    began = time.monotonic()
+    with pytest.raises(command.CommandError, match="printed more than 100000 bytes, killed"):
+        await command.run(["sh", "-c", "yes & yes >&2"], timeout=60, most=100_000)
+    assert time.monotonic() - began < 30
+
+
+async def test_both_outputs_and_a_long_input_at_once() -> None:
+    text = b"x" * 3_000_000
+    done = await command.run(["sh", "-c", "tee /dev/stderr"], stdin=text)
+    assert done.stdout == done.stderr == text
+    assert (await command.run(["true"], stdin=text)).returncode == 0, "a command need not read what it is given"
 
 
 async def test_a_stream_has_all_that_is_printed() -> None:
