@@ -202,7 +202,8 @@ def check_ranges_kept(known: Cluster, ranges: Ranges) -> None:
 
 def check_kubelets(cluster: Cluster) -> None:
     """Raises Invalid when a kubelet would refuse the configuration that it gets with the file's changes."""
-    if not cluster.options.custom.kubelet and not any(one.kubelet for one in cluster.members):
+    custom = cluster.options.custom
+    if not custom.kubelet and not custom.feature_gates and not any(one.kubelet for one in cluster.members):
         return
     from agent.config.decode import Document, flatten
     from agent.config.load import checked
@@ -215,7 +216,7 @@ def check_kubelets(cluster: Cluster) -> None:
                 "; ".join(f"{path}: {text}" for path, text in found[:5]),
                 obj=f"kubelet configuration of {node.name}",
                 step="check the cluster's file (nothing was changed)",
-                action="Correct these fields under `kubelet`.",
+                action="Correct these fields under `kubelet` or `featureGates`.",
             )
 
 

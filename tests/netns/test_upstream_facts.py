@@ -11,6 +11,8 @@ from controlplane.cluster.edge.roots import cache_root
 from controlplane.compatibility.work import FACTS, upstream_facts
 from nodelib.errors import Permanent
 
+pytestmark = [pytest.mark.netns]
+
 
 def test_the_facts_are_those_of_upstreams_modules() -> None:
     try:
