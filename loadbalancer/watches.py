@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loadbalancer.model import NAMESPACE
-from nodelib.json_values import Json, object_or_empty
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
-from nodelib.kube.reflector import Reflector
+from nodelib.kube.reflector import Reflector, then_trimmed
 
 OnChange = Callable[[str, Json], None]
 
@@ -15,7 +15,6 @@ LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 SERVICES = "/api/v1/services"
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 NODES = "/api/v1/nodes"
-_KEPT = ("name", "namespace", "resourceVersion", "uid")
 
 
 class Watches:
@@ -34,7 +33,7 @@ class Watches:
         def watch(path: str, handle: OnChange, selector: str = "") -> Reflector:
             params = {"fieldSelector": selector} if selector else {}
             name = path.rpartition("/")[2]
-            return Reflector(client, path, name=name, params=params, on_change=_then_trimmed(handle))
+            return Reflector(client, path, name=name, params=params, on_change=then_trimmed(handle))
 
         self.services = watch(SERVICES, on_service, "spec.type=LoadBalancer")
         self.leases = watch(LEASES, on_lease)
@@ -51,14 +50,3 @@ class Watches:
     def last_error(self) -> str:
         """Why there are no news, "" if all is well."""
         return "; ".join(one.last_error for one in (*self.always, self.slices) if one.last_error)
-
-
-def _then_trimmed(handle: OnChange) -> Callable[[str, Json, Json | None], None]:
-    def on_change(kind: str, obj: Json, _: Json | None) -> None:
-        handle(kind, obj)
-        meta = object_or_empty(obj.get("metadata"))
-        slim = {key: meta[key] for key in _KEPT if key in meta}
-        obj.clear()
-        obj["metadata"] = slim
-
-    return on_change
