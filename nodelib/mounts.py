@@ -124,6 +124,13 @@ def mount_at(path: str) -> Mounted | None:
     return found[-1] if found else None
 
 
+def mounts_of(device: int) -> list[str]:
+    """Where the file system of this device (st_dev) is mounted, the first mount first."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return [_parse(line).path for line in file if line.split(" ", 3)[2] == wanted]
+
+
 def _parse(line: str) -> Mounted:
     # proc_pid_mountinfo(5): optional fields end at " - ".
     left, _, right = line.rstrip("\n").partition(" - ")
@@ -138,9 +145,9 @@ def _unescape(text: str) -> str:
 def _advice(number: int) -> str:
     match number:
         case errno.EPERM | errno.EACCES:
-            return "The agent needs CAP_SYS_ADMIN in its mount namespace."
+            return "This process needs CAP_SYS_ADMIN in its mount namespace."
         case errno.EBUSY:
-            return "Something still uses it; the agent tries again."
+            return "Something still uses it; it is tried again."
         case errno.ENOSPC | errno.ENOMEM:
             return "The node is out of memory or mounts (fs.mount-max)."
     return ""

@@ -24,6 +24,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from nodelib.errors import Invalid, NodewrightError, NotFound
 from nodelib.json_values import Json
+from nodelib.plugin_apis.errors import Refused
 from nodelib.plugin_apis.plain import to_plain
 
 Unary = Callable[[Json], Awaitable[Json]]
@@ -42,14 +43,6 @@ _STATUS: dict[type[NodewrightError], grpc.StatusCode] = {
     Invalid: grpc.StatusCode.INVALID_ARGUMENT,
     NotFound: grpc.StatusCode.NOT_FOUND,
 }
-
-
-class Refused(NodewrightError):
-    """An answer with a gRPC status of its own, such as "ALREADY_EXISTS"."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 _FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(?: @(\d+))?")
