@@ -35,6 +35,13 @@ def up(
     network_policy: Annotated[
         bool, typer.Option("--network-policy/--no-network-policy", help="Enforce NetworkPolicies on the nodes.")
     ] = False,
+    storage: Annotated[
+        bool,
+        typer.Option(
+            "--storage/--no-storage",
+            help="Make volumes for claims without a class: a default StorageClass (built first, a few minutes).",
+        ),
+    ] = False,
     ip_family: Annotated[
         IPFamily,
         typer.Option(metavar="FAMILY", help="Addresses of nodes, pods and Services: ipv4, ipv6 or dual."),
@@ -150,6 +157,7 @@ def up(
         "agent": str(agent),
         "proxy": str(proxy),
         "network_policy": network_policy,
+        "storage": storage,
         "ip_family": str(ip_family),
         "routed": routed,
         "addons": addons,

@@ -20,6 +20,7 @@ _FIXED = (
     "durable",
     "proxy_mode",
     "network_policy",
+    "storage",
     "ip_family",
     "routed",
     "kubeadm",

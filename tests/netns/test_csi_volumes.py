@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from csi.edge import file_systems, images
-from csi.edge.disk import Disk
 from csi.model import EPHEMERAL, Image, Kind
 from nodelib import mounts
 from nodelib.json_values import Json
@@ -278,13 +277,13 @@ def test_what_is_mounted_elsewhere_is_not_touched(tmp_path: Path) -> None:
     run()
 
 
-@pytest.mark.parametrize("step", ["image", "mkfs", "commit"])
+_STEPS = {"image": (os, "ftruncate"), "mkfs": (file_systems, "make"), "commit": (os, "rename")}
+
+
+@pytest.mark.parametrize("step", _STEPS)
 def test_a_driver_that_is_killed_leaves_no_half_of_a_volume(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Killed(BaseException):
-        pass
-
     def die(*_: object, **__: object) -> None:
         os._exit(77)
 
@@ -293,12 +292,10 @@ def test_a_driver_that_is_killed_leaves_no_half_of_a_volume(
         with driver(tmp_path) as one:
             child = os.fork()
             if child == 0:
-                if step == "image":
-                    images.os.ftruncate = die  # type: ignore[assignment]
-                elif step == "mkfs":
-                    file_systems.make = die  # type: ignore[assignment]
-                else:
-                    os.rename = die  # type: ignore[assignment]
+                where, name = {"image": (os, "ftruncate"), "mkfs": (file_systems, "make"), "commit": (os, "rename")}[
+                    step
+                ]
+                monkeypatch.setattr(where, name, die)
                 one.create()
                 os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
@@ -311,7 +308,9 @@ def test_a_driver_that_is_killed_leaves_no_half_of_a_volume(
     run()
 
 
-def test_a_driver_that_is_killed_while_it_copies_leaves_nothing_frozen(tmp_path: Path) -> None:
+def test_a_driver_that_is_killed_while_it_copies_leaves_nothing_frozen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @isolated
     def run() -> None:
         with driver(tmp_path) as one:
@@ -319,7 +318,7 @@ def test_a_driver_that_is_killed_while_it_copies_leaves_nothing_frozen(tmp_path:
             staged = one.stage(number)
             child = os.fork()
             if child == 0:
-                images.copy = lambda *_: os._exit(77)
+                monkeypatch.setattr(images, "copy", lambda *_: os._exit(77))
                 one.call("Controller.CreateSnapshot", source_volume_id=number, name="s")
                 os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
@@ -381,7 +380,6 @@ def test_a_damaged_record_is_no_volume_and_is_kept(tmp_path: Path) -> None:
             assert one.call("Controller.ListVolumes")["entries"] == []
             asked = {"volume_id": number, "volume_capability": MOUNT, "staging_target_path": str(tmp_path / "s")}
             assert "damaged" in one.refused("Node.NodeStageVolume", **asked).message
-            Disk(str(one.root))
             one.recover()
             assert one.image(number).exists()
 

@@ -12,6 +12,7 @@ from typing import Literal
 from controlplane.cluster.model import Cluster
 
 POLICY_USER = "nodewright:network-policy"
+STORAGE_USER = "nodewright:csi"
 RENEW_BEFORE = 30 * 86400.0  # seconds before a certificate expires
 Usage = Literal["ca", "server", "client", "peer"]
 
@@ -94,6 +95,8 @@ def certificates(cluster: Cluster) -> tuple[Certificate, ...]:
         ]
         if cluster.options.enforces_policies:
             found.append(Certificate(f"{own}/pki/policy-client", POLICY_USER, ca, "client"))
+        if cluster.options.provides_volumes:
+            found.append(Certificate(f"{own}/pki/csi-client", STORAGE_USER, ca, "client"))
     return tuple(found)
 
 
@@ -147,6 +150,8 @@ def kubeconfigs(cluster: Cluster) -> tuple[Kubeconfig, ...]:
         ]
         if cluster.options.enforces_policies:
             found.append(Kubeconfig(f"{own}/policy.conf", f"{own}/pki/policy-client", POLICY_USER, url))
+        if cluster.options.provides_volumes:
+            found.append(Kubeconfig(f"{own}/csi.conf", f"{own}/pki/csi-client", STORAGE_USER, url))
     return tuple(found)
 
 
