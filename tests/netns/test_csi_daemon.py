@@ -103,7 +103,7 @@ def test_a_volume_lives_through_sigkill_and_sigterm(tmp_path: Path) -> None:
     @isolated
     def run() -> None:
         with daemon(tmp_path) as one:
-            asked = {"capacity_range": {"required_bytes": 32 * MIB}, "volume_capabilities": [MOUNT]}
+            asked: Json = {"capacity_range": {"required_bytes": 32 * MIB}, "volume_capabilities": [MOUNT]}
             number = one.call("Controller.CreateVolume", name="pvc-1", **asked)["volume"]["volume_id"]
             staged, target = tmp_path / "staged", tmp_path / "target"
             staged.mkdir()
