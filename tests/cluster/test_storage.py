@@ -37,11 +37,12 @@ def claim(name: str, size: str = "64Mi", **spec: object) -> Object:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {**asked, **spec}}
 
 
-def user(name: str, claimed: str) -> Object:
-    """A pod with the claim at /data."""
+def user(name: str, claimed: str, node: str = "") -> Object:
+    """A pod with the claim at /data; the scheduler has to choose `node`."""
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": claimed}}
     box = sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}])
-    return manifest(name, box, volumes=[volume])
+    there = {"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}
+    return manifest(name, box, volumes=[volume], **there)
 
 
 async def make(world: World, obj: Object) -> None:
@@ -164,8 +165,9 @@ async def test_a_snapshot_and_a_clone(world: World) -> None:
     source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"}
     await make(world, claim("restored", dataSource=source))
     await make(world, claim("clone", dataSource={"kind": "PersistentVolumeClaim", "name": "origin"}))
-    await world.run(user("one", "restored"))
-    await world.run(user("two", "clone"))
+    node = (await world.get("writer"))["spec"]["nodeName"]
+    await world.run(user("one", "restored", node))
+    await world.run(user("two", "clone", node))
     assert await world.shell("one", "cat /data/a") == "before\n"
     assert await world.shell("two", "cat /data/a") == "after\n"
     await world.api.delete(f"{path}/s")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.cluster.work import volume_devices
 from csi.edge import file_systems, images
 from csi.model import EPHEMERAL, Image, Kind
 from nodelib import mounts
@@ -382,5 +383,23 @@ def test_a_damaged_record_is_no_volume_and_is_kept(tmp_path: Path) -> None:
             assert "damaged" in one.refused("Node.NodeStageVolume", **asked).message
             one.recover()
             assert one.image(number).exists()
+
+    run()
+
+
+def test_down_leaves_no_loop_device_of_a_block_volume(tmp_path: Path) -> None:
+    @isolated
+    def run() -> None:
+        node = tmp_path / "node1"
+        folder = node / "kubelet/plugins/csi.nodewright.local"
+        folder.mkdir(parents=True)
+        with driver(folder) as one:
+            number = one.create(capability=BLOCK)
+            one.stage(number, BLOCK)
+            target = one.publish(number, capability=BLOCK)
+            assert len(one.loops(number)) == 1
+            mounts.unmount(str(target))
+            assert volume_devices.detach(str(node)) == 1
+            assert one.loops(number) == [] and volume_devices.detach(str(node)) == 0
 
     run()

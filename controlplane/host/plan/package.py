@@ -26,6 +26,7 @@ TREE = (
     "cli",
     "cni",
     "controlplane",
+    "csi",
     "nodelib",
     "policy",
     "proxy",
