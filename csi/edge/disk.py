@@ -94,6 +94,7 @@ class Disk:
             await alone(targets.mount, loop.path, target, image.fs_type, access.flags, access.data)
         finally:
             os.close(handle)
+        await alone(file_systems.thaw, target)  # a driver that was killed, and then its node, may have left it frozen
         if await alone(images.file_system_size, path, image.fs_type) < _filled(image):
             await file_systems.grow_mounted(image.fs_type, loop.path, target)
 

@@ -54,7 +54,8 @@ def find(image: str) -> list[Loop]:
             continue
         number = int(name[4:])
         with suppress(OSError):  # it was cleared meanwhile
-            handle = _open(number)
+            # For reading: udev would probe the device anew after whoever had it open for writing.
+            handle = _open(number, os.O_RDONLY)
             try:
                 status = _INFO.unpack(fcntl.ioctl(handle, _GET_STATUS64, bytes(_INFO.size)))
             finally:
@@ -70,7 +71,7 @@ def attach(image: str, label: str, *, clears_itself: bool) -> tuple[Loop, int]:
     A device that is there already is taken: two would not know of each other's writes.
     """
     for known in find(image):
-        handle = _open(known.number)
+        handle = _open(known.number, os.O_RDONLY)
         try:
             fcntl.ioctl(handle, _GET_STATUS64, bytes(_INFO.size))  # it may have been cleared meanwhile
         except OSError:
@@ -125,9 +126,9 @@ def _configure(backing: int, label: str, flags: int) -> tuple[Loop, int]:
     raise OSError(errno.EBUSY, "other processes take every free loop device", _CONTROL)
 
 
-def _open(number: int) -> int:
+def _open(number: int, flags: int = os.O_RDWR) -> int:
     path = f"/dev/loop{number}"
     with suppress(FileExistsError):
         if not os.path.exists(path):  # in a node of `up` or a container, /dev has only some of them
             os.mknod(path, stat.S_IFBLK | 0o660, os.makedev(MAJOR, number))
-    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    return os.open(path, flags | os.O_CLOEXEC)

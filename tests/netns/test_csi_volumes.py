@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from controlplane.cluster.work import volume_devices
-from csi.edge import file_systems, images
+from csi.edge import file_systems, images, targets
 from csi.model import EPHEMERAL, Image, Kind
 from nodelib import mounts
 from nodelib.json_values import Json
+from nodelib.threads import alone
 from tests.netns.csi_world import BLOCK, MIB, MOUNT, Driver, driver
 from tests.netns.mount_namespace import isolated
+from tests.waiting import until_sync
 
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loop devices")]
 
@@ -219,6 +221,29 @@ def test_snapshots_and_clones(tmp_path: Path) -> None:
     run()
 
 
+def test_nobody_writes_while_a_volume_is_copied(tmp_path: Path) -> None:
+    @isolated
+    def run() -> None:
+        with driver(tmp_path) as one:
+            number = one.create()
+            staged = one.stage(number)
+            (staged / "a").write_text("in memory only")
+            asyncio.run(copy_beside_a_writer(one, number, staged))
+
+    async def copy_beside_a_writer(one: Driver, number: str, staged: Path) -> None:
+        image = await one.disk.image(Kind.VOLUME, number)
+        assert image is not None
+        async with one.disk.at_rest(image):
+            writing = asyncio.create_task(alone((staged / "b").write_text, "later"))
+            done, _ = await asyncio.wait([writing], timeout=0.3)
+            assert not done
+            copied = one.image(number).read_bytes()
+            assert b"in memory only" in copied and b"later" not in copied
+        assert await asyncio.wait_for(writing, 20) == 5
+
+    run()
+
+
 def test_a_snapshot_of_a_block_device_in_use_is_refused(tmp_path: Path) -> None:
     @isolated
     def run() -> None:
@@ -309,6 +334,25 @@ def test_a_driver_that_is_killed_leaves_no_half_of_a_volume(
     run()
 
 
+def test_a_driver_that_is_killed_before_it_mounts_leaves_no_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @isolated
+    def run() -> None:
+        with driver(tmp_path) as one:
+            number = one.create()
+            child = os.fork()
+            if child == 0:
+                monkeypatch.setattr(targets, "mount", lambda *_: os._exit(77))
+                one.stage(number)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
+            until_sync(lambda: one.loops(number) == [])
+            assert one.stage(number)
+
+    run()
+
+
 def test_a_driver_that_is_killed_while_it_copies_leaves_nothing_frozen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,8 +367,11 @@ def test_a_driver_that_is_killed_while_it_copies_leaves_nothing_frozen(
                 one.call("Controller.CreateSnapshot", source_volume_id=number, name="s")
                 os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
+            with pytest.raises(OSError, match="busy"):
+                file_systems.freeze(str(staged))  # it is frozen; to write to it would wait for ever
             Driver(tmp_path).recover()
-            write(staged / "a", "1")  # would wait for ever
+            file_systems.freeze(str(staged))
+            file_systems.thaw(str(staged))
             assert one.left() == [f"volumes/{number}"]
 
     run()
@@ -383,6 +430,40 @@ def test_a_damaged_record_is_no_volume_and_is_kept(tmp_path: Path) -> None:
             assert "damaged" in one.refused("Node.NodeStageVolume", **asked).message
             one.recover()
             assert one.image(number).exists()
+
+    run()
+
+
+def test_down_thaws_what_a_killed_driver_froze(tmp_path: Path) -> None:
+    """Who freezes a file system keeps it in the kernel after its last unmount, and its device with it."""
+
+    @isolated
+    def run() -> None:
+        node = tmp_path / "node1"
+        folder = node / "kubelet/plugins/csi.nodewright.local"
+        folder.mkdir(parents=True)
+        with driver(folder) as one:
+            number = one.create()
+            staged = one.stage(number)
+            file_systems.freeze(str(staged))
+            mounts.unmount(str(staged), mounts.MNT_DETACH)
+            volume_devices.detach(str(node))
+            until_sync(lambda: one.loops(number) == [])
+
+    run()
+
+
+def test_a_volume_that_was_frozen_when_its_node_ended_is_thawed_with_the_next_mount(tmp_path: Path) -> None:
+    @isolated
+    def run() -> None:
+        with driver(tmp_path) as one:
+            number = one.create()
+            staged = one.stage(number)
+            file_systems.freeze(str(staged))
+            mounts.unmount(str(staged), mounts.MNT_DETACH)
+            assert one.stage(number) == staged
+            file_systems.freeze(str(staged))
+            file_systems.thaw(str(staged))
 
     run()
 
