@@ -15,6 +15,8 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass
 
+from nodelib.errors import Permanent
+
 MAJOR = 7
 _CONTROL = "/dev/loop-control"
 _CLR_FD, _GET_STATUS64, _SET_CAPACITY, _CONFIGURE, _GET_FREE = 0x4C01, 0x4C05, 0x4C07, 0x4C0A, 0x4C82
@@ -107,7 +109,12 @@ def grow(loop: Loop) -> None:
 
 
 def _configure(backing: int, label: str, flags: int) -> tuple[Loop, int]:
-    control = os.open(_CONTROL, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        control = os.open(_CONTROL, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise Permanent(
+            "there is none", obj=_CONTROL, step="attach an image", action="Load the module: `modprobe loop`."
+        ) from error
     try:
         for _ in range(_ATTEMPTS):
             number = fcntl.ioctl(control, _GET_FREE)
