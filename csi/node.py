@@ -75,13 +75,13 @@ class Node:
 
     async def expand(self, request: Json) -> Json:
         number = names.given(request["volume_id"], "volume id")
-        path = names.path(request["volume_path"], "volume path")
+        path = names.given(request["volume_path"], "volume path")
         required, limit = sizes.asked(request.get("capacity_range"))
         return await self._operations.run(number, self._expand(number, path, required, limit))
 
     async def stats(self, request: Json) -> Json:
         number = names.own_id(names.given(request["volume_id"], "volume id"))
-        path = names.path(request["volume_path"], "volume path")
+        path = names.given(request["volume_path"], "volume path")
         return await translated(self._stats(number, path))
 
     async def _stage(self, number: str, target: str, capability: Json) -> Json:
@@ -106,6 +106,10 @@ class Node:
             staged = names.path(staged, "staging path")
             if not await self._disk.is_at(image, staged):
                 raise Refused("FAILED_PRECONDITION", f"the volume is not staged at {staged}")
+        if access.is_for_one(request["volume_capability"]):
+            others = [one for one in await self._disk.users(image) if one not in (staged, target)]
+            if others:
+                raise Refused("FAILED_PRECONDITION", f"only one pod may use the volume, and it is used at {others[0]}")
         await self._disk.publish(image, staged, target, read_only=wanted.read_only)
         return {}
 

@@ -13,6 +13,7 @@ FILE_SYSTEMS = ("ext4", "xfs")
 _DEFAULT = "ext4"
 # SINGLE_NODE_WRITER, SINGLE_NODE_READER_ONLY, SINGLE_NODE_SINGLE_WRITER, SINGLE_NODE_MULTI_WRITER
 _MODES = frozenset((1, 2, 6, 7))
+_SINGLE_WRITER = 6
 _MOST = 64  # options
 
 # mount(2). Every other option is refused: ext4's "errors=panic" would end the machine, and not only the node of a pod.
@@ -88,8 +89,13 @@ def unsupported(capability: Json) -> str:
         return ""
     fs_type = _named(capability)
     if fs_type and fs_type not in FILE_SYSTEMS:
-        return f"file system {one_line(fs_type, 40)!r} is not one of {', '.join(FILE_SYSTEMS)}"
+        return unknown_file_system(fs_type)
     return _wrong_option(_options(capability), fs_type or _DEFAULT)
+
+
+def unknown_file_system(name: str) -> str:
+    """What to say of it."""
+    return f"file system {one_line(name, 40)!r} is not one of {', '.join(FILE_SYSTEMS)}"
 
 
 def of(capability: Json | None, image: Image, *, read_only: bool = False) -> Access:
@@ -108,6 +114,11 @@ def of(capability: Json | None, image: Image, *, read_only: bool = False) -> Acc
         if option in _DATA[image.fs_type]:
             data.append(option)
     return Access(Mode.MOUNT, image.fs_type, flags, ",".join(data), read_only)
+
+
+def is_for_one(capability: Json) -> bool:
+    """Whether only one pod may use the volume (ReadWriteOncePod)."""
+    return int(capability["access_mode"]["mode"]) == _SINGLE_WRITER
 
 
 def misfit(capability: Json, image: Image) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 from csi import names
 from csi.model import TOPOLOGY, Image, Kind, Mode, VolumeWish
@@ -13,11 +12,10 @@ from nodelib.json_values import Json
 from nodelib.plugin_apis.errors import Refused
 from nodelib.text import one_line
 
-_PARAMETERS = frozenset(("csi.storage.k8s.io/fstype",))
+_FS_TYPE = "csi.storage.k8s.io/fstype"  # upstream's provisioner makes it a part of the capability
 _METADATA = "csi.storage.k8s.io/"
 _INLINE_SIZE = "size"
 _MOST_ENTRIES = 1000
-T = TypeVar("T")
 
 
 def wish(request: Json) -> VolumeWish:
@@ -26,18 +24,26 @@ def wish(request: Json) -> VolumeWish:
     number = names.id_of(Kind.VOLUME, name)
     mode, fs_type = access.common(request.get("volume_capabilities") or ())
     required, limit = sizes.asked(request.get("capacity_range"))
-    check_parameters(request.get("parameters") or {})
+    by_class = _fs_type(mode, request.get("parameters") or {})
     if request.get("mutable_parameters"):
         raise Refused("INVALID_ARGUMENT", "the driver has no parameters that can be changed")
     source, kind = _source(request.get("volume_content_source"))
-    return VolumeWish(number, name, required, limit, mode, fs_type, source, kind)
+    return VolumeWish(number, name, required, limit, mode, fs_type or by_class, source, kind)
 
 
 def check_parameters(parameters: Mapping[str, str]) -> None:
     """Raises Refused for a parameter that would be passed over in silence."""
     for key in parameters:
-        if not key.startswith(_METADATA) and key not in _PARAMETERS:
+        if not key.startswith(_METADATA):
             raise Refused("INVALID_ARGUMENT", f"the driver has no parameter {one_line(key, 60)!r}")
+
+
+def _fs_type(mode: Mode, parameters: Mapping[str, str]) -> str:
+    check_parameters(parameters)
+    found = parameters.get(_FS_TYPE, "") if mode is Mode.MOUNT else ""
+    if found and found not in access.FILE_SYSTEMS:
+        raise Refused("INVALID_ARGUMENT", access.unknown_file_system(found))
+    return found
 
 
 def check_topology(requirement: Json | None, node: str) -> None:

@@ -16,7 +16,7 @@ from csi.model import EPHEMERAL, Image, Kind
 from nodelib import mounts
 from nodelib.json_values import Json
 from nodelib.threads import alone
-from tests.netns.csi_world import BLOCK, MIB, MOUNT, Driver, driver
+from tests.netns.csi_world import BLOCK, MIB, MOUNT, Driver, driver, may_grow_mounted
 from tests.netns.mount_namespace import isolated
 from tests.waiting import until_sync
 
@@ -155,7 +155,7 @@ def test_an_expansion_of_a_mounted_ext4(tmp_path: Path) -> None:
             staged = one.stage(number)
             before = os.statvfs(staged).f_blocks
             asked = {"volume_id": number, "volume_path": str(staged), "capacity_range": {"required_bytes": 64 * MIB}}
-            if _may_grow_mounted():
+            if may_grow_mounted():
                 assert one.call("Node.NodeExpandVolume", **asked)["capacity_bytes"] == 64 * MIB
             else:
                 refused = one.refused("Node.NodeExpandVolume", **asked)
@@ -166,11 +166,6 @@ def test_an_expansion_of_a_mounted_ext4(tmp_path: Path) -> None:
             assert os.statvfs(staged).f_blocks > 1.8 * before
 
     run()
-
-
-def _may_grow_mounted() -> bool:
-    line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("CapEff"))
-    return bool(int(line.split()[1], 16) >> 24 & 1)
 
 
 @has_xfs

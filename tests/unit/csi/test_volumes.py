@@ -71,6 +71,7 @@ def test_what_is_no_path(text: str) -> None:
         ({"volume_capabilities": [{"mount": {}, "access_mode": {"mode": 5}}]}, "INVALID_ARGUMENT"),
         ({"volume_capabilities": [{"mount": {"fs_type": "ntfs"}, "access_mode": {"mode": 1}}]}, "INVALID_ARGUMENT"),
         ({"parameters": {"fast": "yes"}}, "INVALID_ARGUMENT"),
+        ({"parameters": {"csi.storage.k8s.io/fstype": "ntfs"}}, "INVALID_ARGUMENT"),
         ({"mutable_parameters": {"iops": "1"}}, "INVALID_ARGUMENT"),
         ({"capacity_range": {"required_bytes": -1}}, "INVALID_ARGUMENT"),
         ({"capacity_range": {"required_bytes": 2, "limit_bytes": 1}}, "OUT_OF_RANGE"),
