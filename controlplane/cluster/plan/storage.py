@@ -14,6 +14,7 @@ SNAPSHOTTER, SNAPSHOT_CONTROLLER = "csi-snapshotter", "snapshot-controller"
 HELPERS = (PROVISIONER, RESIZER, SNAPSHOTTER, SNAPSHOT_CONTROLLER)
 _NAMESPACE = "kube-system"  # where the provisioners write how much room their nodes have
 _KUBECONFIG = "--kubeconfig=/etc/kubernetes/csi.conf"
+_NO_GROUPS = "--feature-gates=CSIVolumeGroupSnapshot=false"  # it would wait half a minute for their kinds
 _STORAGE, _RBAC, _SNAPSHOT = "storage.k8s.io", "rbac.authorization.k8s.io", "snapshot.storage.k8s.io"
 _READ = ["get", "list", "watch"]
 _RULES = [
@@ -50,11 +51,23 @@ def helpers(cluster: Cluster, node: Node) -> dict[str, tuple[str, ...]]:
             "--retry-interval-max=30s",
             "--worker-threads=10",
         ),
-        SNAPSHOTTER: (*driver, *quick, "--node-deployment=true", "--timeout=5m", "--retry-interval-max=30s"),
+        SNAPSHOTTER: (
+            *driver,
+            *quick,
+            _NO_GROUPS,
+            "--node-deployment=true",
+            "--timeout=5m",
+            "--retry-interval-max=30s",
+        ),
     }
     if node.name == cluster.nodes[0].name:
         found[RESIZER] = (*driver, *quick, "--retry-interval-max=30s")
-        found[SNAPSHOT_CONTROLLER] = (_KUBECONFIG, *quick, "--enable-distributed-snapshotting=true")
+        found[SNAPSHOT_CONTROLLER] = (
+            _KUBECONFIG,
+            *quick,
+            _NO_GROUPS,
+            "--enable-distributed-snapshotting=true",
+        )
     return found
 
 
@@ -108,7 +121,7 @@ def objects() -> list[Object]:
 def snapshot_class() -> Object:
     """The class of snapshots without a class."""
     made = typed(f"{_SNAPSHOT}/v1", "VolumeSnapshotClass", CLASS, driver=DRIVER, deletionPolicy="Delete")
-    return _default(_SNAPSHOT, made)
+    return _default("snapshot.storage.kubernetes.io", made)
 
 
 def _default(group: str, made: Object) -> Object:
