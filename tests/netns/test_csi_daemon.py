@@ -17,6 +17,7 @@ import pytest
 
 from agent.common.model.errors import PluginError
 from agent.plugins.edge.rpc import PluginClient
+from agent.volumes.edge.csi_driver import CsiDriver
 from csi.model import DRIVER, TOPOLOGY
 from nodelib import mounts
 from nodelib.json_values import Json
@@ -159,5 +160,35 @@ def test_hostile_requests(tmp_path: Path, method: str, fields: Json, code: str) 
         with daemon(tmp_path) as one:
             assert one.refused(method, **fields).code == code
             assert os.listdir(tmp_path / "storage" / "volumes") == []
+
+    run()
+
+
+def test_the_agent_s_own_client_understands_it(tmp_path: Path) -> None:
+    @isolated
+    def run() -> None:
+        with daemon(tmp_path) as one:
+            asked: Json = {"capacity_range": {"required_bytes": 32 * MIB}, "volume_capabilities": [MOUNT]}
+            number = one.call("Controller.CreateVolume", name="pvc-1", **asked)["volume"]["volume_id"]
+            asyncio.run(as_the_agent(str(one.socket), number, tmp_path))
+
+    async def as_the_agent(socket: str, number: str, folder: Path) -> None:
+        driver = CsiDriver(DRIVER, socket)
+        try:
+            facts = await driver.facts()
+            assert (facts.node_id, facts.topology) == ("node1", {TOPOLOGY: "node1"})
+            assert facts.capabilities == {1, 2, 3, 5} and facts.max_volumes == 0
+            staged, target = folder / "staged", folder / "target"
+            staged.mkdir()
+            stage = {"volume_id": number, "staging_target_path": str(staged), "volume_capability": MOUNT}
+            await driver.stage(stage)
+            await driver.publish({**stage, "target_path": str(target)})
+            assert {entry["unit"] for entry in await driver.usage(number, str(target))} == {1, 2}
+            with pytest.raises(PluginError, match="is not mounted at"):
+                await driver.usage(number, str(folder))
+            await driver.unpublish(number, str(target))
+            await driver.unstage(number, str(staged))
+        finally:
+            await driver.close()
 
     run()
