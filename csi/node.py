@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from csi import names
 from csi.controller import volume_of
-from csi.model import EPHEMERAL, TOPOLOGY, Image, Kind, Mode
+from csi.model import EPHEMERAL, TOPOLOGY, Access, Image, Kind, Mode
 from csi.operations import Operations, translated
 from csi.plan import access, sizes, volumes
 from csi.ports import Disk
@@ -104,14 +104,22 @@ class Node:
         target, staged = names.path(request["target_path"], "target path"), request["staging_target_path"]
         if image.mode is Mode.MOUNT:
             staged = names.path(staged, "staging path")
-            if not await self._disk.is_at(image, staged):
-                raise Refused("FAILED_PRECONDITION", f"the volume is not staged at {staged}")
+            await self._ensure_staged(image, wanted, staged)
         if access.is_for_one(request["volume_capability"]):
             others = [one for one in await self._disk.users(image) if one not in (staged, target)]
             if others:
                 raise Refused("FAILED_PRECONDITION", f"only one pod may use the volume, and it is used at {others[0]}")
         await self._disk.publish(image, staged, target, read_only=wanted.read_only)
         return {}
+
+    async def _ensure_staged(self, image: Image, wanted: Access, staged: str) -> None:
+        """Staged, and grown if it could not grow while a pod used it: a kubelet does not stage it for every pod."""
+        if await self._disk.is_at(image, staged):
+            await self._disk.grow_idle(image, wanted, staged)
+        elif await self._disk.users(image):
+            raise Refused("FAILED_PRECONDITION", f"the volume is not staged at {staged}")
+        else:  # a driver that was killed while it did the above
+            await self._disk.stage(image, wanted, staged)
 
     async def _publish_inline(self, request: Json) -> Json:
         """The volume of one pod alone, which is made and removed with it."""

@@ -32,6 +32,9 @@ class Disk(Protocol):
     async def stage(self, image: Image, access: Access, target: str) -> None:
         """Mount it at `target`, checked and as large as its image. Does nothing when it is there."""
 
+    async def grow_idle(self, image: Image, access: Access, staged: str) -> None:
+        """Let a file system that is smaller than its image grow while only `staged` has it, mounted anew."""
+
     async def publish(self, image: Image, source: str, target: str, *, read_only: bool) -> None:
         """Bind what is mounted at `source`, or its device, to `target`. Does nothing when it is there."""
 

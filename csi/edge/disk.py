@@ -98,6 +98,15 @@ class Disk:
         if await alone(images.file_system_size, path, image.fs_type) < _filled(image):
             await file_systems.grow_mounted(image.fs_type, loop.path, target)
 
+    async def grow_idle(self, image: Image, access: Access, staged: str) -> None:
+        path = self._store.path(Kind.VOLUME, image.id)
+        async with self._mounting.of(image.id):
+            if await alone(images.file_system_size, path, image.fs_type) >= _filled(image):
+                return
+            if await alone(self._mounts, image) == [staged]:
+                await alone(targets.unmount, staged)
+                await self._stage(image, access, staged)
+
     async def publish(self, image: Image, source: str, target: str, *, read_only: bool) -> None:
         if image.mode is Mode.BLOCK:
             path = self._store.path(Kind.VOLUME, image.id)

@@ -142,7 +142,7 @@ async def test_a_claim_grows(world: World) -> None:
         return bool((await bound(world, "grows"))["spec"]["capacity"] == more)
 
     await holds(asked, "the PersistentVolume has the new size")
-    await world.delete("first", grace=0)
+    await world.delete("first")  # with its grace, so that it is gone when its volume is
     await world.gone("first")
     await world.run(user("second", "grows"))
     await world.until("grows", lambda one: one["status"]["capacity"] == more, "256Mi", kind=_CLAIMS)
@@ -190,4 +190,8 @@ async def test_an_inline_volume(world: World) -> None:
     assert [one for one in await images(world, node) if one.startswith("inline-")]
     await world.delete("inline", grace=0)
     await world.gone("inline")
-    assert not [one for one in await images(world, node) if one.startswith("inline-")]
+
+    async def removed() -> bool:
+        return not [one for one in await images(world, node) if one.startswith("inline-")]
+
+    await holds(removed, "its image is gone")

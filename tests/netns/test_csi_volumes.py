@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import stat
@@ -14,6 +15,7 @@ from controlplane.cluster.work import volume_devices
 from csi.edge import file_systems, images, targets
 from csi.model import EPHEMERAL, Image, Kind
 from nodelib import mounts
+from nodelib.errors import Permanent
 from nodelib.json_values import Json
 from nodelib.threads import alone
 from tests.netns.csi_world import BLOCK, MIB, MOUNT, Driver, driver, may_grow_mounted
@@ -164,6 +166,45 @@ def test_an_expansion_of_a_mounted_ext4(tmp_path: Path) -> None:
                 one.stage(number)
                 assert one.call("Node.NodeExpandVolume", **asked)["capacity_bytes"] == 64 * MIB
             assert os.statvfs(staged).f_blocks > 1.8 * before
+
+    run()
+
+
+def test_what_could_not_grow_while_it_was_used_grows_for_the_next_pod(tmp_path: Path) -> None:
+    """A kubelet does not stage a volume again as long as it goes from one pod to the next."""
+
+    @isolated
+    def run() -> None:
+        with driver(tmp_path) as one:
+            number = one.create()
+            staged = one.stage(number)
+            write(one.publish(number) / "kept", "1")
+            image = asyncio.run(one.disk.image(Kind.VOLUME, number))
+            assert image is not None
+            with contextlib.suppress(Permanent):
+                asyncio.run(one.disk.grow(_with_size(image, 64 * MIB)))
+            one.publish(number, "other")
+            one.unpublish(number)
+            one.unpublish(number, "other")
+            target = one.publish(number, "next")
+            size = os.statvfs(target)
+            assert size.f_blocks * size.f_frsize > 50 * MIB and (target / "kept").read_text() == "1"
+            assert sorted(mounts.mounts_of(os.stat(target).st_dev)) == sorted([str(staged), str(target)])
+
+    run()
+
+
+def test_a_volume_whose_staging_was_cut_off_is_staged_when_it_is_published(tmp_path: Path) -> None:
+    @isolated
+    def run() -> None:
+        with driver(tmp_path) as one:
+            number = one.create()
+            write(one.stage(number) / "kept", "1")
+            one.unstage(number)
+            assert (one.publish(number) / "kept").read_text() == "1"
+            elsewhere = {"volume_id": number, "staging_target_path": str(tmp_path / "x"), "volume_capability": MOUNT}
+            refused = one.refused("Node.NodePublishVolume", target_path=str(tmp_path / "y"), **elsewhere)
+            assert refused.code == "FAILED_PRECONDITION"
 
     run()
 
