@@ -46,6 +46,13 @@ def up(
             help="These addresses, of the nodes' subnet, such as 10.89.7.200-10.89.7.250; by default its last quarter.",
         ),
     ] = "",
+    storage: Annotated[
+        bool,
+        typer.Option(
+            "--storage/--no-storage",
+            help="Make volumes for claims without a class: a default StorageClass (built first, a few minutes).",
+        ),
+    ] = False,
     ip_family: Annotated[
         IPFamily,
         typer.Option(metavar="FAMILY", help="Addresses of nodes, pods and Services: ipv4, ipv6 or dual."),
@@ -163,6 +170,7 @@ def up(
         "network_policy": network_policy,
         "load_balancer": load_balancer,
         "load_balancer_pool": load_balancer_pool,
+        "storage": storage,
         "ip_family": str(ip_family),
         "routed": routed,
         "addons": addons,

@@ -22,6 +22,7 @@ _FIXED = (
     "network_policy",
     "load_balancer",
     "load_balancer_pool",
+    "storage",
     "ip_family",
     "routed",
     "kubeadm",

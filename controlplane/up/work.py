@@ -13,7 +13,15 @@ from pathlib import Path
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root, state_root
 from controlplane.cluster.model import CONTROL_PLANE, Cluster, Node, Options
-from controlplane.cluster.plan import addons, addresses, components, load_balancer, manifests
+from controlplane.cluster.plan import (
+    addons,
+    addresses,
+    components,
+    load_balancer,
+    manifests,
+    snapshot_kinds,
+    storage,
+)
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.work import (
     bridge_network,
@@ -296,6 +304,8 @@ class _Raising:
                 objects += load_balancer.objects()
             if self.cluster.options.demo:
                 objects += manifests.demo_base()
+            if self.cluster.options.provides_volumes:
+                objects += [*storage.rights(), *storage.objects(), *snapshot_kinds.kinds(), storage.snapshot_class()]
             async with asyncio.TaskGroup() as group:  # the agents are already waiting for their permissions
                 group.create_task(workloads.apply(client, objects, self.clock))
                 group.create_task(control_plane.start_controllers(self.cluster, self.tools))
@@ -335,7 +345,7 @@ class _Raising:
 
 def _compile(project: str) -> None:
     """Compile the modules that a node runs: it sees them read-only, and would compile them at every start."""
-    for name in ("agent", "cli", "cni", "loadbalancer", "nodelib", "policy", "proxy"):
+    for name in ("agent", "cli", "cni", "csi", "loadbalancer", "nodelib", "policy", "proxy"):
         compileall.compile_dir(os.path.join(project, name), quiet=2)
 
 

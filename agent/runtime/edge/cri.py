@@ -22,6 +22,7 @@ from agent.runtime.edge import convert
 from agent.runtime.edge.starts import KeptStarts
 from agent.runtime.model import RuntimeEvent
 from nodelib.json_values import Json
+from nodelib.plugin_apis.plain import to_plain
 
 # The generated stubs ask for message objects where the classes also take plain dicts.
 pb: Any = api_pb2
@@ -221,16 +222,16 @@ class Cri:
         """PodSandboxStats of every sandbox, as plain dicts."""
         call = self._runtime.ListPodSandboxStats(pb.ListPodSandboxStatsRequest(), timeout=_LIMIT)
         answer = await self._ask("sandbox stats", "", call)
-        return [convert.to_plain(item) for item in answer.stats]
+        return [to_plain(item) for item in answer.stats]
 
     async def status(self) -> Json:
         """StatusResponse as a plain dict: status.conditions, runtime_handlers, features."""
         request = pb.StatusRequest(verbose=False)
-        return convert.to_plain(await self._ask("status", "", self._runtime.Status(request, timeout=_LIMIT)))
+        return to_plain(await self._ask("status", "", self._runtime.Status(request, timeout=_LIMIT)))
 
     async def version(self) -> Json:
         request = pb.VersionRequest(version="0.1.0")
-        return convert.to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=_LIMIT)))
+        return to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=_LIMIT)))
 
     async def cgroup_driver(self) -> str:
         """ "systemd", "cgroupfs", or "" if the runtime does not say. Code UNIMPLEMENTED: it cannot."""
@@ -283,7 +284,7 @@ class Cri:
     async def image_fs_info(self) -> list[Json]:
         call = self._images.ImageFsInfo(pb.ImageFsInfoRequest(), timeout=_LIMIT)
         answer = await self._ask("image filesystem", "", call)
-        return [convert.to_plain(item) for item in answer.image_filesystems]
+        return [to_plain(item) for item in answer.image_filesystems]
 
     async def _kept(self, method: str, request: Any, timeout: float) -> Awaitable[Any]:
         """A call that finishes even if this process is killed, where there is a connection for it."""

@@ -126,7 +126,7 @@ def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
 
 
 def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
-    """Start containerd, agent and proxy, what enforces network policies, and what announces addresses."""
+    """Start containerd, agent and proxy, what enforces policies, announces addresses and provides volumes."""
     programs: tuple[Program, ...] = (
         components.runtime(cluster, node, tools),
         components.agent(cluster, node, tools),
@@ -136,6 +136,8 @@ def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
         programs = (*programs, components.policy(cluster, node, tools))
     if cluster.options.gives_addresses:
         programs = (*programs, components.load_balancer(cluster, node, tools))
+    if cluster.options.provides_volumes:
+        programs = (*programs, *components.volumes(cluster, node, tools))
     start_unit(cluster, node.name, programs, tools.project)
 
 

@@ -257,6 +257,7 @@ DOCUMENT = Table(
         "featureGates": Field(Names(Switch(), "feature gate", _GATE), "Feature gates of all components."),
         "registries": Field(Sequence(_REGISTRY, ("host",)), "Mirrors and logins of registries."),
         "addons": Field(Sequence(Text("the name of an add-on", ADDONS)), "Add-ons besides DNS: metrics, ingress."),
+        "storage": Field(Switch(), "Whether the nodes provide volumes for claims; by default they do not."),
         "demo": Field(Switch(), "Deploy a web server on every node, and check that it answers."),
         "durable": Field(Switch(), "Have etcd and containerd flush their writes to disk."),
         "images": Field(Text("a set", ("demo", "conformance")), "Images that the nodes have from the start."),

@@ -28,7 +28,7 @@ _NETWORKING = {
     "uplink": "uplink",
 }
 _KUBEADM = {"controlPlanes": "control_planes", "joined": "joined", "network": "network"}
-_OPTIONS = ("kubernetes", "cpus", "agent", "proxy", "demo", "durable")
+_OPTIONS = ("kubernetes", "cpus", "agent", "proxy", "storage", "demo", "durable")
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def values(wanted: Wanted) -> Json:
         "scheduler": _arguments(custom.scheduler),
         "featureGates": custom.feature_gates,
         "registries": [_registry(one) for one in custom.registries],
+        "storage": options.get("storage"),
         "demo": options.get("demo"),
         "durable": options.get("durable"),
         "images": wanted.images,

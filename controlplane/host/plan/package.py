@@ -27,6 +27,7 @@ TREE = (
     "cni",
     "controlplane",
     "loadbalancer",
+    "csi",
     "nodelib",
     "policy",
     "proxy",
