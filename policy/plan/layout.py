@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from nodelib.firewall.objects import Family
 from nodelib.nft import objects
 from nodelib.nft.objects import SetShape
-from nodelib.nft.rules import Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf, rule
+from nodelib.nft.rules import AtMost, Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf, rule
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
 from policy.model import Block, Direction, Name, NamedPort, PortRange, Selection, Selector
 
@@ -33,6 +33,7 @@ PROBE = "nodewright-policy-probe"
 # After the DNAT of Services and hostPorts, and after the proxy's chains, which refuse what has no endpoint.
 PRIORITY = 10
 REPORTS = 4021  # the NFLOG group of dropped packets
+REPORTED = AtMost(10, 20)  # of each group's packets: the kernel reports no flood, and counts all of it
 
 SELF = "self"
 NEIGHBOURS = "neighbour-discovery"
@@ -72,7 +73,7 @@ def neighbour_elements() -> frozenset[bytes]:
 
 def report_probe() -> list[Message]:
     """Makes a table with a rule that reports packets, and removes it again: refused where the kernel cannot."""
-    body = rule(Report(REPORTS, "probe")).body(PROBE, "probe", Family.IPV4)
+    body = rule(REPORTED, Report(REPORTS, "probe")).body(PROBE, "probe", Family.IPV4)
     made = [*objects.replaced_table(PROBE), new_chain(PROBE, "probe"), new_rule(body)]
     return [*made, *objects.removed_table(PROBE)[1:]]
 
@@ -80,9 +81,10 @@ def report_probe() -> list[Message]:
 def group_chain(chains: Iterable[str], name: str, policies: Iterable[Name], *, report: bool) -> tuple[NftRule, ...]:
     """The rules of a group: each policy's chain may accept; the rest is dropped."""
     note = comment(f"isolated by {' '.join(map(str, policies))}")
-    told = (Report(REPORTS, name),) if report else ()
+    # A rule of its own: a packet that is one too many to be reported is dropped all the same.
+    told = (rule(REPORTED, Report(REPORTS, name)),) if report else ()
     jumps = [rule(Verdict("jump", chain)) for chain in chains]
-    return (*jumps, rule(Count(), *told, Verdict("drop"), comment=note))
+    return (*jumps, *told, rule(Count(), Verdict("drop"), comment=note))
 
 
 def policy_chain_name(name: Name, direction: Direction) -> str:

@@ -15,7 +15,7 @@ from nodelib.firewall.objects import Family
 from nodelib.netlink import attributes
 from nodelib.nft import wire
 from nodelib.nft.edge import NftError
-from nodelib.nft.rules import Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf
+from nodelib.nft.rules import AtMost, Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf
 from nodelib.nft.wire import Message
 from policy.plan import layout
 from policy.plan.program import Program
@@ -169,6 +169,8 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
                 return _judge(program, chain, flow)
             case Verdict(word):
                 return word
+            case AtMost():
+                return ""  # a flood is under way: no rule may need what is behind this to drop it
             case Count() | Report():
                 pass
             case other:

@@ -1,0 +1,89 @@
+"""Who has an address, and which policies there are: what is needed to name the ends of a packet. Pure.
+
+It shares its pods with the enforcer's index, which only syncs may touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from policy.drop_model import Party
+from policy.model import Address, Name, Pod, Policy
+
+
+class Directory:
+    """Pods by their addresses, the labels of namespaces, and policies. `node`: whose pods are known apart."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._here: set[Name] = set()
+        self._policies: dict[Name, Policy] = {}
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._pods: dict[Name, Pod] = {}
+        self._by_address: dict[Address, Name] = {}
+        self._held: dict[Name, tuple[Address, ...]] = {}
+
+    def set_pod(self, name: Name, pod: Pod | None) -> None:
+        """A pod as it is now, None: it is gone."""
+        for address in self._addresses(name):
+            if self._by_address.get(address) == name:
+                del self._by_address[address]
+        if pod is None or pod.ended or pod.addresses:
+            self._held.pop(name, None)
+        self._here.discard(name)
+        if pod is None:
+            self._pods.pop(name, None)
+            return
+        self._pods[name] = pod
+        if pod.node == self._node and not pod.ended and not pod.host_network:
+            self._here.add(name)
+        for address in self._addresses(name):
+            self._by_address[address] = name
+
+    def hold(self, name: Name, addresses: tuple[Address, ...]) -> None:
+        """A pod of this node has just been given these: its status does not have them yet."""
+        pod = self._pods.get(name)
+        if pod is not None and not pod.addresses and not pod.ended:
+            self._held[name] = addresses
+            self.set_pod(name, pod)
+
+    def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """A namespace's labels, None: it is gone."""
+        if labels is None:
+            self._namespaces.pop(name, None)
+        else:
+            self._namespaces[name] = labels
+
+    def set_policy(self, name: Name, policy: Policy | None) -> None:
+        """A policy as it is now, None: it is gone."""
+        if policy is None:
+            self._policies.pop(name, None)
+        else:
+            self._policies[name] = policy
+
+    def pod(self, name: Name) -> Pod | None:
+        return self._pods.get(name)
+
+    def policy(self, name: Name) -> Policy | None:
+        return self._policies.get(name)
+
+    def party(self, address: Address) -> Party:
+        """Who has the address."""
+        name = self._by_address.get(address)
+        pod = None if name is None else self._pods.get(name)
+        return Party(address, pod, None if pod is None else self._namespaces.get(pod.name.namespace))
+
+    def isolates(self, policy: Name, pod: Name) -> bool:
+        """Whether the policy selects the pod."""
+        known, found = self._policies.get(policy), self._pods.get(pod)
+        if known is None or found is None or pod.namespace != known.selection.namespace:
+            return False
+        return known.selection.pods.fits(found.labels)
+
+    def selected_here(self, policy: Name) -> list[Name]:
+        """The pods of this node that the policy selects."""
+        return [pod for pod in sorted(self._here) if self.isolates(policy, pod)]
+
+    def _addresses(self, name: Name) -> tuple[Address, ...]:
+        pod = self._pods.get(name)
+        return () if pod is None else pod.addresses or self._held.get(name, ())
