@@ -16,6 +16,7 @@ _COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))|comment "([^"]*)"')
 _TO = re.compile(r"--to-destination (\S+)")
 _TARGETS = ("DNAT", "SNAT", "MASQUERADE", "REDIRECT", "REJECT", "DROP")
 _STATEMENTS = ("dnat to", "snat to", "masquerade", "redirect", "reject", "drop", "service-ips", "service-nodeports")
+_POLICY_CHAINS = ("policy-ingress-", "policy-egress-")
 _CHANCE = re.compile(r"--probability ([0-9.]+)")
 
 
@@ -32,6 +33,8 @@ def reason(hop: Hop, facts: Facts) -> str:
 def decides(hop: Hop) -> bool:
     """Whether the rule changes the packet or ends its path; a jump to another chain does not."""
     if hop.table.startswith(("ip ", "ip6 ", "inet ")):
+        if hop.chain.startswith(_POLICY_CHAINS):
+            return _accepts(hop)
         return any(statement in hop.text for statement in _STATEMENTS)
     target = hop.text.rpartition("-j ")[2].split(" ")[0]
     return target in _TARGETS or target.startswith(("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"))
@@ -153,7 +156,11 @@ def _nftables(hop: Hop) -> str:
 
 
 def _policy(hop: Hop, note: str, facts: Facts) -> str:
-    return f"NetworkPolicy {note} allows it" if "accept" in hop.text else ""
+    return f"NetworkPolicy {note} allows it" if _accepts(hop) else ""
+
+
+def _accepts(hop: Hop) -> bool:
+    return "accept" in _COMMENT.sub("", hop.text).split()  # a comment may name any statement
 
 
 def _policies(hop: Hop, note: str, facts: Facts) -> str:

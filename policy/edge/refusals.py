@@ -116,10 +116,10 @@ def _acknowledged(channel: socket.socket) -> None:
 
 async def _readable(channel: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(channel, lambda: ready.done() or ready.set_result(None))
+    ready = asyncio.Event()
+    loop.add_reader(channel, ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
         loop.remove_reader(channel)
 

@@ -105,10 +105,9 @@ def all_told(found: Json) -> tuple[Told, ...]:
     return tuple(one for one in every if one is not None)
 
 
-def as_json(one: Told, node: str) -> Json:
+def as_json(one: Told) -> Json:
     """For scripts."""
     return {
-        "node": node,
         "first": one.first,
         "last": one.last,
         "count": one.count,

@@ -99,7 +99,8 @@ class Listening:
         async def found() -> Told | None:
             return next((one for one in await self.drops() if fits(one)), None)
 
-        return await until(found, lambda: f"drops: {self.log._drops.since(0)}")
+        one: Told = await until(found, lambda: f"drops: {self.log._drops.since(0)}")
+        return one
 
 
 async def until(look: Callable[[], Awaitable[Any]], state: Callable[[], object]) -> Any:
@@ -175,10 +176,12 @@ async def test_egress_a_client_outside_and_a_packet_without_ports(world: PolicyW
 async def test_a_flow_that_is_no_longer_allowed_is_one_drop_whichever_way_its_packets_go(world: PolicyWorld) -> None:
     async with listening(world) as one:
         stream = await asyncio.to_thread(world.stream, POD2, POD1, 8080)
-        assert stream.stdout is not None and await asyncio.to_thread(stream.stdout.readline)
+        output = stream.stdout
+        assert output is not None
+        assert await asyncio.to_thread(output.readline, -1)
         await one.write([policy("deny", select=ONE)])
         drop = await one.dropped(lambda told: told.count > 2)
-        await asyncio.to_thread(stream.stdout.read)
+        await asyncio.to_thread(output.read, -1)
         stream.wait()
         every = await one.drops()
     assert (drop.client.pod, drop.server.pod, drop.port) == ("a/two", "a/one", 8080)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli.explain.facts import Facts
-from cli.explain.reasons import reason
+from cli.explain.reasons import decides, reason
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Packet
 from nodelib.json_values import Json
@@ -271,3 +271,6 @@ def test_trace_says_of_the_kernel_s_rules_what_packets_meet(world: PolicyWorld, 
         if not passes:
             said = reason(outcome.trail[-1], Facts())
             assert "isolated by a/p" in said and "(ingress)" in said, said
+        elif case.policies and to == POD1:
+            said = [reason(hop, Facts()) for hop in outcome.trail if decides(hop)]
+            assert any(one.startswith("NetworkPolicy a/p ingress[") for one in said), (who, to, said)
