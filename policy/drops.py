@@ -14,7 +14,7 @@ from nodelib.json_values import Json
 from nodelib.nflog import Record
 from policy.drop_model import Drop, Flow
 from policy.model import VERSION, Address, Name
-from policy.plan import groups, packets
+from policy.plan import packets, reported
 from policy.plan.directory import Directory
 from policy.plan.drop_document import document
 from policy.plan.drops import Drops
@@ -87,7 +87,7 @@ class DropLog:
         }
 
     def _take(self, record: Record) -> None:
-        direction, packet = groups.direction(record.prefix), packets.packet(record.packet)
+        direction, packet = reported.direction(record.prefix), packets.packet(record.packet)
         if direction is None or packet is None:
             self.unreadable += 1
             return
@@ -124,7 +124,7 @@ class _Groups:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._members = groups.members(program)
+        self._members = reported.members(program)
 
     def of(self, name: str) -> tuple[frozenset[Address], tuple[Name, ...]]:
         return self._members.get(name, frozenset()), self.program.groups.get(name, ())

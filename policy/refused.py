@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nodelib.firewall.objects import Family
 from policy.model import Direction, Name
-from policy.plan import groups
+from policy.plan import reported
 from policy.plan.program import Program
 
 Refused = dict[tuple[Name, Direction], int]
@@ -44,7 +44,7 @@ class RefusedCounts:
 
     @staticmethod
     def _add(found: Refused, program: Program, group: str, count: int) -> None:
-        direction = groups.direction(group)
+        direction = reported.direction(group)
         if direction is None or not count:
             return
         for name in program.groups[group]:

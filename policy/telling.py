@@ -112,7 +112,7 @@ class Telling:
                 note=note,
                 warning=warning,
                 uid=uid,
-                group=_GROUP if kind == "NetworkPolicy" else "v1",
+                api_version=_GROUP if kind == "NetworkPolicy" else "v1",
                 once=once,
             )
 

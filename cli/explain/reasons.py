@@ -164,7 +164,7 @@ def _accepts(hop: Hop) -> bool:
 
 
 def _policies(hop: Hop, note: str, facts: Facts) -> str:
-    if " drop" not in hop.text:
+    if "drop" not in _COMMENT.sub("", hop.text).split():
         return ""
     direction = "ingress" if hop.chain.startswith("group-ingress") else "egress"
     return f"dropped: the pod is {note}, and no rule of theirs allows this ({direction})"

@@ -14,7 +14,7 @@ from nodelib.kube.times import format_micro
 
 log = logging.getLogger(__name__)
 
-_LONGEST_NAME = 230  # of an object's 253 characters: the rest makes an event's name unique
+_LONGEST_NAME = 230  # of an object in an event's own name, which has 253 characters at most
 
 
 class Events:
@@ -36,22 +36,22 @@ class Events:
         action: str,
         note: str,
         warning: bool,
+        api_version: str = "v1",
         uid: str = "",
-        group: str = "v1",
         once: str = "",
     ) -> None:
-        """`uid`: without one, `kubectl describe` does not find the event. `group`: apiVersion of the object.
+        """`uid`: without it `kubectl describe` shows the event of no object but a Node.
 
         `once`: an event that another process or node has already written for this key is not written again.
         """
         now = self._clock.now()
         where = namespace or "default"
         suffix = hashlib.sha256(f"{uid} {reason} {once}".encode()).hexdigest()[:16] if once else f"{int(now * 1e9):x}"
-        about = {"apiVersion": group, "kind": kind, "namespace": namespace, "name": name}
+        about = {"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name}
         body: Json = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{name[:_LONGEST_NAME]}.{suffix}", "namespace": where},
+            "metadata": {"name": f"{name[:_LONGEST_NAME].rstrip('-.')}.{suffix}", "namespace": where},
             "eventTime": format_micro(now),
             "reportingController": self._controller,
             "reportingInstance": f"{self._controller}-{self._node}"[:128],

@@ -81,10 +81,13 @@ def report_probe() -> list[Message]:
 def group_chain(chains: Iterable[str], name: str, policies: Iterable[Name], *, report: bool) -> tuple[NftRule, ...]:
     """The rules of a group: each policy's chain may accept; the rest is dropped."""
     note = comment(f"isolated by {' '.join(map(str, policies))}")
-    # A rule of its own: a packet that is one too many to be reported is dropped all the same.
-    told = (rule(REPORTED, Report(REPORTS, name)),) if report else ()
     jumps = [rule(Verdict("jump", chain)) for chain in chains]
-    return (*jumps, *told, rule(Count(), Verdict("drop"), comment=note))
+    return (*jumps, *told(name, report=report), rule(Count(), Verdict("drop"), comment=note))
+
+
+def told(name: str, *, report: bool) -> tuple[NftRule, ...]:
+    """What reports packets by that name. A rule of its own: one packet too many is not told, and dropped all the same."""
+    return (rule(REPORTED, Report(REPORTS, name)),) if report else ()
 
 
 def policy_chain_name(name: Name, direction: Direction) -> str:

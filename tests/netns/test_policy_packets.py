@@ -272,5 +272,5 @@ def test_trace_says_of_the_kernel_s_rules_what_packets_meet(world: PolicyWorld, 
             said = reason(outcome.trail[-1], Facts())
             assert "isolated by a/p" in said and "(ingress)" in said, said
         elif case.policies and to == POD1:
-            said = [reason(hop, Facts()) for hop in outcome.trail if decides(hop)]
-            assert any(one.startswith("NetworkPolicy a/p ingress[") for one in said), (who, to, said)
+            why = [reason(hop, Facts()) for hop in outcome.trail if decides(hop)]
+            assert any(one.startswith("NetworkPolicy a/p ingress[") for one in why), (who, to, why)
