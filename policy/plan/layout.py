@@ -86,7 +86,7 @@ def group_chain(chains: Iterable[str], name: str, policies: Iterable[Name], *, r
 
 
 def told(name: str, *, report: bool) -> tuple[NftRule, ...]:
-    """What reports packets by that name. A rule of its own: one packet too many is not told, and dropped all the same."""
+    """What reports packets by that name. A rule of its own: one packet too many is dropped all the same."""
     return (rule(REPORTED, Report(REPORTS, name)),) if report else ()
 
 

@@ -57,7 +57,7 @@ def remedy(one: Near | None, flow: Flow) -> str:
     where = f"{one.policy} {one.rule}"
     side = flow.direction.lower()
     return {
-        "": f"{where} allows it now",
+        "": f"{where}, which allows it now",
         "port": f"{where}, if it listed port {port}",
         "peer": f"{where}, if it selected the peer",
         "peer and port": f"a rule of {one.policy} for this peer and port {port}",

@@ -9,8 +9,7 @@ import asyncio
 import os
 import socket
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,10 +35,11 @@ from tests.netns.policy_world import PolicyWorld, fill
 from tests.netns.proxy_world import PEER
 from tests.netns.test_policy_packets import ONE, PODS, SPACES, V6
 from tests.netns.test_proxy_packets import CLIENT, FAR, POD1, POD2
+from tests.waiting import until
 
 pytestmark = pytest.mark.netns
 
-_LIMIT = 10.0
+_LIMIT = 10.0  # seconds
 _ECHO = """import socket, sys
 raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
 raw.sendto(bytes.fromhex("0800f7fd00010001"), (sys.argv[1], 0))
@@ -99,17 +99,8 @@ class Listening:
         async def found() -> Told | None:
             return next((one for one in await self.drops() if fits(one)), None)
 
-        one: Told = await until(found, lambda: f"drops: {self.log._drops.since(0)}")
+        one: Told = await until(found, _LIMIT)
         return one
-
-
-async def until(look: Callable[[], Awaitable[Any]], state: Callable[[], object]) -> Any:
-    end = time.monotonic() + _LIMIT
-    while time.monotonic() < end:
-        if found := await look():
-            return found
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"not within {_LIMIT:g} s; {state()}")
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +120,7 @@ async def listening(world: PolicyWorld, *policies: Json) -> AsyncIterator[Listen
         return not one.refusals.problem
 
     try:
-        await until(ready, lambda: one.refusals.problem)
+        await until(ready, _LIMIT)
         yield one
     finally:
         await cancel_and_wait(task)
@@ -227,7 +218,7 @@ async def test_reports_that_nobody_read_are_counted_as_lost_and_reading_goes_on(
             await one.ask(POD2, POD1)  # the kernel says with the next report what was lost before it
             return one.came + one.lost >= sent
 
-        await until(all_of_them, lambda: (one.came, one.lost, sent))
+        await until(all_of_them, _LIMIT)
         assert one.lost > 0 and not one.refusals.problem
 
 
@@ -239,7 +230,7 @@ async def test_who_comes_second_says_so_and_takes_over_when_the_first_is_gone(wo
         async def refused() -> bool:
             return "another program" in second.problem
 
-        await until(refused, lambda: second.problem)
+        await until(refused, _LIMIT)
         await cancel_and_wait(task)
     async with listening(world, policy("deny", select=ONE)):
         pass
