@@ -233,8 +233,7 @@ class _Daemon:
         answer = await self._protection.answer(question)
         if answer.get("protected"):
             self._metrics.protected.observe(self._clock.monotonic() - began)
-            name, _, addresses = read(question)
-            self._directory.hold(name, addresses)
+            self._directory.hold(*read(question))
         return answer
 
     async def _count_refused(self) -> None:

@@ -55,7 +55,7 @@ class DropLog:
         self._known: dict[Family, _Groups] = {}
         self._waiting = 0
         self._news = asyncio.Event()
-        self.unreadable = 0
+        self._unreadable = 0
 
     async def take(self, records: list[Record]) -> None:
         """A few records: the loop has its turn after them."""
@@ -84,12 +84,13 @@ class DropLog:
             "number": self._drops.number,
             "since": self._began,
             "problem": self._problem(),
+            "unreadable": self._unreadable,
         }
 
     def _take(self, record: Record) -> None:
         direction, packet = reported.direction(record.prefix), packets.packet(record.packet)
         if direction is None or packet is None:
-            self.unreadable += 1
+            self._unreadable += 1
             return
         addresses, policies = self._group(record.prefix, packet.source)
         flow = packets.flow(packet, direction, addresses)

@@ -21,15 +21,16 @@ class Directory:
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._pods: dict[Name, Pod] = {}
         self._by_address: dict[Address, Name] = {}
-        self._held: dict[Name, tuple[Address, ...]] = {}
+        self._held: dict[Name, tuple[str, tuple[Address, ...]]] = {}
 
     def set_pod(self, name: Name, pod: Pod | None) -> None:
         """A pod as it is now, None: it is gone."""
         for address in self._addresses(name):
             if self._by_address.get(address) == name:
                 del self._by_address[address]
-        if pod is None or pod.ended or pod.addresses:
-            self._held.pop(name, None)
+        held = self._held.get(name)
+        if held is not None and (pod is None or pod.ended or held[0] not in ("", pod.uid) or _same(held[1], pod)):
+            del self._held[name]
         self._here.discard(name)
         if pod is None:
             self._pods.pop(name, None)
@@ -40,11 +41,12 @@ class Directory:
         for address in self._addresses(name):
             self._by_address[address] = name
 
-    def hold(self, name: Name, addresses: tuple[Address, ...]) -> None:
-        """A pod of this node has just been given these: its status does not have them yet."""
+    def hold(self, name: Name, uid: str, addresses: tuple[Address, ...]) -> None:
+        """A pod of this node has just been given these: its status does not have them yet, or has older ones."""
         pod = self._pods.get(name)
-        if pod is not None and not pod.addresses and not pod.ended:
-            self._held[name] = addresses
+        if pod is not None:
+            self.set_pod(name, None)
+            self._held[name] = (uid, addresses)
             self.set_pod(name, pod)
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
@@ -86,4 +88,11 @@ class Directory:
 
     def _addresses(self, name: Name) -> tuple[Address, ...]:
         pod = self._pods.get(name)
-        return () if pod is None else pod.addresses or self._held.get(name, ())
+        if pod is None:
+            return ()
+        held = self._held.get(name)
+        return pod.addresses if held is None else held[1]
+
+
+def _same(addresses: tuple[Address, ...], pod: Pod) -> bool:
+    return set(addresses) == set(pod.addresses)

@@ -61,8 +61,8 @@ async def daemon(world: PolicyWorld, folder: Path, *policies: Json) -> AsyncIter
     users = [{"name": "a", "user": {}}]
     wanted = {"clusters": clusters, "users": users, "contexts": contexts, "current-context": "a"}
     config.write_text(yaml.safe_dump(wanted))
-    flags = (f"--kubeconfig={config}", "--hostname-override=node1", f"--socket={path}")
-    flags += (f"--state-file={folder}/held.json", f"--cni-conf-dir={folder}")
+    flags = [f"--kubeconfig={config}", "--hostname-override=node1", f"--socket={path}"]
+    flags += [f"--state-file={folder}/held.json", f"--cni-conf-dir={folder}"]
     log = open(folder / "log", "ab")  # noqa: SIM115
     process = world.node.start(sys.executable, "-m", "policy", *flags, cwd=_ROOT, stdout=log, stderr=log)
     try:

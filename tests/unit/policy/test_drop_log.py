@@ -74,7 +74,7 @@ async def test_what_is_no_packet_or_of_no_group_is_counted_and_nothing_else() ->
     world = World(DENY)
     await world.take(b"", b"\x45", packet(B, A)[:10])
     await world.take(packet(B, A), group="somebody-else")
-    assert world.log.unreadable == 4 and await world.drops() == () and world.told == []
+    assert (await world.log.answer({}))["unreadable"] == 4 and await world.drops() == () and world.told == []
 
 
 async def test_while_rules_are_written_the_last_ones_say_what_a_packet_met() -> None:
@@ -109,9 +109,20 @@ async def test_a_drop_that_goes_on_is_explained_anew_after_a_while() -> None:
 async def test_a_pod_that_has_just_got_its_address_is_named() -> None:
     world = World(DENY)
     world.pod(pod("new", labels={"app": "a1"}))
-    world.directory.hold(Name("a", "new"), parse.addresses(["10.0.0.9"]))
+    world.directory.hold(Name("a", "new"), "uid-new", parse.addresses(["10.0.0.9"]))
     await world.take(packet("10.0.0.9", A))
     assert (await world.drops())[0].client.pod == "a/new"
+
+
+async def test_a_pod_with_a_new_sandbox_has_its_new_address_before_its_status_says_so() -> None:
+    world = World(DENY)
+    world.directory.hold(Name("a", "a2"), "uid-a2", parse.addresses(["10.0.0.9"]))
+    world.pod(pod("a2", B))
+    await world.take(packet("10.0.0.9", A), packet(B, A, ports=(1, 81)))
+    assert [one.client.pod for one in await world.drops()] == ["a/a2", ""]
+    world.pod(pod("a2", B, uid="another"))
+    await world.take(packet(B, A, ports=(1, 82)))
+    assert (await world.drops())[-1].client.pod == "a/a2", "what was held was of a former pod"
 
 
 async def test_an_address_is_that_of_who_has_it_now() -> None:
