@@ -25,6 +25,8 @@ from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import read_generation
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
+from policy.cluster_intake import ClusterIntake
+from policy.cluster_watch import GROUP, VERSION
 from policy.edge import others, socket_server
 from policy.edge.held_file import HeldFile
 from policy.edge.metrics import Metrics
@@ -32,6 +34,7 @@ from policy.enforcer import Enforcer
 from policy.model import Direction
 from policy.plan import layout, parse
 from policy.plan.difference import removal
+from policy.plan.parse_cluster import KIND
 from policy.plan.program import Planner, Program
 from policy.protection import Protection
 from policy.settings import Settings, load_settings
@@ -41,6 +44,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_FOR_OTHERS = 300.0  # seconds; reading the chains of a large iptables takes a second of CPU time
 _UNHEALTHY = 60.0  # seconds that a change may wait for its sync
+_ACTION = "EnforceNetworkPolicy"
 _EVENT_PAUSE = 60.0  # seconds between two events about failed syncs
 _BRIDGE_FILTER = {
     Family.IPV4: "/proc/sys/net/bridge/bridge-nf-call-iptables",
@@ -100,6 +104,7 @@ class _Daemon:
         file = HeldFile(settings.state)
         self._protection = Protection(self._enforcer, file, file.load(), lambda: self._other)
         self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
+        self._cluster = ClusterIntake(client, self._enforcer, self._tell_of_cluster_policy)
 
     def problem(self) -> str:
         """Why systemd should restart this process, or ""."""
@@ -115,6 +120,7 @@ class _Daemon:
         spawn("socket", partial(socket_server.serve, self._settings.socket, self._answer), critical=True)
         for reflector in self._watches.all:
             spawn(f"watch-{reflector.name}", reflector.run)
+        spawn("watch-cluster-policies", self._cluster.watch.run)
         self._supervisor.once("first-sync", self._begin)
         if self._settings.port:
             where = (self._settings.address, self._settings.port)
@@ -139,6 +145,7 @@ class _Daemon:
     async def _begin(self) -> None:
         """Wait until everything has been listed: rules made from partial lists would cut pods off."""
         await self._watches.synced()
+        await self._cluster.watch.ready.wait()
         self._protection.forget_unknown()
         self._warn_of_unfiltered_bridges()
         if self._other:
@@ -212,16 +219,24 @@ class _Daemon:
 
     def _tell(self, kind: str, namespace: str, name: str, reason: str, note: str, *, warning: bool = True) -> None:
         async def record() -> None:
-            await self._events.record(
-                kind, namespace, name, reason=reason, action="EnforceNetworkPolicy", note=note, warning=warning
-            )
+            await self._events.record(kind, namespace, name, reason=reason, action=_ACTION, note=note, warning=warning)
 
         self._supervisor.once(f"event-{kind}-{namespace}-{name}-{reason}", record)
+
+    def _tell_of_cluster_policy(self, name: str, uid: str, note: str) -> None:
+        async def record() -> None:
+            version, what = f"{GROUP}/{VERSION}", "PartNotUnderstood"
+            await self._events.record(
+                KIND, "", name, reason=what, action=_ACTION, note=note, warning=True, api_version=version, uid=uid
+            )
+
+        self._supervisor.once(f"event-{KIND}-{name}", record)
 
     def _routes(self) -> dict[str, Handler]:
         async def healthz(_: web.Request) -> web.Response:
             problem = self.problem()
-            body = {"healthy": not problem, "problem": problem, "leftTo": self._other, "api": self._watches.last_error}
+            api = "; ".join(filter(None, (self._watches.last_error, self._cluster.watch.last_error)))
+            body = {"healthy": not problem, "problem": problem, "leftTo": self._other, "api": api}
             return json_response(body, 503 if problem else 200)
 
         async def metrics(_: web.Request) -> web.Response:

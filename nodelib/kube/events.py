@@ -12,6 +12,8 @@ from nodelib.kube.times import format_micro
 
 log = logging.getLogger(__name__)
 
+_LONGEST_NAME = 230  # of an object in an event's own name, which has 253 characters at most
+
 
 class Events:
     """Best effort: an event that cannot be written is logged and dropped."""
@@ -23,20 +25,32 @@ class Events:
         self._controller = controller
 
     async def record(
-        self, kind: str, namespace: str, name: str, *, reason: str, action: str, note: str, warning: bool
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        reason: str,
+        action: str,
+        note: str,
+        warning: bool,
+        api_version: str = "v1",
+        uid: str = "",
     ) -> None:
+        """`uid`: without it `kubectl describe` shows the event of no object but a Node."""
         now = self._clock.now()
         where = namespace or "default"
+        regarding = {"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name}
         body: Json = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{name}.{int(now * 1e9):x}", "namespace": where},
+            "metadata": {"name": f"{name[:_LONGEST_NAME].rstrip('-.')}.{int(now * 1e9):x}", "namespace": where},
             "eventTime": format_micro(now),
             "reportingController": self._controller,
             "reportingInstance": f"{self._controller}-{self._node}"[:128],
             "action": action,
             "reason": reason,
-            "regarding": {"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name},
+            "regarding": {**regarding, "uid": uid} if uid else regarding,
             "note": note[:1024],
             "type": "Warning" if warning else "Normal",
         }
