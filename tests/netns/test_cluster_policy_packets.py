@@ -46,9 +46,9 @@ BASE = cluster_policy("base", BASELINE, 100, subject=pods("one"), ingress=[ingre
 IN_ONLY = policy(select=ONE, ingress=[{"from": [apps("two")]}])
 
 
-def first(action: str, **more: Json) -> Json:
+def first(action: str) -> Json:
     """A policy before DENY, for what pod two sends to pod one."""
-    return cluster_policy("first", priority=1, subject=pods("one"), ingress=[ingress(action, TWO)], **more)
+    return cluster_policy("first", priority=1, subject=pods("one"), ingress=[ingress(action, TWO)])
 
 
 def base(action: str) -> Json:
@@ -214,28 +214,30 @@ def test_a_flow_that_is_denied_stops_in_both_directions(world: PolicyWorld) -> N
 def test_changes_are_single_transactions_and_audited(world: PolicyWorld) -> None:
     """The chain for packets to the node comes and goes; somebody else's change of a tier is undone."""
 
+    async def answered(who: str, to: str) -> bool:
+        return await asyncio.to_thread(_answered, world, who, to)
+
     async def scenario() -> None:
         enforcer = world.enforcer()
         fill(enforcer, PODS, [], SPACES)
-        world_of = partial(asyncio.to_thread, _answered, world)
         fill_cluster(enforcer, NODES)
         enforcer.start()
         await enforcer.sync()
         assert "hook input" not in world.node.run("nft", "list", "table", "ip", "nodewright-policy").stdout
         fill_cluster(enforcer, [out(egress("Deny", nodes())), DENY])
         await enforcer.sync()
-        assert not await world_of(POD1, NODE) and not await world_of(POD2, POD1)
+        assert not await answered(POD1, NODE) and not await answered(POD2, POD1)
         assert not await enforcer.audit(deep=True), "our own writes are as we left them"
         tier = next(one for one in enforcer.programs[Family.IPV4].chains if one.startswith("tier-admin-ingress"))
         world.node.run("nft", "flush", "chain", "ip", "nodewright-policy", tier)
-        assert await world_of(POD2, POD1)
+        assert await answered(POD2, POD1)
         assert await enforcer.audit(deep=False)
         await enforcer.sync()
-        assert not await world_of(POD2, POD1)
+        assert not await answered(POD2, POD1)
         for name in ("out", "deny"):
             enforcer.set_cluster_policy(name, None)
         await enforcer.sync()
-        assert await world_of(POD1, NODE) and await world_of(POD2, POD1)
+        assert await answered(POD1, NODE) and await answered(POD2, POD1)
         left = world.node.run("nft", "list", "table", "ip", "nodewright-policy").stdout
         assert "to-node" not in left and "tier-" not in left and "deny-" not in left
         await enforcer.remove()

@@ -107,7 +107,7 @@ def _traffic_rule(key: str, peers: dict[str, Schema]) -> Schema:
         "enum": ["Accept", "Deny", "Pass"],
         "description": "Accept and Deny are final for the direction. Pass skips the rest of the tier.",
     }
-    fields = {
+    fields: dict[str, Schema] = {
         "name": {"type": "string", "maxLength": 100},
         "action": action,
         key: _list(_one_of(peers)),

@@ -68,8 +68,10 @@ def test_protocols(protocol: Json, ports: Any, names: Any) -> None:
 def test_nodes_and_networks_are_peers_of_egress() -> None:
     rule = egress("Accept", nodes(zone="a"), networks("10.0.0.7/8", "fd00::/8", "10.0.0.0/8"))
     found, problems = parse_cluster.cluster_policy(cluster_policy(egress=[rule]))
-    assert found is not None and not problems and found.rules[OUT][0].match.peers is not None
-    selection, block = found.rules[OUT][0].match.peers
+    assert found is not None and not problems
+    peers = found.rules[OUT][0].match.peers
+    assert peers is not None
+    selection, block = peers
     assert isinstance(selection, NodeSelection) and selection.nodes.fits({"zone": "a"})
     assert block == Networks((ip_network("10.0.0.0/8"), ip_network("fd00::/8")))
 
