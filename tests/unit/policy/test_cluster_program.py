@@ -228,6 +228,13 @@ TO_A: Json = {"app": "a1"}
             id="itself, with a tier for the other direction",
         ),
         pytest.param(
+            [policy(select=TO_A, policyTypes=["Egress"], egress=[{}])],
+            [DENY],
+            Flow(A, A),
+            False,
+            id="itself, denied in one direction, isolated in the other",
+        ),
+        pytest.param(
             [], [DENY], Flow(OUTSIDE, A, state="invalid"), False, id="no connection, so it might be a denied one"
         ),
         pytest.param(
