@@ -25,6 +25,7 @@ from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import read_generation
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
+from policy.cluster_intake import ClusterIntake
 from policy.drops import DropLog
 from policy.edge import others, socket_server
 from policy.edge.held_file import HeldFile
@@ -108,6 +109,7 @@ class _Daemon:
         self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._telling, self._no_drops, clock)
         self._refused = RefusedCounts(tables, lambda: self._enforcer.programs)
         self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
+        self._cluster = ClusterIntake(client, self._enforcer, self._telling.cluster_policy)
 
     def problem(self) -> str:
         """Why systemd should restart this process, or ""."""
@@ -125,6 +127,7 @@ class _Daemon:
             spawn("drops", partial(self._refusals.run, self._drops.take))
         for reflector in self._watches.all:
             spawn(f"watch-{reflector.name}", reflector.run)
+        spawn("watch-cluster-policies", self._cluster.watch.run)
         self._supervisor.once("first-sync", self._begin)
         if self._settings.port:
             where = (self._settings.address, self._settings.port)
@@ -147,6 +150,7 @@ class _Daemon:
     async def _begin(self) -> None:
         """Wait until everything has been listed: rules made from partial lists would cut pods off."""
         await self._watches.synced()
+        await self._cluster.watch.ready.wait()
         self._protection.forget_unknown()
         self._warn_of_unfiltered_bridges()
         if self._other:
@@ -246,7 +250,8 @@ class _Daemon:
     def _routes(self) -> dict[str, Handler]:
         async def healthz(_: web.Request) -> web.Response:
             problem = self.problem()
-            body = {"healthy": not problem, "problem": problem, "leftTo": self._other, "api": self._watches.last_error}
+            api = "; ".join(filter(None, (self._watches.last_error, self._cluster.watch.last_error)))
+            body = {"healthy": not problem, "problem": problem, "leftTo": self._other, "api": api}
             return json_response(body, 503 if problem else 200)
 
         async def metrics(_: web.Request) -> web.Response:

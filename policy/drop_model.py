@@ -74,7 +74,7 @@ class Drop:
     """Refused packets of one flow, `count` of those that were reported. Times are wall seconds.
 
     `number` grows with every change of any drop. `policies`: those that isolate the pod; `near`: one entry for each,
-    as things were at `explained`.
+    as things were at `explained`. `denied`: the rule of a ClusterNetworkPolicy that has refused it, "" for none.
     """
 
     number: int
@@ -87,3 +87,4 @@ class Drop:
     policies: tuple[Name, ...] = ()
     near: tuple[Near, ...] = ()
     explained: float = 0.0
+    denied: str = ""

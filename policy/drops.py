@@ -29,6 +29,8 @@ _STALE = 10.0  # seconds after which a drop that goes on is explained anew
 _MOST_POLICIES = 64  # that are explained for one drop
 
 Programs = Mapping[Family, Program]
+# Addresses of its pods, the NetworkPolicies that isolate these, and the rule that denies.
+_Group = tuple[frozenset[Address], tuple[Name, ...], str]
 
 
 class Told(Protocol):
@@ -92,13 +94,13 @@ class DropLog:
         if direction is None or packet is None:
             self._unreadable += 1
             return
-        addresses, policies = self._group(record.prefix, packet.source)
+        addresses, policies, denied = self._group(record.prefix, packet.source)
         flow = packets.flow(packet, direction, addresses)
         client, server = self._directory.party(flow.client), self._directory.party(flow.server)
         now = self._clock.now()
         drop = self._drops.seen(flow, now, client.name, server.name)
         if not 0 <= now - drop.explained < _STALE:
-            drop = self._explained(drop, policies, now)
+            drop = self._explained(replace(drop, denied=denied), policies, now)
             self._drops.explained(drop)
         self._told.refused(drop)
 
@@ -110,14 +112,14 @@ class DropLog:
         found = tuple(near(one, flow, *ends, looks) for one in known if one is not None)
         return replace(drop, policies=policies or drop.policies, near=found or drop.near, explained=now)
 
-    def _group(self, name: str, address: Address) -> tuple[frozenset[Address], tuple[Name, ...]]:
-        """The addresses of a group and the policies that isolate it; nothing for one that is gone."""
+    def _group(self, name: str, address: Address) -> _Group:
+        """The group of a chain, without anything in it for a chain that is gone."""
         family = next(one for one, version in VERSION.items() if version == address.version)
         program, known = self._programs().get(family), self._known.get(family)
         # While a change is written there is no program: the last one still says what the packet met.
         if program is not None and (known is None or known.program is not program):
             known = self._known[family] = _Groups(program)
-        return (frozenset(), ()) if known is None else known.of(name)
+        return (frozenset(), (), "") if known is None else known.of(name)
 
 
 class _Groups:
@@ -127,5 +129,11 @@ class _Groups:
         self.program = program
         self._members = reported.members(program)
 
-    def of(self, name: str) -> tuple[frozenset[Address], tuple[Name, ...]]:
-        return self._members.get(name, frozenset()), self.program.groups.get(name, ())
+    def of(self, name: str) -> _Group:
+        members = self._members.get(name, frozenset())
+        policies, rule = self.program.groups.get(name), self.program.denials.get(name, "")
+        denied = f"ClusterNetworkPolicy: {rule}" if rule else ""
+        if policies == ():
+            # The only rules that refuse in a group that no NetworkPolicy isolates.
+            denied = "ClusterNetworkPolicies, as it belongs to no connection"
+        return members, policies or (), denied

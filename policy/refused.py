@@ -33,7 +33,7 @@ class RefusedCounts:
         found: Refused = {}
         async with self._lock:
             for family, program in self._programs().items():
-                counts = await self._tables[family].counted(program.groups)
+                counts = await self._tables[family].counted((*program.groups, *program.denials))
                 for group, count in counts.items():
                     last = self._last.get((family, group), 0)
                     # Rules that were written anew count from zero.
@@ -47,5 +47,6 @@ class RefusedCounts:
         direction = reported.direction(group)
         if direction is None or not count:
             return
-        for name in program.groups[group]:
+        denied = program.denials.get(group)
+        for name in program.groups.get(group, ()) if denied is None else (Name("", denied),):
             found[name, direction] = found.get((name, direction), 0) + count

@@ -8,10 +8,12 @@ from typing import Any
 
 from nodelib.clock import Clock
 from nodelib.kube.events import Events
+from policy.cluster_watch import GROUP, VERSION
 from policy.drop_model import Drop
 from policy.model import Name, Pod, Problem
 from policy.plan import telling
 from policy.plan.directory import Directory
+from policy.plan.parse_cluster import KIND
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +22,7 @@ _REFUSED_APART = 300.0  # seconds between two events about refused packets of on
 _AT_ONCE, _SECONDS = 20, 5.0  # events about pods and policies at once, and then one in so many seconds
 _SHOWN = 5  # policies and pods that are told of one failed sync
 _UNWRITTEN = 1000
-_GROUP = "networking.k8s.io/v1"
+_VERSIONS = {"NetworkPolicy": "networking.k8s.io/v1", KIND: f"{GROUP}/{VERSION}"}
 
 Once = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], object]
 
@@ -56,6 +58,12 @@ class Telling:
             self._record("NetworkPolicy", name, "PartNotUnderstood", note, uid=uid, once=note)
         for pod in self._directory.selected_here(name):
             self._left_out(pod, name)
+
+    def cluster_policy(self, name: str, uid: str, note: str) -> None:
+        """Something about a ClusterNetworkPolicy is not understood."""
+        about = Name("", name)
+        if self._pace.may((KIND, about, note), self._clock.monotonic()):
+            self._record(KIND, about, "PartNotUnderstood", note, uid=uid, once=note)
 
     def policy_gone(self, name: Name) -> None:
         for known in (self._uids, self._problems, self._unwritten):
@@ -112,7 +120,7 @@ class Telling:
                 note=note,
                 warning=warning,
                 uid=uid,
-                api_version=_GROUP if kind == "NetworkPolicy" else "v1",
+                api_version=_VERSIONS.get(kind, "v1"),
                 once=once,
             )
 

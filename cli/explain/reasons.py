@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cli.explain import cluster_reasons
 from cli.explain.facts import Facts
 from nodelib.firewall.trace_model import Hop
 
@@ -32,6 +33,8 @@ def reason(hop: Hop, facts: Facts) -> str:
 
 def decides(hop: Hop) -> bool:
     """Whether the rule changes the packet or ends its path; a jump to another chain does not."""
+    if cluster_reasons.decides(hop):
+        return True
     if hop.table.startswith(("ip ", "ip6 ", "inet ")):
         if hop.chain.startswith(_POLICY_CHAINS):
             return _accepts(hop)
@@ -166,6 +169,8 @@ def _accepts(hop: Hop) -> bool:
 def _policies(hop: Hop, note: str, facts: Facts) -> str:
     if "drop" not in _COMMENT.sub("", hop.text).split():
         return ""
+    if not note.startswith("isolated by"):
+        return f"dropped: {note}"
     direction = "ingress" if hop.chain.startswith("group-ingress") else "egress"
     return f"dropped: the pod is {note}, and no rule of theirs allows this ({direction})"
 
@@ -188,4 +193,5 @@ _KNOWN: tuple[tuple[str, Callable[[Hop, str, Facts], str]], ...] = (
     ("policy-egress-", _policy),
     ("group-ingress-", _policies),
     ("group-egress-", _policies),
+    *((chain, cluster_reasons.cluster_reason) for chain in (*cluster_reasons.CHAINS, *cluster_reasons.TIERS)),
 )

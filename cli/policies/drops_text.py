@@ -50,6 +50,8 @@ def reasons(every: Iterable[Told]) -> list[str]:
 
 
 def refused_by(one: Told) -> str:
+    if one.denied:
+        return one.denied
     shown = ", ".join(one.policies[:_POLICIES])
     more = len(one.policies) - _POLICIES
     return (f"{shown} and {more} more" if more > 0 else shown) or "a policy that is gone"

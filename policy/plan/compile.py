@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from nodelib.firewall.objects import Family
 from nodelib.nft.rules import Count, InSet, NftRule, Statement, Verdict, rule
-from policy.model import VERSION, Block, Direction, NamedPort, Peer, Policy, PolicyRule, PortRange, Selection
+from policy.model import VERSION, Block, Direction, Networks, Peer, Policy, PolicyRule, PortRange, Tracked
 from policy.plan import layout
 
 # What a set stands for.
-Meaning = Selection | Block | tuple[PortRange, ...] | NamedPort
+Meaning = Tracked | Block | Networks | tuple[PortRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ def compiled(policy: Policy, family: Family) -> Compiled:
         written: dict[tuple[Statement, ...], NftRule] = {}
         for number, entry in enumerate(entries):
             label = layout.comment(f"{policy.name} {direction.lower()}[{number}]")
-            for statements in _alternatives(entry, direction, family, sets):
+            for statements in alternatives(entry, direction, family, sets):
                 written.setdefault(statements, rule(*statements, Count(), Verdict("accept"), comment=label))
         chains[name] = tuple(written.values())
     return Compiled(policy, names, chains, sets)
 
 
-def _alternatives(
+def alternatives(
     entry: PolicyRule, direction: Direction, family: Family, sets: dict[str, Meaning]
 ) -> Iterator[tuple[Statement, ...]]:
-    """Each is enough to accept a packet."""
+    """Each is enough for a packet to fit the entry. What they use is added to `sets`."""
     peers = list(_peers(entry.peers, direction, family, sets))
     # Ports first: a packet to another port needs no look at the peers.
     for port in _ports(entry, sets):
@@ -63,14 +63,17 @@ def _peers(
         return
     party = layout.CLIENT if direction is Direction.INGRESS else layout.SERVER
     for peer in peers:
-        if isinstance(peer, Selection):
+        if isinstance(peer, Block | Networks):
+            cidrs = peer.cidrs if isinstance(peer, Networks) else (peer.cidr,)
+            if all(one.version != VERSION[family] for one in cidrs):
+                continue
+            name = layout.addresses_name(peer)
+            sets[name] = peer
+            yield (InSet((party, layout.PROTOCOL), name),)
+        else:
             name = layout.peer_name(peer)
             sets[name] = peer
             yield (InSet((party,), name),)
-        elif peer.cidr.version == VERSION[family]:
-            name = layout.block_name(peer)
-            sets[name] = peer
-            yield (InSet((party, layout.PROTOCOL), name),)
 
 
 def _ports(entry: PolicyRule, sets: dict[str, Meaning]) -> Iterator[tuple[Statement, ...]]:

@@ -30,7 +30,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A drop as a daemon tells it. `why`: by policy, why it did not allow the flow."""
+    """A drop as a daemon tells it. `why`: by policy, why it did not allow the flow.
+
+    `denied`: the rule of a ClusterNetworkPolicy that has refused it, "" for none.
+    """
 
     number: int
     first: float
@@ -44,6 +47,7 @@ class Told:
     policies: tuple[str, ...] = ()
     why: tuple[tuple[str, str], ...] = ()
     remedy: str = ""
+    denied: str = ""
 
     @property
     def port_words(self) -> str:
@@ -66,11 +70,15 @@ def document(drop: Drop) -> Json:
             for one in drop.near[:_POLICIES]
         ],
         "wouldAllow": allows(drop),
+        "deniedBy": drop.denied,
     }
 
 
 def allows(drop: Drop) -> str:
     """What would allow its flow."""
+    if drop.denied:
+        policy, found, rule = drop.denied.partition(": ")
+        return one_line(f"a rule of a {policy} before {rule}", _TEXT) if found else ""
     return one_line(remedy(best(drop.near), drop.flow), _TEXT)
 
 
@@ -94,6 +102,7 @@ def told(found: Json) -> Told | None:
             tuple(one_line(str(one), _TEXT) for one in (policies if isinstance(policies, list) else [])[:_POLICIES]),
             tuple((_text(one, "policy"), _text(one, "text")) for one in objects_in(found.get("why"))[:_POLICIES]),
             _text(found, "wouldAllow"),
+            _text(found, "deniedBy"),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
@@ -117,6 +126,7 @@ def as_json(one: Told) -> Json:
         "policies": list(one.policies),
         "why": dict(one.why),
         "wouldAllow": one.remedy,
+        "deniedBy": one.denied,
     }
 
 

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from itertools import islice
 
 from policy.drop_model import Party
-from policy.model import Block, Direction, Name, NamedPort, Peer, Pod, Policy, PolicyRule, Selection
+from policy.model import Direction, Name, NamedPort, Peer, Pod, Policy, PolicyRule, Selection
 from policy.plan import words
 from policy.plan.nearest import selects
 
@@ -117,8 +117,8 @@ def _side(
 def _allowed(
     policy: Name, rule: str, peer: Peer, text: str, selected: Callable[[Selection], tuple[tuple[Name, ...], int]]
 ) -> Allowed:
-    if isinstance(peer, Block):
-        return Allowed(policy, rule, words.block(peer), text)
+    if not isinstance(peer, Selection):
+        return Allowed(policy, rule, words.peer(peer), text)
     found, count = selected(peer)
     return Allowed(policy, rule, words.pods(peer), text, found, count)
 

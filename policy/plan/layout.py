@@ -13,6 +13,7 @@ from and to the node itself are not forwarded, so probes and the node's own clie
 - A policy has one chain for each direction, whose rules use sets that all policies share: the pods of one selector
   (`peer-…`), the addresses of one ipBlock (`block-…`), one list of ports (`ports-…`), the pods that have a port of one
   name (`named-…`). Their names are hashes of what they stand for.
+- ClusterNetworkPolicies come before and after them: `cluster_layout.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from nodelib.nft import objects
 from nodelib.nft.objects import SetShape
 from nodelib.nft.rules import AtMost, Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf, rule
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
-from policy.model import Block, Direction, Name, NamedPort, PortRange, Selection, Selector
+from policy.model import Block, Direction, Name, NamedPort, Networks, NodeSelection, PortRange, Selection, Selector
 
 TABLE = "nodewright-policy"
 PROBE = "nodewright-policy-probe"
@@ -91,33 +92,38 @@ def told(name: str, *, report: bool) -> tuple[NftRule, ...]:
 
 
 def policy_chain_name(name: Name, direction: Direction) -> str:
-    return f"policy-{MAPS[direction]}-{_hash(str(name))}"
+    return f"policy-{MAPS[direction]}-{hashed(str(name))}"
 
 
 def group_name(chains: Iterable[str], direction: Direction) -> str:
-    return f"group-{MAPS[direction]}-{_hash(' '.join(chains))}"
+    return f"group-{MAPS[direction]}-{hashed(' '.join(chains))}"
 
 
-def peer_name(selection: Selection) -> str:
+def peer_name(selection: Selection | NodeSelection) -> str:
+    if isinstance(selection, NodeSelection):
+        return f"nodes-{hashed(json.dumps(_words(selection.nodes)))}"
     namespaces = None if selection.namespaces is None else _words(selection.namespaces)
-    return f"peer-{_hash(json.dumps([selection.namespace, namespaces, _words(selection.pods)]))}"
+    return f"peer-{hashed(json.dumps([selection.namespace, namespaces, _words(selection.pods)]))}"
 
 
-def block_name(block: Block) -> str:
-    return f"block-{_hash(json.dumps([str(block.cidr), sorted(map(str, block.excepted))]))}"
+def addresses_name(block: Block | Networks) -> str:
+    if isinstance(block, Networks):
+        return f"networks-{hashed(json.dumps(sorted(map(str, block.cidrs))))}"
+    return f"block-{hashed(json.dumps([str(block.cidr), sorted(map(str, block.excepted))]))}"
 
 
 def ports_name(ports: Iterable[PortRange]) -> str:
-    return f"ports-{_hash(' '.join(f'{one.protocol}:{one.first}-{one.last}' for one in sorted(set(ports))))}"
+    return f"ports-{hashed(' '.join(f'{one.protocol}:{one.first}-{one.last}' for one in sorted(set(ports))))}"
 
 
 def named_name(port: NamedPort) -> str:
-    return f"named-{_hash(f'{port.protocol}:{port.name}')}"
+    return f"named-{hashed(f'{port.protocol}:{port.name}')}"
 
 
 def comment(text: str) -> str:
-    """Names as the comment of a rule: what could end a quoted text is left out."""
-    return "".join(one for one in text if one.isalnum() or one in "-./[] _")[:_LONGEST_COMMENT]
+    """Names as the comment of a rule: what could end a quoted text, or takes more bytes than one, is left out."""
+    kept = [one for one in text if one.isascii() and (one.isalnum() or one in "-./[] _")]
+    return "".join(kept)[:_LONGEST_COMMENT]
 
 
 def protocol_part(number: int) -> bytes:
@@ -150,5 +156,6 @@ def _words(selector: Selector) -> list[list[object]]:
     return [[one.key, one.operator, sorted(one.values)] for one in selector.requirements]
 
 
-def _hash(text: str) -> str:
+def hashed(text: str) -> str:
+    """What stands for a text in the name of a set or chain, which has 128 characters at most."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -98,7 +98,8 @@ def _peer(of: Peer, party: Party) -> bool:
     if isinstance(of, Block):
         address = party.address
         return address in of.cidr and not any(address in one for one in of.excepted)
-    return selects(of, party)
+    # NetworkPolicies know no other peers.
+    return isinstance(of, Selection) and selects(of, party)
 
 
 def selects(selection: Selection, party: Party) -> bool:

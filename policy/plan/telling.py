@@ -51,6 +51,8 @@ def refused(drop: Drop, about: Name) -> str:
         ends = f"packets of this pod to {_end(str(flow.server), drop.server, about)} port {port} are refused"
     else:
         ends = f"packets from {_end(str(flow.client), drop.client, about)} to port {port} of this pod are refused"
+    if drop.denied:
+        return one_line(f"{ends} by {drop.denied}.", _LONGEST)
     own = [str(one) for one in drop.policies if one.namespace == about.namespace]
     isolated = "this pod" if (flow.direction is Direction.EGRESS) == (about == drop.client) else "that pod"
     side = flow.direction.lower()

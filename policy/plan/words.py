@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodelib.text import one_line
-from policy.model import Block, NamedPort, Peer, PolicyRule, Requirement, Selection, Selector
+from policy.model import Block, NamedPort, Networks, NodeSelection, Peer, PolicyRule, Requirement, Selection, Selector
 
 _SHOWN = 4  # of a list
 _LONGEST = 200  # bytes of one selector
@@ -48,7 +48,15 @@ def block(of: Block) -> str:
 
 
 def peer(of: Peer) -> str:
-    return pods(of) if isinstance(of, Selection) else block(of)
+    match of:
+        case Selection():
+            return pods(of)
+        case NodeSelection():
+            which = selector(of.nodes)
+            return f"nodes {which}" if which else "every node"
+        case Networks():
+            return some(map(str, of.cidrs), len(of.cidrs))
+    return block(of)
 
 
 def peers(of: tuple[Peer, ...] | None) -> str:

@@ -17,7 +17,7 @@ from nodelib.nft import wire
 from nodelib.nft.edge import NftError
 from nodelib.nft.rules import AtMost, Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf
 from nodelib.nft.wire import Message
-from policy.plan import layout
+from policy.plan import cluster_layout, layout
 from policy.plan.program import Program
 
 
@@ -128,12 +128,16 @@ def _names(expressions: bytes) -> list[str]:
 
 @dataclass(frozen=True)
 class Flow:
-    """A connection: who began it, and the pod or host and port that answers."""
+    """A connection: who began it, and the pod or host and port that answers.
+
+    `state`: invalid or untracked for a packet of no connection; its header has client and server then.
+    """
 
     client: str
     server: str
     protocol: int = 6
     port: int = 80
+    state: str = "new"
 
 
 def allowed(program: Program, flow: Flow) -> bool:
@@ -141,32 +145,42 @@ def allowed(program: Program, flow: Flow) -> bool:
     return all(_judge(program, name, flow) != "drop" for name in layout.HOOKS)
 
 
+def allowed_to_node(program: Program, flow: Flow) -> bool:
+    """Whether it lets a packet pass that a pod sends to its own node."""
+    return cluster_layout.TO_NODE not in program.chains or _judge(program, cluster_layout.TO_NODE, flow) != "drop"
+
+
 def _judge(program: Program, chain: str, flow: Flow) -> str:
     for one in program.chains[chain]:
         verdict = _rule(program, one, flow)
         if verdict:
-            return verdict
+            return "" if verdict == "return" else verdict
     return ""
 
 
 def _rule(program: Program, one: NftRule, flow: Flow) -> str:
-    """accept or drop, or "" if the packet goes on behind the rule."""
+    """accept or drop, return if the chain ends here, or "" if the packet goes on behind the rule."""
     for statement in one.statements:
         match statement:
             case InSet(key, name, negated):
                 assert not negated
-                if not _inside(program.elements[name], _key(key, flow)):
+                if _needs_connection(key, flow) or not _inside(program.elements[name], _key(key, flow)):
                     return ""
             case VerdictOf(key, name):
+                if _needs_connection(key, flow):
+                    return ""
                 wanted = b"".join(_key(key, flow))
                 for raw in program.elements[name]:
                     if wire.element_key(raw) == wanted:
                         return _judge(program, str(wire.element_data(raw)).removeprefix("goto "), flow) or "accept"
                 return ""
-            case Connection():
-                return ""  # every flow of the tests is tracked
+            case Connection("state", state):
+                if state != flow.state:
+                    return ""
             case Verdict("jump", chain):
                 return _judge(program, chain, flow)
+            case Verdict("goto", chain):
+                return _judge(program, chain, flow) or "return"
             case Verdict(word):
                 return word
             case AtMost():
@@ -178,12 +192,18 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
     return ""
 
 
+def _needs_connection(key: tuple[Field, ...], flow: Flow) -> bool:
+    return flow.state != "new" and any(one.name.startswith(("original-", "reply-")) for one in key)
+
+
 def _key(key: tuple[Field, ...], flow: Flow) -> list[bytes]:
     values: Mapping[str, bytes] = {
         "original-saddr": ip_address(flow.client).packed,
         "reply-saddr": ip_address(flow.server).packed,
         "original-protocol": layout.protocol_part(flow.protocol),
         "reply-sport": layout.port_part(flow.port),
+        "saddr": ip_address(flow.client).packed,
+        "daddr": ip_address(flow.server).packed,
     }
     return [values[one.name] for one in key]
 

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,17 +24,18 @@ from nodelib.tasks import cancel_and_wait
 from policy.drop_model import Drop
 from policy.drops import DropLog
 from policy.edge.refusals import Refusals
-from policy.enforcer import Enforcer
 from policy.model import Direction, Name
 from policy.plan import layout, parse
 from policy.plan.directory import Directory
 from policy.plan.drop_document import End, Told, all_told
 from policy.refused import RefusedCounts
+from tests.builders.cluster_policies import cluster_policy, egress, nodes, pods
 from tests.builders.policies import apps, namespaces, policy
-from tests.netns.policy_world import PolicyWorld, fill
+from tests.netns.policy_world import PolicyWorld, fill, fill_cluster
 from tests.netns.proxy_world import PEER
+from tests.netns.test_cluster_policy_packets import NODES
 from tests.netns.test_policy_packets import ONE, PODS, SPACES, V6
-from tests.netns.test_proxy_packets import CLIENT, FAR, POD1, POD2
+from tests.netns.test_proxy_packets import CLIENT, FAR, NODE, POD1, POD2
 from tests.waiting import until
 
 pytestmark = pytest.mark.netns
@@ -73,7 +74,7 @@ class Listening:
         self.came += came
         self.lost += lost
 
-    async def write(self, policies: list[Json], enforcer: Enforcer | None = None) -> None:
+    async def write(self, policies: list[Json], cluster: Iterable[Json] = ()) -> None:
         for name, labels in SPACES.items():
             self.directory.set_namespace(name, labels)
         for obj in PODS:
@@ -83,6 +84,7 @@ class Listening:
             found, _ = parse.policy(obj)
             self.directory.set_policy(found.name, found)
         fill(self.enforcer, PODS, policies, SPACES)
+        fill_cluster(self.enforcer, cluster)
         self.enforcer.start()
         await self.enforcer.sync()
 
@@ -111,9 +113,9 @@ def world() -> Iterator[PolicyWorld]:
 
 
 @asynccontextmanager
-async def listening(world: PolicyWorld, *policies: Json) -> AsyncIterator[Listening]:
+async def listening(world: PolicyWorld, *policies: Json, cluster: Iterable[Json] = ()) -> AsyncIterator[Listening]:
     one = Listening(world)
-    await one.write(list(policies))
+    await one.write(list(policies), cluster)
     task = asyncio.create_task(one.refusals.run(one.log.take))
 
     async def ready() -> bool:
@@ -162,6 +164,26 @@ async def test_egress_a_client_outside_and_a_packet_without_ports(world: PolicyW
     assert (outside.client.pod, outside.policies) == ("", ("a/deny",))
     assert outside.remedy == "an ingress rule in a/deny for this peer and port 8080/TCP"
     assert (ping.port_words, ping.server.pod) == ("ICMP", "b/far")
+
+
+async def test_a_rule_of_a_cluster_network_policy_that_denies_is_named_and_counted(world: PolicyWorld) -> None:
+    rules = [egress("Deny", pods("far"), name="no-far"), egress("Deny", nodes(), name="no-node")]
+    out = cluster_policy("out", subject=pods("two"), egress=rules)
+    async with listening(world, cluster=(out, *NODES)) as one:
+        await one.ask(POD2, FAR)
+        await one.ask(POD2, NODE)
+        pod = await one.dropped(lambda told: told.server.address == FAR)
+        node = await one.dropped(lambda told: told.server.address == NODE)
+        counts = await one.counts.more()
+    assert (pod.direction, pod.client.pod, pod.denied) == (
+        "Egress",
+        "a/two",
+        "ClusterNetworkPolicy: Admin egress[0] of out no-far",
+    )
+    assert node.denied == "ClusterNetworkPolicy: Admin egress[1] of out no-node"
+    assert set(counts) == {
+        (Name("", f"Admin egress[{n}] of out no-{what}"), Direction.EGRESS) for n, what in ((0, "far"), (1, "node"))
+    }
 
 
 async def test_a_flow_that_is_no_longer_allowed_is_one_drop_whichever_way_its_packets_go(world: PolicyWorld) -> None:

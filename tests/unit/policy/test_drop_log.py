@@ -17,9 +17,11 @@ from policy.plan import parse
 from policy.plan.directory import Directory
 from policy.plan.drop_document import Told, all_told
 from policy.plan.program import Program
-from tests.builders.packets import packet, report
+from tests.builders.cluster_policies import cluster_policy, ingress
+from tests.builders.packets import SYN_ACK, packet, report
 from tests.builders.policies import apps, pod, policy
 from tests.fakes.clock import FakeClock
+from tests.unit.policy.test_cluster_program import planned as planned_cluster
 from tests.unit.policy.test_program import planned
 
 A, B = "10.0.0.1", "10.0.0.2"
@@ -27,12 +29,14 @@ PODS = [pod("a1", A), pod("a2", B)]
 
 
 class World:
-    def __init__(self, *policies: Json) -> None:
+    def __init__(self, *policies: Json, cluster: tuple[Json, ...] = ()) -> None:
         self.directory, self.clock = Directory("node1"), FakeClock()
         self.directory.set_namespace("a", {})
         for obj in PODS:
             self.pod(obj)
         self.programs: dict[Family, Program] = {Family.IPV4: planned(PODS, list(policies))}
+        if cluster:
+            self.programs = {Family.IPV4: planned_cluster(list(policies), list(cluster), PODS)}
         for obj in policies:
             found, _ = parse.policy(obj)
             self.directory.set_policy(found.name, found)
@@ -155,3 +159,24 @@ async def test_a_number_that_cannot_be_means_all(after: object) -> None:
     world = World(DENY)
     await world.take(packet(B, A))
     assert len(await world.drops(after=after)) == 1
+
+
+NO = cluster_policy("no", ingress=[ingress("Deny", name="guard")])
+
+
+async def test_a_rule_that_denies_is_named_and_what_would_have_to_come_before_it() -> None:
+    world = World(cluster=(NO,))
+    (chain,) = world.programs[Family.IPV4].denials
+    await world.take(packet(B, A), packet(A, B, ports=(80, 9), flags=SYN_ACK), group=chain)
+    (first,) = await world.drops()
+    assert first.count == 2, "the second is the answer to the first: both pods are judged, so its flags say so"
+    assert (first.direction, first.client.pod, first.port, first.policies) == ("Ingress", "a/a2", 80, ())
+    assert first.denied == "ClusterNetworkPolicy: Admin ingress[0] of no guard"
+    assert first.remedy == "a rule of a ClusterNetworkPolicy before Admin ingress[0] of no guard"
+
+
+async def test_what_belongs_to_no_connection_is_refused_by_nobodys_rule() -> None:
+    world = World(cluster=(NO,))
+    await world.take(packet(B, A))
+    (one,) = await world.drops()
+    assert one.denied == "ClusterNetworkPolicies, as it belongs to no connection" and one.remedy == ""

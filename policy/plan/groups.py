@@ -1,0 +1,112 @@
+"""Which ClusterNetworkPolicies select which pods of this node, and the chains of the groups of these pods.
+
+Pure, but for the cache of `ClusterPlanner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nodelib.firewall.objects import Family
+from nodelib.nft.rules import InSet, NftRule, Verdict, rule
+from policy.cluster_model import Tier
+from policy.model import Direction, Name, Tracked
+from policy.plan import cluster_layout, layout
+from policy.plan.cluster_compile import CompiledCluster, CompiledTier, compiled, compiled_tier
+from policy.plan.index import Index
+
+_Key = tuple[Tier, Direction, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """The tiers of a pod in one direction, None for one that has no policy for it."""
+
+    admin: CompiledTier | None = None
+    baseline: CompiledTier | None = None
+
+    def asked(self, *, isolated: bool, to_node: bool = False) -> tuple[CompiledTier, ...]:
+        """Those that count, in their order, for a pod that NetworkPolicies do or do not isolate."""
+        found = (self.admin, None if isolated else self.baseline)
+        return tuple(one for one in found if one is not None and (one.to_node or not to_node))
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The tiers of each pod that any ClusterNetworkPolicy selects. `pods`: those of either direction."""
+
+    tiers: dict[Direction, dict[Name, Tiers]] = field(default_factory=lambda: {one: {} for one in Direction})
+    pods: set[Name] = field(default_factory=set)
+
+
+class ClusterPlanner:
+    """Compiles policies for one family of one node. What has not changed since the last plan is not made again."""
+
+    def __init__(self, family: Family, node: str, *, report: bool) -> None:
+        self._family, self._node, self._report = family, node, report
+        self._compiled: dict[str, CompiledCluster] = {}
+
+    def select(self, index: Index, used: set[Tracked]) -> Selected:
+        """Who is selected by what. The selections that this depends on are added to `used`."""
+        lists: dict[Tier, dict[Direction, dict[Name, list[CompiledCluster]]]] = {
+            tier: {direction: {} for direction in Direction} for tier in Tier
+        }
+        for one in self._policies(index):
+            used.add(one.policy.subject)
+            for name in index.members(one.policy.subject):
+                if index.pods[name].node == self._node:
+                    for direction in one.steps:
+                        lists[one.policy.tier][direction].setdefault(name, []).append(one)
+        made: dict[_Key, CompiledTier] = {}
+        selected = Selected()
+        for direction, by_pod in selected.tiers.items():
+            admin, baseline = (lists[tier][direction] for tier in Tier)
+            for name in {**admin, **baseline}:
+                by_pod[name] = Tiers(
+                    _tier(Tier.ADMIN, direction, admin.get(name, ()), made),
+                    _tier(Tier.BASELINE, direction, baseline.get(name, ()), made),
+                )
+                selected.pods.add(name)
+        return selected
+
+    def _policies(self, index: Index) -> list[CompiledCluster]:
+        """Every policy, in the order in which the policies of a tier are checked."""
+        found: dict[str, CompiledCluster] = {}
+        for policy in sorted(index.cluster_policies.values(), key=lambda one: one.order):
+            known = self._compiled.get(policy.name)
+            if known is None or known.policy is not policy:
+                known = compiled(policy, self._family, report=self._report)
+            found[policy.name] = known
+        self._compiled = found
+        return list(found.values())
+
+
+def group_rules(
+    name: str, asked: Sequence[CompiledTier], policies: dict[str, Name], *, report: bool
+) -> tuple[NftRule, ...]:
+    """The rules of a group that has tiers. `policies`: the chains of the NetworkPolicies that isolate it."""
+    jumps = [rule(Verdict("jump", one.name)) for one in asked]
+    if policies:
+        # Baseline policies are not asked about an isolated pod, so all of the jumps come first.
+        own = rule(
+            InSet((layout.CLIENT, layout.SERVER), cluster_layout.OWN),
+            Verdict("accept"),
+            comment="no NetworkPolicy cuts a pod off from itself",
+        )
+        return (*jumps, own, *layout.group_chain(policies, name, policies.values(), report=report))
+    if any(one.denies for one in asked):
+        return (*jumps, *cluster_layout.closing(report=report, name=name))
+    return tuple(jumps)
+
+
+def _tier(
+    tier: Tier, direction: Direction, policies: Sequence[CompiledCluster], made: dict[_Key, CompiledTier]
+) -> CompiledTier | None:
+    if not policies:
+        return None
+    key = (tier, direction, tuple([one.policy.name for one in policies]))
+    found = made.get(key)
+    if found is None:
+        found = made[key] = compiled_tier(tier, direction, policies)
+    return found
