@@ -7,15 +7,17 @@ import json
 
 from cli.clusters import find
 from cli.display.columns import aligned
-from cli.policies.explain_text import HEADS, Objects, document, notes, rows, title
+from cli.policies.explain_text import Objects, document, notes, tables
 from cli.policies.sources import NOT_ENFORCED
 from cli.why.sources import own_kubeconfig
 from controlplane.cluster.edge import state
 from nodelib.errors import Invalid, NotFound
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
-from nodelib.kube.listing import listed
+from nodelib.kube.errors import ApiError, NotServed
+from nodelib.kube.listing import Listed, listed
 from nodelib.text import one_line
+from policy.cluster_watch import POLICIES
 from policy.model import Name
 from policy.plan.explain import Explained
 
@@ -49,9 +51,8 @@ def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) 
 def _lines(found: Explained, objects: Objects) -> list[str]:
     lines = [f"pod {found.pod}" + (f": {found.exempt}" if found.exempt else "")]
     for side in () if found.exempt else found.sides:
-        lines += ["", title(side)]
-        if side.allowed:
-            lines += [f"  {line}" for line in aligned([HEADS, *rows(side)])]
+        for title, rows in tables(side):
+            lines += ["", title, *(f"  {line}" for line in (aligned(rows) if rows else ()))]
     said = notes(found, objects)
     return [*lines, "", *said] if said else lines
 
@@ -59,7 +60,18 @@ def _lines(found: Explained, objects: Objects) -> list[str]:
 async def _objects(kubeconfig: str) -> Objects:
     async with KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-policy-explain", timeout=10) as client:
         pods, namespaces, policies = await asyncio.gather(*(listed(client, path) for path in _PATHS))
-    return await asyncio.to_thread(Objects, pods, namespaces, policies)
+        cluster, unread = await _cluster_policies(client)
+    return await asyncio.to_thread(Objects, pods, namespaces, policies, cluster, unread)
+
+
+async def _cluster_policies(client: KubeClient) -> tuple[Listed | None, str]:
+    """ClusterNetworkPolicies, None without their CRD, or why they could not be read."""
+    try:
+        return await listed(client, POLICIES), ""
+    except NotServed:
+        return None, ""
+    except ApiError as error:
+        return None, "" if error.code == 404 else error.message
 
 
 def _name(pod: str, namespace: str) -> Name:

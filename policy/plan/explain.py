@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from itertools import islice
 
+from policy.cluster_model import Action, ClusterPolicy, Tier
 from policy.drop_model import Party
 from policy.model import Direction, Name, NamedPort, Peer, Pod, Policy, PolicyRule, Selection
 from policy.plan import words
@@ -18,6 +19,7 @@ _RULES = 200  # of one policy
 _NOWHERE = IPv4Address(0)  # selectors do not look at addresses
 
 Labels = Mapping[str, Mapping[str, str]]  # of namespaces
+Selected = Callable[[Selection], tuple[tuple[Name, ...], int]]  # the first pods, and how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,26 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """One peer of one rule of a ClusterNetworkPolicy. `what`: its peer, ports, and where it is written."""
+
+    action: Action
+    what: Allowed
+
+
+@dataclass(frozen=True, slots=True)
 class Side:
-    """One direction. `isolated_by` is empty for a pod that is open; `shortened`: there is more than is said here."""
+    """One direction. `isolated_by` is empty for a pod that is open; `shortened`: there is more than is said here.
+
+    `admin` is decided before all else, in this order; `baseline` after it, for a pod that nothing isolates.
+    """
 
     direction: Direction
     isolated_by: tuple[Name, ...] = ()
     allowed: tuple[Allowed, ...] = ()
     shortened: bool = False
+    admin: tuple[Decided, ...] = ()
+    baseline: tuple[Decided, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +66,14 @@ class Explained:
     sides: tuple[Side, ...]
 
 
-def explain(pod: Pod, policies: Iterable[Policy], pods: Sequence[Pod], namespaces: Labels) -> Explained:
-    """`pods`: all of the cluster."""
+def explain(
+    pod: Pod,
+    policies: Iterable[Policy],
+    pods: Sequence[Pod],
+    namespaces: Labels,
+    cluster: Iterable[ClusterPolicy] = (),
+) -> Explained:
+    """`pods`: all of the cluster; `cluster`: its ClusterNetworkPolicies."""
     exempt = ""
     if pod.host_network:
         exempt = "it has the network of its node: policies do not apply to it, and select it as no peer"
@@ -73,8 +94,23 @@ def explain(pod: Pod, policies: Iterable[Policy], pods: Sequence[Pod], namespace
             found = known[selection] = (tuple(names[:_PODS]), len(names))
         return found
 
-    sides = tuple([_side(direction, pod, mine, selected) for direction in Direction])
-    return Explained(pod.name, exempt, sides)
+    above = [] if exempt else [one for one in cluster if selects(one.subject, _party(pod, namespaces))]
+    above.sort(key=lambda one: one.order)
+    sides = [_side(direction, pod, mine, selected) for direction in Direction]
+    return Explained(pod.name, exempt, tuple([_with_tiers(side, pod, above, selected) for side in sides]))
+
+
+def _with_tiers(side: Side, pod: Pod, policies: Sequence[ClusterPolicy], selected: Selected) -> Side:
+    tiers: dict[Tier, list[Decided]] = {one: [] for one in Tier}
+    for policy in policies:
+        for number, rule in enumerate(policy.rules.get(side.direction, ())):
+            where = f"{side.direction.lower()}[{number}] {rule.name}".rstrip()
+            name = Name("", policy.name)
+            found = _peers(name, where, rule.match, ports(rule.match, side.direction, pod), selected)
+            tiers[policy.tier] += [Decided(rule.action, one) for one in found]
+    # Baseline policies are not asked about a pod that a NetworkPolicy isolates.
+    baseline = () if side.isolated_by else tuple(tiers[Tier.BASELINE])
+    return replace(side, admin=tuple(tiers[Tier.ADMIN]), baseline=baseline)
 
 
 def ports(rule: PolicyRule, direction: Direction, pod: Pod) -> str:
@@ -95,7 +131,7 @@ def _side(
     direction: Direction,
     pod: Pod,
     policies: Sequence[Policy],
-    selected: Callable[[Selection], tuple[tuple[Name, ...], int]],
+    selected: Selected,
 ) -> Side:
     isolating = [one for one in policies if direction in one.rules]
     allowed: list[Allowed] = []
@@ -106,17 +142,17 @@ def _side(
         for number, rule in enumerate(rules[:_RULES]):
             where = f"{direction.lower()}[{number}]"
             shortened = shortened or len(rule.peers or ()) > _PEERS
-            text = ports(rule, direction, pod)
-            if rule.peers is None:
-                allowed.append(Allowed(policy.name, where, "anybody", text))
-            for peer in (rule.peers or ())[:_PEERS]:
-                allowed.append(_allowed(policy.name, where, peer, text, selected))
+            allowed += _peers(policy.name, where, rule, ports(rule, direction, pod), selected)
     return Side(direction, tuple([one.name for one in isolating]), tuple(allowed), shortened)
 
 
-def _allowed(
-    policy: Name, rule: str, peer: Peer, text: str, selected: Callable[[Selection], tuple[tuple[Name, ...], int]]
-) -> Allowed:
+def _peers(policy: Name, where: str, rule: PolicyRule, text: str, selected: Selected) -> list[Allowed]:
+    if rule.peers is None:
+        return [Allowed(policy, where, "anybody", text)]
+    return [_allowed(policy, where, peer, text, selected) for peer in rule.peers[:_PEERS]]
+
+
+def _allowed(policy: Name, rule: str, peer: Peer, text: str, selected: Selected) -> Allowed:
     if not isinstance(peer, Selection):
         return Allowed(policy, rule, words.peer(peer), text)
     found, count = selected(peer)

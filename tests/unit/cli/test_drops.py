@@ -24,6 +24,7 @@ from policy import drops
 from policy.edge import socket_server
 from policy.model import Name
 from policy.plan.drop_document import Told, all_told, told
+from tests.builders.cluster_policies import BASELINE, cluster_policy, ingress, pods, port, spaces
 from tests.builders.packets import UDP, packet
 from tests.builders.policies import apps, block, namespaces, pod, policy
 from tests.unit.policy.test_drop_log import DENY, A, B, World
@@ -207,7 +208,28 @@ def test_policy_explain_is_a_table_for_each_direction() -> None:
         "every pod of namespaces team=blue b/far the port named http/TCP (http is 80) a/web ingress[0]",
         "192.0.2.0/24 - any port a/web ingress[1]",
     ]
-    assert lines[8] == "egress: no policy isolates it, so it may reach anybody."
+    assert lines[8] == "egress: no NetworkPolicy isolates it, so it may reach anybody."
+
+
+def test_policy_explain_has_the_tiers_of_cluster_network_policies_around_it() -> None:
+    rules = [ingress("Pass", pods("db"), name="known"), ingress("Deny", spaces(team="blue"), protocols=[port(80)])]
+    above = [cluster_policy("guard", ingress=rules), cluster_policy("last", BASELINE, ingress=[ingress("Deny")])]
+    for own in ((), (policy("web"),)):
+        known = Objects(Listed(PODS), Listed(SPACES), Listed(own), Listed(tuple(above)))
+        web = known.pod(Name("a", "web"))
+        assert web is not None
+        lines = [" ".join(line.split()) for line in _lines(known.explained(web), known)]
+        assert lines[2:6] == [
+            "ingress: ClusterNetworkPolicies decide first, in this order (tier Admin):",
+            "ACTION PEER NOW PORT POLICY RULE",
+            "Pass pods app=db of every namespace a/db any port guard ingress[0] known",
+            "Deny every pod of namespaces team=blue b/far 80/TCP guard ingress[1]",
+        ]
+        baseline = "Deny every pod of every namespace a/db, a/web, b/far any port last ingress[0]"
+        assert (baseline in lines) is not bool(own), "it is not asked about an isolated pod"
+        found = document(known.explained(web), known)["ingress"]
+        assert [one["action"] for one in found["admin"]] == ["Pass", "Deny"]
+        assert len(found["baseline"]) == (0 if own else 1)
 
 
 def test_policy_explain_says_what_was_left_out() -> None:
@@ -221,7 +243,7 @@ def test_policy_explain_for_scripts() -> None:
     web = known.pod(Name("a", "web"))
     assert web is not None
     found = json.loads(json.dumps(document(known.explained(web), known)))
-    assert found["egress"] == {"isolated": False, "policies": [], "allowed": []}
+    assert found["egress"] == {"isolated": False, "policies": [], "allowed": [], "admin": [], "baseline": []}
     assert [one["podCount"] for one in found["ingress"]["allowed"]] == [1, 1, None]
 
 
