@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from nodelib.firewall.objects import Family
 from nodelib.nft import objects
 from nodelib.nft.objects import SetShape
-from nodelib.nft.rules import AtMost, Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf, rule
+from nodelib.nft.rules import AtMost, Connection, Count, Field, InSet, NftRule, Report, To, Verdict, VerdictOf, rule
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
 from policy.model import Block, Direction, Name, NamedPort, Networks, NodeSelection, PortRange, Selection, Selector
 
@@ -47,6 +47,7 @@ PORTS_SHAPE = SetShape(("proto", "service"), ranges=True)
 NAMED_SHAPE = SetShape(("addr", "proto", "service"))
 NEIGHBOURS_SHAPE = SetShape(("proto", "icmp_type"))
 PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
+_LINK_LOCAL = "fe80::/10"
 _ICMPV6, _DISCOVERY = 58, range(133, 138)
 
 CLIENT, SERVER = Field("original-saddr"), Field("reply-saddr")
@@ -59,10 +60,21 @@ _LONGEST_COMMENT = 120
 HOOKS = {MAPS[Direction.INGRESS]: PRIORITY, MAPS[Direction.EGRESS]: PRIORITY + 1}
 
 
-def base_chains(family: Family) -> dict[str, tuple[NftRule, ...]]:
-    """The rules of the chains with a hook."""
+def base_chains(family: Family, *, guarded: bool = False) -> dict[str, tuple[NftRule, ...]]:
+    """The rules of the chains with a hook. `guarded`: some pod has a policy, so none may use a link-local address.
+
+    Pods of one node could reach each other by them, and they say of no pod which one it is.
+    """
+    note = "a link-local address says of no pod which one it is"
+    guard = (rule(To(_LINK_LOCAL), Count(), Verdict("drop"), comment=note),)
     return {
-        MAPS[Direction.INGRESS]: _base(MAPS[Direction.INGRESS], SERVER, Field("daddr"), family),
+        MAPS[Direction.INGRESS]: _base(
+            MAPS[Direction.INGRESS],
+            SERVER,
+            Field("daddr"),
+            family,
+            guard if guarded and family is Family.IPV6 else (),
+        ),
         MAPS[Direction.EGRESS]: _base(MAPS[Direction.EGRESS], CLIENT, Field("saddr"), family),
     }
 
@@ -136,7 +148,9 @@ def port_part(number: int) -> bytes:
     return number.to_bytes(2, "big") + b"\0\0"
 
 
-def _base(name: str, party: Field, header: Field, family: Family) -> tuple[NftRule, ...]:
+def _base(
+    name: str, party: Field, header: Field, family: Family, guard: tuple[NftRule, ...] = ()
+) -> tuple[NftRule, ...]:
     discovery = (
         (rule(Connection("state", "untracked"), InSet((Field("protocol"), Field("icmp-type")), NEIGHBOURS), _ACCEPT),)
         if family is Family.IPV6
@@ -144,6 +158,7 @@ def _base(name: str, party: Field, header: Field, family: Family) -> tuple[NftRu
     )
     return (
         *discovery,
+        *guard,
         rule(InSet((CLIENT, SERVER), SELF), _ACCEPT, comment="no policy cuts a pod off from itself"),
         rule(VerdictOf((party,), name)),
         # Without a connection only its header says where a packet belongs, and no rule can allow it.

@@ -56,7 +56,8 @@ class Planner:
         self._report = report
         self._compiled: dict[Name, Compiled] = {}
         self._elements: dict[str, frozenset[bytes]] = {}
-        self._fixed = layout.base_chains(family)
+        self._open = layout.base_chains(family)
+        self._guarded = layout.base_chains(family, guarded=True)
         self._cluster = ClusterPlanner(family, node, report=report)
 
     def plan(self, index: Index, changed: set[Tracked]) -> tuple[Program, set[Tracked]]:
@@ -70,8 +71,9 @@ class Planner:
                 if index.pods[name].node == self._node:
                     for direction in policy.names:
                         groups[direction].setdefault(name, []).append(policy)
-        program = Program(self.family, dict(self._fixed))
         selected = self._cluster.select(index, used)
+        guarded = any(groups.values()) or bool(selected.pods)
+        program = Program(self.family, dict(self._guarded if guarded else self._open))
         meanings = self._write_groups(program, groups, selected, index)
         self._write_to_node(program, groups[Direction.EGRESS], selected, meanings, index)
         used |= {one for one in meanings.values() if isinstance(one, Tracked)}

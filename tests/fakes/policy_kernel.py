@@ -9,13 +9,13 @@ import copy
 import errno
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from nodelib.firewall.objects import Family
 from nodelib.netlink import attributes
 from nodelib.nft import wire
 from nodelib.nft.edge import NftError
-from nodelib.nft.rules import AtMost, Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf
+from nodelib.nft.rules import AtMost, Connection, Count, Field, InSet, NftRule, Report, To, Verdict, VerdictOf
 from nodelib.nft.wire import Message
 from policy.plan import cluster_layout, layout
 from policy.plan.program import Program
@@ -185,6 +185,9 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
                 return word
             case AtMost():
                 return ""  # a flood is under way: no rule may need what is behind this to drop it
+            case To(cidr):
+                if ip_address(flow.server) not in ip_network(cidr):
+                    return ""
             case Count() | Report():
                 pass
             case other:

@@ -6,6 +6,7 @@ The world is that of test_proxy_packets.py: pods .11, .12 and .13 on one bridge,
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -183,6 +184,32 @@ def test_who_may_reach_whom(world: PolicyWorld, case: Case, family: Family) -> N
 def _answered(world: PolicyWorld, who: str, to: str) -> bool:
     """Whether a packet came back: pods answer, the client and the node refuse the connection at once."""
     return DROPPED not in world.ask(who, to, 8080, 1, timeout=1)
+
+
+_CONNECT = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 8080), 1)
+    print("answered")
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def test_no_link_local_address_leads_around_a_policy(world: PolicyWorld) -> None:
+    """Pods of one node share a link, so the kernel's bridge would bring them together."""
+    world.apply(PODS, [], SPACES)
+    shown = world.pods[POD1].run("ip", "-6", "-o", "addr", "show", "scope", "link").stdout.split()
+    address = shown[shown.index("inet6") + 1].partition("/")[0] + "%eth0"
+
+    def asked() -> str:
+        return str(world.pods[POD2].run(sys.executable, "-S", "-c", _CONNECT, address).stdout.strip())
+
+    assert asked() == "answered", "without any policy it is the pods' own affair"
+    for policies in ([policy(select=ONE)], [policy(select={"app": "two"}, policyTypes=["Egress"])]):
+        world.apply(PODS, policies, SPACES)
+        assert asked() == DROPPED
+    assert _answered(world, FAR, V6[POD1]), "neighbour discovery goes on"
 
 
 PORTS = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": 30080}]

@@ -308,8 +308,9 @@ def test_each_rule_that_denies_says_which_it_is() -> None:
     program = planned([], [cluster_policy("c-0.x", ingress=rules)])
     (chain,) = [name for name in program.chains if name.startswith("deny-")]
     assert program.denials == {chain: "Admin ingress[1] of c-0.x no x "}
-    *_, last = program.chains[chain]
-    assert any(isinstance(one, Report) and one.prefix == chain for one in last.statements)
+    told, last = program.chains[chain]
+    assert any(isinstance(one, Report) and one.prefix == chain for one in told.statements)
+    assert last.comment == program.denials[chain]
 
 
 @given(
