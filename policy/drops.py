@@ -24,6 +24,7 @@ from policy.plan.program import Program
 log = logging.getLogger(__name__)
 
 WAITS = 10.0  # seconds that a question for more may wait
+PAGE = 128  # drops of one answer: the loop makes each in a few milliseconds
 _WAITING = 32  # such questions at once
 _STALE = 10.0  # seconds after which a drop that goes on is explained anew
 _MOST_POLICIES = 64  # that are explained for one drop
@@ -69,7 +70,10 @@ class DropLog:
         await asyncio.sleep(0)
 
     async def answer(self, question: Json) -> Json:
-        """The drops after number `after`; with `wait` not before there is one, or WAITS has passed."""
+        """The first PAGE drops after number `after`; with `wait` not before there is one, or WAITS has passed.
+
+        `number` is what the next question begins after; `more`: there are more already.
+        """
         after = question.get("after")
         after = after if isinstance(after, int) and 0 <= after <= self._drops.number else 0
         if question.get("wait") is True and self._drops.number <= after and self._waiting < _WAITING:
@@ -81,9 +85,12 @@ class DropLog:
                 pass
             finally:
                 self._waiting -= 1
+        found = self._drops.since(after)
+        page = found[:PAGE]
         return {
-            "drops": [document(one) for one in self._drops.since(after)],
-            "number": self._drops.number,
+            "drops": [document(one) for one in page],
+            "number": page[-1].number if page else self._drops.number,
+            "more": len(found) > PAGE,
             "since": self._began,
             "problem": self._problem(),
             "unreadable": self._unreadable,

@@ -58,7 +58,7 @@ def _no_daemon(name: str) -> NodewrightError:
 
 async def _show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool) -> bool:
     """Returns whether every node reports."""
-    replies = await asyncio.gather(*(sources.drops(path) for path in paths.values()))
+    replies = await asyncio.gather(*(sources.every_drop(path) for path in paths.values()))
     silent: dict[str, str] = {}
     found: list[tuple[str, Told]] = []
     for node, (answer, why) in zip(paths, replies, strict=True):

@@ -8,15 +8,16 @@ import errno
 from controlplane.cluster.model import Cluster
 from controlplane.supervisor.edge import units
 from nodelib.inner_sockets import reached
-from nodelib.json_values import Json, compact, decode, object_or_empty
+from nodelib.json_values import Json, compact, decode, object_or_empty, objects_in
 from nodelib.text import one_line
 from policy.settings import SOCKET
 
 NOT_ENFORCED = "network policies are not enforced in this cluster: it was raised without --network-policy"
 _NOT_RUNNING = "its policy daemon is not running"
 _SECONDS = 3.0
-_LARGEST = 16 << 20  # bytes of an answer
+_LARGEST = 4 << 20  # bytes of an answer
 _SHOWN = 200  # bytes of an error
+_PAGES = 24  # of one daemon: more than all that it remembers
 
 
 def sockets(cluster: Cluster | None) -> dict[str, str]:
@@ -44,6 +45,25 @@ async def drops(path: str, after: int = 0, *, wait: float = 0) -> tuple[Json | N
     if not isinstance(answer.get("drops"), list) or not isinstance(answer.get("number"), int):
         return None, "its policy daemon answers with no drops"
     return answer, ""
+
+
+async def every_drop(path: str) -> tuple[Json | None, str]:
+    """All drops of a daemon, as drops() has them."""
+    answer, why = await drops(path)
+    found: dict[str, object] = {}
+    for _ in range(_PAGES):
+        if answer is None:
+            return None, why
+        # One that goes on meanwhile comes again, with another number.
+        found |= {_flow(one): one for one in objects_in(answer["drops"])}
+        if answer.get("more") is not True:
+            break
+        answer, why = await drops(path, answer["number"])
+    return None if answer is None else answer | {"drops": list(found.values())}, why
+
+
+def _flow(drop: Json) -> str:
+    return compact([drop.get(key) for key in ("direction", "from", "to")])
 
 
 async def _ask(path: str, question: Json) -> object:

@@ -79,7 +79,7 @@ class Sources:
     async def ask(self) -> Answers:
         """Ask all of them at once."""
         listed = asyncio.ensure_future(self._lists())
-        refused = asyncio.gather(*(policies.drops(path) for path in self._policies.values()))
+        refused = asyncio.gather(*(policies.every_drop(path) for path in self._policies.values()))
         replies = await asyncio.gather(*(asked(path, "/why") for path in self._sockets.values()))
         facts, api, unlisted = await listed
         drops = tuple(one for answer, _ in await refused if answer is not None for one in all_told(answer))

@@ -77,6 +77,15 @@ async def test_only_what_was_asked_for(daemon: tuple[World, str], wanted: Wanted
     assert sum(map(wanted.fits, found)) == count
 
 
+async def test_all_pages_are_asked_for(daemon: tuple[World, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drops, "PAGE", 5)
+    world, path = daemon
+    await world.take(*(packet(B, A, ports=(1, 1000 + port)) for port in range(22)))
+    answer, why = await sources.every_drop(path)
+    assert answer is not None and not why
+    assert [one.port for one in all_told(answer)] == [80, 53, *range(1000, 1022)]
+
+
 async def test_a_node_that_cannot_report_says_why(
     daemon: tuple[World, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

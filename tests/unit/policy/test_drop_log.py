@@ -154,6 +154,18 @@ async def test_a_follower_waits_for_the_next_drop_and_not_for_ever(monkeypatch: 
     assert await world.drops(after=1) == ()
 
 
+async def test_many_drops_are_told_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drops, "PAGE", 3)
+    world = World(DENY)
+    await world.take(*(packet(B, A, ports=(1, port)) for port in range(7)))
+    ports, after, more = [], 0, True
+    while more:
+        answer = await world.log.answer({"about": "drops", "after": after, "wait": True})
+        ports += [one.port for one in all_told(answer)]
+        after, more = answer["number"], answer["more"]
+    assert ports == list(range(7)) and after == 7
+
+
 @pytest.mark.parametrize("after", [-1, 5, "x", None, 1 << 80])
 async def test_a_number_that_cannot_be_means_all(after: object) -> None:
     world = World(DENY)
