@@ -22,7 +22,7 @@ class Watches:
     def __init__(self, client: KubeClient, *, on_policy: OnChange, on_pod: OnChange, on_namespace: OnChange) -> None:
         handlers = {NAMESPACES: on_namespace, PODS: on_pod, POLICIES: on_policy}
         self.all = tuple(
-            Reflector(client, path, name=path.rpartition("/")[2], on_change=_then_trimmed(handle))
+            Reflector(client, path, name=path.rpartition("/")[2], on_change=then_trimmed(handle))
             for path, handle in handlers.items()
         )
 
@@ -37,7 +37,9 @@ class Watches:
         return "; ".join(one.last_error for one in self.all if one.last_error)
 
 
-def _then_trimmed(handle: OnChange) -> Callable[[str, Json, Json | None], None]:
+def then_trimmed(handle: OnChange) -> Callable[[str, Json, Json | None], None]:
+    """Hands an object on, and leaves of it what the reflector needs."""
+
     def on_change(kind: str, obj: Json, _: Json | None) -> None:
         handle(kind, obj)
         meta = object_or_empty(obj.get("metadata"))

@@ -101,6 +101,12 @@ BINARIES: tuple[Binary, ...] = (
         ldflags=("-s", "-w", f"-X github.com/traefik/traefik/v3/pkg/version.Version={TRAEFIK_VERSION[1:]}"),
     ),
     Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server"),
+    Binary(
+        "network-policy-api.test",
+        "network-policy-api",
+        "sigs.k8s.io/network-policy-api/conformance",
+        Kind.TEST,
+    ),
 )
 
 # Control planes of other minor versions, by the value of `up --kubernetes`. During an upgrade a cluster may have nodes

@@ -225,6 +225,9 @@ def _agnhost(tag: str) -> Recipe:
     )
 
 
+# Of the suite of sigs.k8s.io/network-policy-api.
+POLICY_RECIPES = (_agnhost("2.45"),)
+
 RECIPES: tuple[Recipe, ...] = (
     Recipe(
         PAUSE_NAME,
