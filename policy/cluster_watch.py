@@ -25,7 +25,7 @@ POLICIES = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 NODES = "/api/v1/nodes"
 _PARAMS = {"fieldSelector": f"metadata.name={PLURAL}.{GROUP}"}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
-_NOT_PERMITTED = 60.0  # seconds until it is asked again for what the rights of this daemon do not allow
+_PATIENCE = 10.0  # seconds; in a new cluster daemons start before their rights are there
 
 
 class ClusterWatch:
@@ -121,15 +121,17 @@ class ClusterWatch:
     async def _permitted(self, path: str, params: dict[str, str]) -> None:
         """Wait until the API server lets this daemon list that. Raises NotServed."""
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=1.5, jitter=0.2)
+        now = asyncio.get_running_loop().time
+        patient_until = now() + _PATIENCE
         while True:
             try:
                 await self._client.get(path, params)
             except NotServed:
                 raise
             except ApiError as error:
-                if error.is_forbidden:
+                if error.is_forbidden and now() > patient_until:
                     self._refuse(path, error)
-                await asyncio.sleep(_NOT_PERMITTED if error.is_forbidden else pause.next(error.retry_after))
+                await asyncio.sleep(pause.next(error.retry_after))
             except ApiUnreachable as error:
                 await asyncio.sleep(pause.next(error.retry_after))
             else:

@@ -215,12 +215,13 @@ async def test_the_same_flow_counts_up_and_a_follower_hears_of_it(world: PolicyW
 
 async def test_a_flood_is_counted_whole_and_reported_in_part(world: PolicyWorld) -> None:
     async with listening(world, policy("deny", select=ONE)) as one:
-        sent = await asyncio.to_thread(flood, world, 20_000)
+        await asyncio.to_thread(flood, world, 20_000)
         drop = await one.dropped(lambda told: told.port == 9)
+        counted = await asyncio.to_thread(refused, world)
         counts = await one.counts.more()
-        assert counts[Name("a", "deny"), Direction.INGRESS] == sent
+        assert counts[Name("a", "deny"), Direction.INGRESS] == counted > 5000
         assert await one.counts.more() == {}, "the next time it tells only what is new"
-        assert drop.count <= 200 and one.came <= 200 and one.lost == 0
+        assert drop.count < counted / 10 and one.came < counted / 10 and one.lost == 0
 
 
 async def test_reports_that_nobody_read_are_counted_as_lost_and_reading_goes_on(world: PolicyWorld) -> None:
@@ -234,13 +235,14 @@ async def test_reports_that_nobody_read_are_counted_as_lost_and_reading_goes_on(
         handle, prefix = line.rpartition(" ")[2], line.partition('prefix "')[2].partition('"')[0]
         where = ("ip", layout.TABLE, prefix, "handle", handle)
         run("nft", "replace", "rule", *where, "log", "prefix", prefix, "group", str(layout.REPORTS), "snaplen", "128")
-        sent = await asyncio.to_thread(flood, world, 100_000)
+        await asyncio.to_thread(flood, world, 100_000)
+        counted = await asyncio.to_thread(refused, world)
 
         async def all_of_them() -> bool:
             await one.ask(POD2, POD1)  # the kernel says with the next report what was lost before it
-            return one.came + one.lost >= sent
+            return one.came + one.lost >= counted
 
-        await until(all_of_them, _LIMIT)
+        await until(all_of_them, 2 * _LIMIT)
         assert one.lost > 0 and not one.refusals.problem
 
 
@@ -263,8 +265,14 @@ def _group(world: PolicyWorld) -> str:
     return next(word for word in chains if word.startswith("group-ingress-"))
 
 
-def flood(world: PolicyWorld, count: int) -> int:
+def refused(world: PolicyWorld) -> int:
+    """What the rule that drops has counted: of a flood the kernel loses packets before they come to any rule."""
+    listed = world.node.run("nft", "list", "chain", "ip", layout.TABLE, _group(world)).stdout
+    line = next(text for text in listed.splitlines() if " drop" in text)
+    return int(line.partition("packets ")[2].split()[0])
+
+
+def flood(world: PolicyWorld, count: int) -> None:
     """UDP packets from one pod to an isolated one."""
     code = "import socket,sys\ns=socket.socket(2,2)\nfor _ in range(int(sys.argv[2])): s.sendto(b'x',(sys.argv[1],9))"
     world.pods[POD2].run(sys.executable, "-S", "-c", code, POD1, str(count))
-    return count

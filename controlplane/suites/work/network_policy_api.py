@@ -49,7 +49,7 @@ async def run(cluster: Cluster, order: PolicyOrder, progress: Progress) -> Repor
     log, began, lines = directory / "suite.log", time.monotonic(), list[str]()
     with progress.step("network-policy-api suite") as say:
         if not sctp:
-            say("without SCTP, which this kernel lacks")
+            say("without the cases that need SCTP, which this kernel lacks")
 
         def take(line: str) -> None:
             lines.append(line)

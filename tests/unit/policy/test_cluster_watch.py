@@ -126,14 +126,31 @@ async def test_a_crd_of_another_version_is_not_followed(world: World) -> None:
     assert world.asked(POLICIES) == 0
 
 
-async def test_without_the_right_network_policies_do_not_wait_and_the_error_says_which_is_missing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_rights_that_come_a_little_later_are_waited_for_and_nothing_is_said(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(cluster_watch, "_NOT_PERMITTED", 0.05)
+    """As in a new cluster, where daemons start before the API server has their roles."""
     async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
         await api.put(CRD, crd())
         await api.put(f"{POLICIES}/p", cluster_policy("p"))
-        api.fail_with = [403] * 5
+        api.fail_with = [403] * 3
+        one = World(api, client)
+        with caplog.at_level(logging.WARNING):
+            task = asyncio.create_task(one.watch.run())
+            await asyncio.wait_for(one.watch.ready.wait(), 10)
+        assert "p" in one.policies, "it is ready when the policies have been told, and not before"
+        assert not caplog.records
+        await cancel_and_wait(task)
+
+
+async def test_without_the_right_network_policies_do_not_wait_and_the_error_says_which_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cluster_watch, "_PATIENCE", 0.5)
+    async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
+        await api.put(CRD, crd())
+        await api.put(f"{POLICIES}/p", cluster_policy("p"))
+        api.fail_with = [403] * 8
         one = World(api, client)
         with caplog.at_level(logging.WARNING):
             task = asyncio.create_task(one.watch.run())
