@@ -9,11 +9,11 @@ import sys
 from typing import Any
 
 from cli.again import program
-from cli.options import cluster, diagnosis, files, members, nodes, testing
+from cli.options import cluster, diagnosis, files, members, nodes, policies, testing
 from cli.options.application import app
 from cli.project import is_checkout
 
-__all__ = ["app", "cluster", "diagnosis", "files", "members", "nodes", "testing"]
+__all__ = ["app", "cluster", "diagnosis", "files", "members", "nodes", "policies", "testing"]
 
 
 def main() -> int:

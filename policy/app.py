@@ -17,7 +17,7 @@ from nodelib.daemon import run_daemon
 from nodelib.errors import NotFound
 from nodelib.firewall.objects import Family
 from nodelib.http_server import Handler, json_response, serve, text_response
-from nodelib.json_values import Json
+from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
@@ -25,25 +25,28 @@ from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import read_generation
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
+from policy.cluster_intake import ClusterIntake
+from policy.drops import DropLog
 from policy.edge import others, socket_server
 from policy.edge.held_file import HeldFile
 from policy.edge.metrics import Metrics
+from policy.edge.refusals import Refusals
 from policy.enforcer import Enforcer
-from policy.model import Direction, Name, Problem
+from policy.model import Direction
 from policy.plan import layout, parse
 from policy.plan.difference import removal
+from policy.plan.directory import Directory
 from policy.plan.program import Planner, Program
-from policy.protection import Protection
-from policy.reports import Reports
+from policy.protection import Protection, read
+from policy.refused import RefusedCounts
 from policy.settings import Settings, load_settings
+from policy.telling import Telling
 from policy.watches import Watches
 
 log = logging.getLogger(__name__)
 
 _LOOK_FOR_OTHERS = 300.0  # seconds; reading the chains of a large iptables takes a second of CPU time
 _UNHEALTHY = 60.0  # seconds that a change may wait for its sync
-_EVENT_PAUSE = 60.0  # seconds between two events about failed syncs
-_TOO_MUCH = "all of its rules, because the policies of this namespace are too many or too large for a node"
 _BRIDGE_FILTER = {
     Family.IPV4: "/proc/sys/net/bridge/bridge-nf-call-iptables",
     Family.IPV6: "/proc/sys/net/bridge/bridge-nf-call-ip6tables",
@@ -92,17 +95,21 @@ class _Daemon:
     ) -> None:
         disable_created_metrics()
         self._settings, self._supervisor, self._clock = settings, supervisor, clock
-        self._events = Events(client, settings.node, clock, "nodewright-policy")
         self._metrics = Metrics()
         self._other = ""
         self._failing_since = 0.0
-        self._last_event = -_EVENT_PAUSE
-        self._reports, self._left_out = Reports(), set[Name]()
+        self._directory = Directory(settings.node)
+        events = Events(client, settings.node, clock, "nodewright-policy")
+        self._telling = Telling(events, supervisor.once, self._directory, settings.node, clock)
         planners = {family: Planner(family, settings.node, report=report) for family in tables}
         self._enforcer = Enforcer(tables, planners, clock, self, read_generation)
         file = HeldFile(settings.state)
         self._protection = Protection(self._enforcer, file, file.load(), lambda: self._other)
+        self._refusals = Refusals(layout.REPORTS, clock, self._metrics.count_reports) if report else None
+        self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._telling, self._no_drops, clock)
+        self._refused = RefusedCounts(tables, lambda: self._enforcer.programs)
         self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
+        self._cluster = ClusterIntake(client, self._enforcer, self._telling.cluster_policy)
 
     def problem(self) -> str:
         """Why systemd should restart this process, or ""."""
@@ -116,8 +123,11 @@ class _Daemon:
         spawn("sync", self._enforcer.runner.run)
         spawn("audit", self._enforcer.run_audit)
         spawn("socket", partial(socket_server.serve, self._settings.socket, self._answer), critical=True)
+        if self._refusals is not None:
+            spawn("drops", partial(self._refusals.run, self._drops.take))
         for reflector in self._watches.all:
             spawn(f"watch-{reflector.name}", reflector.run)
+        spawn("watch-cluster-policies", self._cluster.watch.run)
         self._supervisor.once("first-sync", self._begin)
         if self._settings.port:
             where = (self._settings.address, self._settings.port)
@@ -125,28 +135,23 @@ class _Daemon:
 
     def synced(self, seconds: float, programs: Mapping[Family, Program]) -> None:
         self._failing_since = 0.0
+        self._telling.synced()
         self._metrics.sync.observe(seconds)
         for family, program in programs.items():
             for direction in Direction:
                 count = len(program.elements[layout.MAPS[direction]])
                 self._metrics.isolated.labels(direction.lower(), family.value).set(count)
-
-        left_out = {name for program in programs.values() for name in program.left_out}
-        for name in sorted(left_out - self._left_out):
-            self._report(name, "PolicyTooLarge", [Problem(f"NetworkPolicy {name}", _TOO_MUCH)])
-        self._left_out = left_out
+        self._telling.too_large({name for program in programs.values() for name in program.left_out})
 
     def failed(self, error: Exception) -> None:
         self._metrics.failures.inc()
-        now = self._clock.monotonic()
-        self._failing_since = self._failing_since or now
-        if now - self._last_event >= _EVENT_PAUSE:
-            self._last_event = now
-            self._tell("Node", "", self._settings.node, "NetworkPolicyNotWritten", str(error))
+        self._failing_since = self._failing_since or self._clock.monotonic()
+        self._telling.failed(error)
 
     async def _begin(self) -> None:
         """Wait until everything has been listed: rules made from partial lists would cut pods off."""
         await self._watches.synced()
+        await self._cluster.watch.ready.wait()
         self._protection.forget_unknown()
         self._warn_of_unfiltered_bridges()
         if self._other:
@@ -178,65 +183,80 @@ class _Daemon:
         self._metrics.enforcing.set(0)
         await self._enforcer.remove()
         note = f"NetworkPolicies are not enforced by nodewright on this node: {found}"
-        self._tell("Node", "", self._settings.node, "NetworkPolicyLeftToOther", note, warning=False)
+        self._telling.node("NetworkPolicyLeftToOther", note, warning=False)
 
     def _warn_of_unfiltered_bridges(self) -> None:
         for family, path in _BRIDGE_FILTER.items():
             if family in self._enforcer.families and _read(path) != "1":
                 note = f"{path} is not 1: policies are not enforced between pods of this node ({family})"
                 log.error("%s. Load br_netfilter and set it.", note)
-                self._tell("Node", "", self._settings.node, "NetworkPolicyBridgeNotFiltered", note)
+                self._telling.node("NetworkPolicyBridgeNotFiltered", note)
+
+    def _no_drops(self) -> str:
+        """Why no dropped packets are reported here, "" if they are."""
+        if self._other:
+            return f"network policies are left to another implementation: {self._other}"
+        if self._refusals is None:
+            return "the node's kernel cannot report dropped packets (nfnetlink_log, nft_log and nft_limit)"
+        return self._refusals.problem and f"dropped packets are only counted: {self._refusals.problem}"
 
     def _on_policy(self, kind: str, obj: Json) -> None:
         name = parse.name_of(obj)
         if kind == "DELETED":
             self._enforcer.set_policy(name, None)
+            self._directory.set_policy(name, None)
+            self._telling.policy_gone(name)
+            self._metrics.forget_policy(*name)
             return
         policy, problems = parse.policy(obj)
         self._enforcer.set_policy(name, policy)
-        self._report(name, "PartNotUnderstood", problems)
-
-    def _report(self, name: Name, reason: str, problems: list[Problem]) -> None:
-        text = self._reports.about_policy(name, problems, self._clock.monotonic())
-        if text:
-            log.warning("NetworkPolicy %s: %s (left out: what it would allow stays closed)", name, text)
-            self._tell("NetworkPolicy", name.namespace, name.name, reason, text)
+        self._directory.set_policy(name, policy)
+        self._telling.policy(name, str(object_or_empty(obj.get("metadata")).get("uid", "")), problems)
 
     def _on_pod(self, kind: str, obj: Json) -> None:
         if kind == "DELETED":
             name = parse.name_of(obj)
             self._enforcer.set_pod(name, None)
+            self._directory.set_pod(name, None)
             self._protection.forget(name)
             return
         pod = parse.pod(obj)
         self._enforcer.set_pod(pod.name, pod)
+        self._directory.set_pod(pod.name, pod)
+        self._telling.pod(pod)
 
     def _on_namespace(self, kind: str, obj: Json) -> None:
         name = parse.name_of(obj).name
-        self._enforcer.set_namespace(name, None if kind == "DELETED" else parse.namespace_labels(obj))
+        labels = None if kind == "DELETED" else parse.namespace_labels(obj)
+        self._enforcer.set_namespace(name, labels)
+        self._directory.set_namespace(name, labels)
 
     async def _answer(self, question: Json) -> Json:
+        if question.get("about") == "drops":
+            return await self._drops.answer(question)
         began = self._clock.monotonic()
         answer = await self._protection.answer(question)
         if answer.get("protected"):
             self._metrics.protected.observe(self._clock.monotonic() - began)
+            self._directory.hold(*read(question))
         return answer
 
-    def _tell(self, kind: str, namespace: str, name: str, reason: str, note: str, *, warning: bool = True) -> None:
-        async def record() -> None:
-            await self._events.record(
-                kind, namespace, name, reason=reason, action="EnforceNetworkPolicy", note=note, warning=warning
-            )
-
-        self._supervisor.once(f"event-{kind}-{namespace}-{name}-{reason}", record)
+    async def _count_refused(self) -> None:
+        try:
+            for (name, direction), packets in (await self._refused.more()).items():
+                self._metrics.count_refused(*name, direction.lower(), packets)
+        except NftError as error:
+            log.warning("the counters of refused packets could not be read: %s", error)
 
     def _routes(self) -> dict[str, Handler]:
         async def healthz(_: web.Request) -> web.Response:
             problem = self.problem()
-            body = {"healthy": not problem, "problem": problem, "leftTo": self._other, "api": self._watches.last_error}
+            api = "; ".join(filter(None, (self._watches.last_error, self._cluster.watch.last_error)))
+            body = {"healthy": not problem, "problem": problem, "leftTo": self._other, "api": api}
             return json_response(body, 503 if problem else 200)
 
         async def metrics(_: web.Request) -> web.Response:
+            await self._count_refused()
             return text_response(self._metrics.text())
 
         return {"/healthz": healthz, "/metrics": metrics}

@@ -17,7 +17,8 @@ from nodelib.errors import NodewrightError, Temporary
 from nodelib.firewall.objects import Family
 from nodelib.nft.wire import Message
 from nodelib.runner import BoundedFrequencyRunner
-from policy.model import Address, Name, NamedPort, Pod, Policy, Selection
+from policy.cluster_model import ClusterPolicy
+from policy.model import Address, Name, NodePlace, Pod, Policy, Tracked
 from policy.plan import layout
 from policy.plan.difference import difference, removal, whole
 from policy.plan.index import Index
@@ -127,6 +128,12 @@ class Enforcer:
     def set_policy(self, name: Name, policy: Policy | None) -> None:
         self._take(lambda index: index.set_policy(name, policy))
 
+    def set_cluster_policy(self, name: str, policy: ClusterPolicy | None) -> None:
+        self._take(lambda index: index.set_cluster_policy(name, policy))
+
+    def set_node(self, name: str, node: NodePlace | None) -> None:
+        self._take(lambda index: index.set_node(name, node))
+
     def hold(self, name: Name, uid: str, addresses: tuple[Address, ...]) -> int:
         """A pod of this node has these addresses now. Returns what `written()` waits for."""
         self._take(lambda index: index.hold(name, uid, addresses))
@@ -230,7 +237,7 @@ class Enforcer:
         """In a thread, under the lock: only syncs touch the index."""
         self._apply(pending)
         changed = self._index.take_changed()
-        used: set[Selection | NamedPort] = set()
+        used: set[Tracked] = set()
         batches = {}
         for family, side in self._sides.items():
             now, uses = side.planner.plan(self._index, changed)

@@ -1,4 +1,4 @@
-"""The values that network policies are made of, frozen (networking.k8s.io/v1 and what of a Pod they depend on)."""
+"""The values that network policies are made of, frozen (networking.k8s.io/v1, and what of Pods and Nodes they use)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,21 @@ class Block:
     excepted: tuple[Network, ...] = ()
 
 
-Peer = Selection | Block
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """Addresses of any of these networks, of both families."""
+
+    cidrs: tuple[Network, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection:
+    """The addresses of the nodes with these labels."""
+
+    nodes: Selector
+
+
+Peer = Selection | Block | Networks | NodeSelection
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -94,6 +108,10 @@ class NamedPort:
 
     protocol: str
     name: str
+
+
+# What changes with Pods and Nodes, and is kept up to date by the index.
+Tracked = Selection | NamedPort | NodeSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +148,14 @@ class Pod:
     def address(self, family: Family) -> Address | None:
         """Its address of one family."""
         return next((one for one in self.addresses if one.version == VERSION[family]), None)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """A Node's labels and addresses."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    addresses: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Protection:
     async def answer(self, question: Json) -> Json:
         """{"protected": true}, or why not and what to do. Never raises."""
         try:
-            name, uid, addresses = _read(question)
+            name, uid, addresses = read(question)
             if not self._off():
                 await self._protect(name, uid, addresses)
         except NodewrightError as error:
@@ -87,6 +87,7 @@ class Protection:
         return not_protected(name, step, f"not done within {LIMIT:g} s", "Is the node overloaded? It is tried again.")
 
 
-def _read(question: Json) -> tuple[Name, str, tuple[Address, ...]]:
+def read(question: Json) -> tuple[Name, str, tuple[Address, ...]]:
+    """The pod of a question, its UID and its addresses."""
     name = Name(str(question.get("namespace", ""))[:253], str(question.get("name", ""))[:253])
     return name, str(question.get("uid", ""))[:253], parse.addresses(question.get("addresses"))

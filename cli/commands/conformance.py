@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,10 +18,14 @@ from cli.display.steps import Display
 from cli.display.terminal import new_console
 from cli.errors import need_root
 from cli.project import PROJECT
+from controlplane.cluster.advice import line as our_line
 from controlplane.suites.plan.conformance import alone, table
+from controlplane.suites.plan.network_policy_api import again
 from controlplane.suites.plan.node_suite import Setup
 from controlplane.suites.work.conformance import Order, Report
 from controlplane.suites.work.conformance import run as run_suite
+from controlplane.suites.work.network_policy_api import PolicyOrder
+from controlplane.suites.work.network_policy_api import run as run_policy_suite
 from controlplane.suites.work.node_suite import NodeOrder, list_tests
 from controlplane.suites.work.node_suite import run as run_node_suite
 from nodelib.clock import SystemClock
@@ -104,6 +108,17 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
         raise SystemExit(1)
 
 
+def run_policies(name: str, *, focus: str, skip: str, results: Path | None, binaries: Path | None, plain: bool) -> None:
+    """Run the suite of network-policy-api and show its table; exit status 1 when a case failed."""
+    need_root("conformance")
+    cluster = find(name)
+    with Display(plain=plain or None) as display:
+        report = asyncio.run(run_policy_suite(cluster, PolicyOrder(focus, skip, results, binaries), display))
+    show(report, name, new_console(), lambda case: our_line(name, "conformance", *again(case)))
+    if report.status != 0 or any(result.outcome == "failed" for result in report.results):
+        raise SystemExit(1)
+
+
 def list_node(order: NodeOrder, *, plain: bool) -> None:
     """List the tests that run_node() would run; exit status 1 if there are none."""
     with Display(plain=plain or None) as display:
@@ -136,8 +151,8 @@ async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
         raise SystemExit(128 + asked[0] if asked else 1) from None
 
 
-def show(report: Report, cluster: str, console: Console) -> None:
-    """Print a row for each feature, then each failure with its reason and the command that runs it alone."""
+def show(report: Report, cluster: str, console: Console, one: Callable[[str], str] | None = None) -> None:
+    """Print a row for each feature, then each failure with its reason and the command that runs it alone (`one`)."""
     rows = table(report.results)
     shown = Table(box=None, padding=(0, 2), header_style="bold")
     shown.add_column("FEATURE")
@@ -151,6 +166,7 @@ def show(report: Report, cluster: str, console: Console) -> None:
         for failure in row.failures:
             console.print(Text(f"\nFAILED {failure.name}", "bold red"))
             console.print(f"  {failure.reason}")
-            console.print(f"  run it alone: {alone(failure.name, cluster)}", soft_wrap=True)
+            line = one(failure.name) if one is not None else alone(failure.name, cluster)
+            console.print(f"  run it alone: {line}", soft_wrap=True)
     passed, failed_count = sum(row.passed for row in rows), sum(row.failed for row in rows)
     console.print(f"\n{passed} passed, {failed_count} failed in {report.seconds:.0f} s. Reports: {report.directory}")

@@ -22,6 +22,7 @@ from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 from nodelib.text import one_line
+from policy.plan.drop_document import as_json
 
 _NOT_WELL, _WRONG_USAGE = 1, 2
 _LINE = 4000  # bytes of a printed note
@@ -71,11 +72,12 @@ async def _found(
         pods = [one for one in every if one.kind == "pod"]
         if wanted is None:
             count = len(pods) if namespace is None else sum(one.found.namespace == namespace for one in pods)
-            return answers, judge.troubles(every, namespace or ""), count
+            return answers, judge.with_drops(judge.troubles(every, namespace or ""), answers.drops), count
         found = judge.about(wanted, every, answers.facts)
         if not found:
             raise _unknown(name, wanted, every, answers)
-        return answers, await _with_more(sources, found, answers), len(pods)
+        more = await _with_more(sources, found, answers)
+        return answers, judge.with_drops(more, answers.drops), len(pods)
 
 
 def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
@@ -148,6 +150,7 @@ def _document(found: list[Explained], answers: Answers, wording: Wording) -> dic
             "owner": one.owner,
             "said_by": "node" if one.by_node else "api",
             "logs": [{"container": tail.container, "lines": list(tail.lines)} for tail in one.logs],
+            "refused": [as_json(drop) for drop in one.refused],
         }
         for one in found
     ]

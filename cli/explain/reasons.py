@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cli.explain import cluster_reasons
 from cli.explain.facts import Facts
 from nodelib.firewall.trace_model import Hop
 
@@ -16,6 +17,7 @@ _COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))|comment "([^"]*)"')
 _TO = re.compile(r"--to-destination (\S+)")
 _TARGETS = ("DNAT", "SNAT", "MASQUERADE", "REDIRECT", "REJECT", "DROP")
 _STATEMENTS = ("dnat to", "snat to", "masquerade", "redirect", "reject", "drop", "service-ips", "service-nodeports")
+_POLICY_CHAINS = ("policy-ingress-", "policy-egress-")
 _CHANCE = re.compile(r"--probability ([0-9.]+)")
 
 
@@ -31,7 +33,11 @@ def reason(hop: Hop, facts: Facts) -> str:
 
 def decides(hop: Hop) -> bool:
     """Whether the rule changes the packet or ends its path; a jump to another chain does not."""
+    if cluster_reasons.decides(hop):
+        return True
     if hop.table.startswith(("ip ", "ip6 ", "inet ")):
+        if hop.chain.startswith(_POLICY_CHAINS):
+            return _accepts(hop)
         return any(statement in hop.text for statement in _STATEMENTS)
     target = hop.text.rpartition("-j ")[2].split(" ")[0]
     return target in _TARGETS or target.startswith(("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"))
@@ -153,14 +159,24 @@ def _nftables(hop: Hop) -> str:
 
 
 def _policy(hop: Hop, note: str, facts: Facts) -> str:
-    return f"NetworkPolicy {note} allows it" if "accept" in hop.text else ""
+    return f"NetworkPolicy {note} allows it" if _accepts(hop) else ""
+
+
+def _accepts(hop: Hop) -> bool:
+    return "accept" in _COMMENT.sub("", hop.text).split()  # a comment may name any statement
 
 
 def _policies(hop: Hop, note: str, facts: Facts) -> str:
-    if " drop" not in hop.text:
+    if "drop" not in _COMMENT.sub("", hop.text).split():
         return ""
+    if not note.startswith("isolated by"):
+        return _stray(hop, note, facts)
     direction = "ingress" if hop.chain.startswith("group-ingress") else "egress"
     return f"dropped: the pod is {note}, and no rule of theirs allows this ({direction})"
+
+
+def _stray(hop: Hop, note: str, facts: Facts) -> str:
+    return f"dropped: {note}" if "drop" in _COMMENT.sub("", hop.text).split() else ""
 
 
 _KNOWN: tuple[tuple[str, Callable[[Hop, str, Facts], str]], ...] = (
@@ -181,4 +197,6 @@ _KNOWN: tuple[tuple[str, Callable[[Hop, str, Facts], str]], ...] = (
     ("policy-egress-", _policy),
     ("group-ingress-", _policies),
     ("group-egress-", _policies),
+    ("stray", _stray),
+    *((chain, cluster_reasons.cluster_reason) for chain in (*cluster_reasons.CHAINS, *cluster_reasons.TIERS)),
 )

@@ -78,6 +78,7 @@ class Suite(StrEnum):
 
     E2E = "e2e"
     NODE = "node"
+    NETWORK_POLICY_API = "network-policy-api"
 
 
 class Tier(StrEnum):

@@ -76,7 +76,11 @@ def conformance(
     skip: Annotated[str, typer.Option(metavar="REGEX", help="Leave out the tests whose full names match.")] = "",
     suite: Annotated[
         Suite,
-        typer.Option(metavar="SUITE", help="e2e: against a cluster; node: a kubelet alone (e2e_node.test)."),
+        typer.Option(
+            metavar="SUITE",
+            help="e2e: against a cluster; node: a kubelet alone (e2e_node.test);"
+            " network-policy-api: ClusterNetworkPolicy.",
+        ),
     ] = Suite.E2E,
     agent: Annotated[
         Maker, typer.Option(metavar="MAKER", help="With --suite node: whose kubelet, nodewright or upstream.")
@@ -117,6 +121,8 @@ def conformance(
     * `./nodewright conformance --focus 'should provide DNS for services'`
 
     * `./nodewright conformance --suite node --agent upstream --procs 8`
+
+    * `./nodewright conformance --suite network-policy-api`
     """
     with reported():
         from cli.commands import conformance as work
@@ -127,6 +133,9 @@ def conformance(
             order = work.node_order(name, str(agent), labels, focus, skip, procs, results, binaries, setup)
             show = work.list_node if dry_run else work.run_node
             show(order, plain=plain)
+            return
+        if suite is Suite.NETWORK_POLICY_API:
+            work.run_policies(name, focus=focus, skip=skip, results=results, binaries=binaries, plain=plain)
             return
         work.run(
             name,

@@ -20,6 +20,7 @@ from cli.why.targets import Target
 from cli.why.ways import endpoint_facts, ingress, service
 from cli.why.workloads import cron_job, is_done_by, job, workload
 from nodelib.json_values import Json
+from policy.plan.drop_document import ReportedDrop
 
 _WORKLOADS = ("deployment", "replicaset", "statefulset", "daemonset")
 
@@ -60,6 +61,20 @@ def objects(facts: Facts, expected_nodes: Iterable[str]) -> list[Explained]:
     found += [service(obj, facts, known) for obj in facts.all("service")]
     found += [ingress(obj, facts) for obj in facts.all("ingress")]
     return [*nodes(expected_nodes, facts), *_sorted(found)]
+
+
+def with_drops(found: list[Explained], drops: Iterable[ReportedDrop]) -> list[Explained]:
+    """The same, with the packets from and to each pod that network policies refused, the newest first."""
+    by_pod: dict[str, list[ReportedDrop]] = {}
+    for drop in sorted(drops, key=lambda one: -one.last):
+        for name in {drop.client.pod, drop.server.pod} - {""}:
+            by_pod.setdefault(name, []).append(drop)
+    return [
+        replace(one, refused=tuple(by_pod.get(f"{one.found.namespace}/{one.found.name}", ())))
+        if one.kind == "pod"
+        else one
+        for one in found
+    ]
 
 
 def matching(every: list[Explained], namespace: str, name: str) -> list[Explained]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agent.explain.model import Explanation
 from loadbalancer.model import NAMESPACE
 from nodelib.json_values import Json, object_or_empty, objects_in
+from policy.plan.drop_document import ReportedDrop
 
 # Every kind that can be asked for: its name, how kubectl abbreviates it, and where the API server lists it.
 KINDS: Mapping[str, tuple[str, str]] = {
@@ -47,7 +48,7 @@ class Explained:
 
     `by_node`: it is its node's answer, not only the API server's. `listed`: it belongs in the list of what is not
     well; not so what its pods show already, or what somebody stopped on purpose. `owner`: "deployment/web" for a pod
-    of it.
+    of it. `refused`: packets from or to the pod that network policies refused.
     """
 
     found: Explanation
@@ -56,6 +57,7 @@ class Explained:
     listed: bool = True
     owner: str = ""
     logs: tuple[LogTail, ...] = ()
+    refused: tuple[ReportedDrop, ...] = ()
 
     @property
     def is_well(self) -> bool:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from agent.explain.model import End, Wait
 from cli.display.terminal import new_console
+from cli.policies.drops_text import sentence
 from cli.why import steps
 from cli.why.model import Explained
 from cli.why.spans import ago, clock, cut
@@ -19,6 +20,7 @@ from nodelib.text import visible
 
 _WIDE = 200
 _WAITS = 3  # of one object of a list
+_REFUSED = 5  # of one pod
 
 
 def _own_console() -> Console:
@@ -60,6 +62,7 @@ def one(explained: Explained, page: Page) -> None:
     for line in _ends(found.ends, page.now):
         page.say(page.wording.typed(line))
     _logs(explained, page)
+    _refused(explained, page)
     for cost in found.costs:
         page.say(f"{cost.of}: {cost.text}")
         page.do(cost.action)
@@ -78,6 +81,7 @@ def many(every: Iterable[Explained], page: Page) -> None:
             _wait(wait, page, "  ", repeat=True)
         if len(found.waits) > _WAITS:
             page.say(f"  and {len(found.waits) - _WAITS} more")
+        _refused(first, page)
         _logs(first, page)
 
 
@@ -113,6 +117,16 @@ def _logs(explained: Explained, page: Page) -> None:
         page.say(f"the last lines of the log of container {tail.container}:")
         for line in tail.lines:
             page.say(f"  | {line}")
+
+
+def _refused(explained: Explained, page: Page) -> None:
+    found = explained.found
+    for drop in explained.refused[:_REFUSED]:
+        page.say(f"refused {ago(drop.last, page.now)}: {sentence(drop)}", style="yellow")
+        page.do(f"It would be allowed by {drop.remedy}." if drop.remedy else "")
+    if len(explained.refused) > _REFUSED:
+        more = len(explained.refused) - _REFUSED
+        page.say(page.wording.typed(f"and {more} more; `nodewright drops {found.namespace}/{found.name}` lists them"))
 
 
 def _ends(ends: Iterable[End], now: float) -> Iterator[str]:

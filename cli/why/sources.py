@@ -12,6 +12,7 @@ from typing import Self
 import aiohttp
 
 from agent.explain.plan.document import usable
+from cli.policies import sources as policies
 from cli.why.logs import BYTES, LINES, LogWanted
 from cli.why.model import KINDS, OTHERS, Facts
 from controlplane.cluster.model import Cluster
@@ -23,6 +24,7 @@ from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiUnreachable, KubeClient
 from nodelib.kube.listing import listed
 from nodelib.text import one_line
+from policy.plan.drop_document import ReportedDrop, reported_drops
 
 SOCKET = "/run/nodewright/agent.sock"
 NOT_ALLOWED = "only root may open its socket"
@@ -36,7 +38,7 @@ class Answers:
     """The answers. `agents`: by node, the explanations of its pods; `silent`: by node, why it did not answer.
 
     `facts` is what the API server has; without an answer it is empty and `api` says why. `unlisted`: by kind, why the
-    API server did not list it.
+    API server did not list it. `drops`: the packets that network policies refused, as far as their daemons answer.
     """
 
     agents: Mapping[str, tuple[Json, ...]]
@@ -44,6 +46,7 @@ class Answers:
     facts: Facts
     api: str
     unlisted: Mapping[str, NodewrightError] = field(default_factory=dict)
+    drops: tuple[ReportedDrop, ...] = ()
 
     @property
     def api_answers(self) -> bool:
@@ -60,8 +63,10 @@ class Sources:
     """The agents and the API server of one cluster, or of this machine's own agent if there is no such cluster."""
 
     def __init__(self, cluster: Cluster | None, kubeconfig: str = "") -> None:
-        own = cluster.admin_kubeconfig if cluster is not None else _own_kubeconfig()
+        own = cluster.admin_kubeconfig if cluster is not None else own_kubeconfig()
         self._sockets, self._kubeconfig = sockets(cluster), kubeconfig or own
+        enforced = cluster is None or cluster.options.enforces_policies
+        self._policies = policies.sockets(cluster) if enforced else {}
         self._api, self._no_api = _client(self._kubeconfig, _SECONDS)
 
     async def __aenter__(self) -> Self:
@@ -74,8 +79,10 @@ class Sources:
     async def ask(self) -> Answers:
         """Ask all of them at once."""
         listed = asyncio.ensure_future(self._lists())
+        refused = asyncio.gather(*(policies.every_drop(path) for path in self._policies.values()))
         replies = await asyncio.gather(*(asked(path, "/why") for path in self._sockets.values()))
         facts, api, unlisted = await listed
+        drops = tuple(one for answer, _ in await refused if answer is not None for one in reported_drops(answer))
         agents, silent = {}, {}
         for node, (found, problem) in zip(self._sockets, replies, strict=True):
             if found is None:
@@ -84,7 +91,7 @@ class Sources:
                 agents[node] = pods
             else:
                 silent[node] = "its agent answers with no explanations"
-        return Answers(agents, silent, facts, api, unlisted)
+        return Answers(agents, silent, facts, api, unlisted, drops)
 
     async def pod(self, node: str, namespace: str, pod: str) -> Json | None:
         """The agent's explanation of one pod with its resource costs; `node` as in Answers.agents. None: no answer."""
@@ -168,7 +175,8 @@ def sockets(cluster: Cluster | None) -> dict[str, str]:
     return found
 
 
-def _own_kubeconfig() -> str:
+def own_kubeconfig() -> str:
+    """Of this machine: the user's, an admin's or the node's own; "" for none."""
     known = (os.environ.get("KUBECONFIG", ""), "/etc/kubernetes/admin.conf", "/etc/kubernetes/kubelet.conf")
     return next((path for path in known if path and os.path.exists(path)), "")
 

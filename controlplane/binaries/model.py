@@ -111,6 +111,12 @@ BINARIES: tuple[Binary, ...] = (
         )
     ),
     Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server"),
+    Binary(
+        "network-policy-api.test",
+        "network-policy-api",
+        "sigs.k8s.io/network-policy-api/conformance",
+        Kind.TEST,
+    ),
 )
 
 # Control planes of other minor versions, by the value of `up --kubernetes`. During an upgrade a cluster may have nodes

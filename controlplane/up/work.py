@@ -32,6 +32,7 @@ from controlplane.cluster.work import (
     network,
     node_marks,
     nodes,
+    policy_api,
     user_kubeconfig,
     workloads,
 )
@@ -308,6 +309,8 @@ class _Raising:
                 objects += [*storage.rights(), *storage.objects(), *snapshot_kinds.kinds(), storage.snapshot_class()]
             async with asyncio.TaskGroup() as group:  # the agents are already waiting for their permissions
                 group.create_task(workloads.apply(client, objects, self.clock))
+                if self.cluster.options.enforces_policies:
+                    group.create_task(policy_api.ensure(client, self.clock))
                 group.create_task(control_plane.start_controllers(self.cluster, self.tools))
 
     async def _node(self, node: Node, images: Mapping[str, Path], ready: asyncio.Event) -> None:

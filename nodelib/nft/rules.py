@@ -368,6 +368,21 @@ class Report:
         return expression("log", group + text_attribute(2, self.prefix) + u32(3, self.length))
 
 
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """Continue for so many packets in a second, after a first `burst`; for the rest of them the rule ends here."""
+
+    rate: int
+    burst: int
+
+    def text(self, family: Family) -> str:
+        return f"limit rate {self.rate}/second burst {self.burst} packets"
+
+    def code(self, family: Family) -> bytes:
+        numbers = b"".join(ATTRIBUTE.pack(12, kind) + struct.pack(">Q", one) for kind, one in ((1, self.rate), (2, 1)))
+        return expression("limit", numbers + u32(3, self.burst) + u32(4, 0) + u32(5, 0))
+
+
 Statement = (
     InSet
     | VerdictOf
@@ -385,6 +400,7 @@ Statement = (
     | Masquerade
     | Reject
     | Count
+    | AtMost
     | Report
 )
 

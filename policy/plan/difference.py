@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nodelib.nft import objects, wire
 from nodelib.nft.wire import Element, Message
-from policy.plan import layout
+from policy.plan import cluster_layout, layout
 from policy.plan.program import Program
 
 TABLE = layout.TABLE
@@ -45,15 +45,23 @@ def _changes(old: Program, new: Program) -> list[Message]:
     maps = [name for name in new.sets if new.sets[name].verdicts]
     messages += _elements(plain, old, new)
     # All chains before any rule: rules lead from one to another.
-    messages += [wire.new_chain(TABLE, name) for name in changed if name not in old.chains]
+    messages += [_new_chain(name) for name in changed if name not in old.chains]
     messages += [wire.flushed_chain(TABLE, name) for name in changed if old.chains.get(name)]
     for name in changed:
         messages += [wire.new_rule(one.body(TABLE, name, new.family)) for one in new.chains[name]]
     messages += _elements(maps, old, new)
+    leads = [Element(name, raw) for name in gone if old.sets[name].verdicts for raw in old.elements[name]]
+    messages += wire.removed(TABLE, leads)
     messages += [wire.flushed_chain(TABLE, name) for name in dropped if old.chains[name]]
     messages += [objects.removed_chain(TABLE, name) for name in dropped]
     messages += [objects.removed_set(TABLE, name) for name in gone]
     return messages
+
+
+def _new_chain(name: str) -> Message:
+    if name == cluster_layout.TO_NODE:
+        return objects.hooked_chain(TABLE, name, cluster_layout.HOOK, layout.PRIORITY)
+    return wire.new_chain(TABLE, name)
 
 
 def _elements(names: Iterable[str], old: Program, new: Program) -> list[Message]:

@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from policy.model import Address, Name, NamedPort, Pod, Policy, Selection
+from policy.cluster_model import ClusterPolicy
+from policy.model import (
+    Address,
+    Name,
+    NamedPort,
+    NodePlace,
+    NodeSelection,
+    Pod,
+    Policy,
+    Selection,
+    Tracked,
+)
 
 
 class Index:
@@ -20,6 +31,7 @@ class Index:
     def __init__(self) -> None:
         self.pods: dict[Name, Pod] = {}
         self.policies: dict[Name, Policy] = {}
+        self.cluster_policies: dict[str, ClusterPolicy] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._of_namespace: dict[str, set[Name]] = {}
         self._members: dict[Selection, set[Name]] = {}
@@ -28,7 +40,9 @@ class Index:
         self._owners: dict[Address, Name] = {}
         self._having: dict[Address, set[Name]] = {}  # the pods that have an address
         self.runtimes: dict[Name, tuple[Address, ...]] = {}
-        self._changed: set[Selection | NamedPort] = set()
+        self._nodes: dict[str, NodePlace] = {}
+        self._node_selections: set[NodeSelection] = set()
+        self._changed: set[Tracked] = set()
 
     def set_pod(self, name: Name, pod: Pod | None) -> None:
         """A pod as it is now, None: it is gone."""
@@ -59,6 +73,23 @@ class Index:
             self.policies.pop(name, None)
         else:
             self.policies[name] = policy
+
+    def set_cluster_policy(self, name: str, policy: ClusterPolicy | None) -> None:
+        """A policy as it is now, None: it is gone."""
+        if policy is None:
+            self.cluster_policies.pop(name, None)
+        else:
+            self.cluster_policies[name] = policy
+
+    def set_node(self, name: str, node: NodePlace | None) -> None:
+        """A Node as it is now, None: it is gone."""
+        if self._nodes.get(name) == node:
+            return
+        if node is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+        self._changed |= self._node_selections
 
     def hold(self, name: Name, uid: str, addresses: tuple[Address, ...]) -> None:
         """The addresses that a pod of this node has just been given.
@@ -106,14 +137,26 @@ class Index:
             self._changed.add(port)
         return found
 
-    def forget(self, keep: set[Selection | NamedPort]) -> None:
+    def watch_nodes(self, selection: NodeSelection) -> None:
+        """From the first call on, a change of Nodes is one of the selection's addresses, too."""
+        if selection not in self._node_selections:
+            self._node_selections.add(selection)
+            self._changed.add(selection)
+
+    def node_addresses(self, selection: NodeSelection) -> set[Address]:
+        """The addresses of the nodes that it selects."""
+        fitting = [one for one in self._nodes.values() if selection.nodes.fits(one.labels)]
+        return {address for one in fitting for address in one.addresses}
+
+    def forget(self, keep: set[Tracked]) -> None:
         """Keep only these up to date."""
+        self._node_selections &= keep
         for selection in [one for one in self._members if one not in keep]:
             del self._members[selection]
         for port in [one for one in self._named if one not in keep]:
             del self._named[port]
 
-    def take_changed(self) -> set[Selection | NamedPort]:
+    def take_changed(self) -> set[Tracked]:
         """What has other pods, or pods with other addresses or ports, than at the last call."""
         changed, self._changed = self._changed, set()
         return changed

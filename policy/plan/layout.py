@@ -13,6 +13,7 @@ from and to the node itself are not forwarded, so probes and the node's own clie
 - A policy has one chain for each direction, whose rules use sets that all policies share: the pods of one selector
   (`peer-…`), the addresses of an entry's ipBlocks (`block-…`), its ports (`ports-…`), the pods that have a port of one
   of its names (`named-…`). Their names are hashes of what they stand for.
+- ClusterNetworkPolicies come before and after them: `cluster_layout.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from nodelib.firewall.objects import Family
 from nodelib.nft import objects
 from nodelib.nft.objects import SetShape
 from nodelib.nft.rules import (
+    AtMost,
     Connection,
     Count,
     Field,
@@ -32,6 +34,7 @@ from nodelib.nft.rules import (
     InSet,
     NftRule,
     Report,
+    Statement,
     To,
     ToBroadcast,
     Verdict,
@@ -39,13 +42,14 @@ from nodelib.nft.rules import (
     rule,
 )
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
-from policy.model import Direction, Name, NamedPort, Selection, Selector
+from policy.model import Direction, Name, NamedPort, NodeSelection, Selection, Selector
 
 TABLE = "nodewright-policy"
 PROBE = "nodewright-policy-probe"
 # After the DNAT of Services and hostPorts, and after the proxy's chains, which refuse what has no endpoint.
 PRIORITY = 10
 REPORTS = 4021  # the NFLOG group of dropped packets
+REPORTED = AtMost(10, 20)  # of each group's packets: the kernel reports no flood, and counts all of it
 
 SELF = "self"
 NEIGHBOURS = "neighbour-discovery"
@@ -84,15 +88,24 @@ def base_chains(family: Family) -> dict[str, tuple[NftRule, ...]]:
     return {
         STRAY: stray_chain(family, isolating=False),
         MAPS[Direction.INGRESS]: (
-            *_discovery(family),
+            *discovery(family),
             stray,
             *_base(MAPS[Direction.INGRESS], SERVER, Field("daddr")),
         ),
         MAPS[Direction.EGRESS]: (
-            *_discovery(family),
+            *discovery(family),
             *_base(MAPS[Direction.EGRESS], CLIENT, Field("saddr")),
         ),
     }
+
+
+def discovery(family: Family) -> tuple[NftRule, ...]:
+    """By what pods find the hardware addresses of each other and of their node."""
+    if family is Family.IPV4:
+        return ()
+    key = (Field("protocol"), Field("icmp-type"))
+    verdicts = ((NEIGHBOURS, _ACCEPT), (ROUTERS, Verdict("drop")))
+    return tuple(rule(Connection("state", "untracked"), InSet(key, name), one) for name, one in verdicts)
 
 
 def icmp_elements() -> dict[str, frozenset[bytes]]:
@@ -112,19 +125,28 @@ def stray_chain(family: Family, *, isolating: bool) -> tuple[NftRule, ...]:
     hardware address): policies judge by addresses. What is for all, for a group or of the link reaches pods that only
     the bridge knows, so nothing of it passes as long as one pod of this node is isolated.
     """
-    drop = (Count(), Verdict("drop"))
+    drop, note = (Count(), Verdict("drop")), "not the address of one pod, and a pod of this node is isolated"
     link = (rule(From("fe80::/10"), Verdict("return")),) if family is Family.IPV6 and not isolating else ()
-    forged = rule(InSet((SENDER,), SENDERS), InSet((SENDER, Field("saddr")), SENDERS_ADDRESSES, negated=True), *drop)
+    forged = forged_rule()
     if not isolating:
         return *link, forged
     if family is Family.IPV4:
-        return rule(To("224.0.0.0/4"), *drop), rule(ToBroadcast(), *drop), forged
-    return rule(To("ff00::/8"), *drop), rule(To("fe80::/10"), *drop), rule(From("fe80::/10"), *drop), forged
+        of_many: tuple[Statement, ...] = (To("224.0.0.0/4"), ToBroadcast())
+    else:
+        of_many = (To("ff00::/8"), To("fe80::/10"), From("fe80::/10"))
+    return (*(rule(one, *drop, comment=note) for one in of_many), forged)
+
+
+def forged_rule() -> NftRule:
+    """Drops what a pod sends by an address that is not its own."""
+    own = InSet((SENDER, Field("saddr")), SENDERS_ADDRESSES, negated=True)
+    note = "a pod sends by its own addresses only"
+    return rule(InSet((SENDER,), SENDERS), own, Count(), Verdict("drop"), comment=note)
 
 
 def report_probe() -> list[Message]:
     """Makes a table with a rule that reports packets, and removes it again: refused where the kernel cannot."""
-    body = rule(Report(REPORTS, "probe")).body(PROBE, "probe", Family.IPV4)
+    body = rule(REPORTED, Report(REPORTS, "probe")).body(PROBE, "probe", Family.IPV4)
     made = [*objects.replaced_table(PROBE), new_chain(PROBE, "probe"), new_rule(body)]
     return [*made, *objects.removed_table(PROBE)[1:]]
 
@@ -132,39 +154,48 @@ def report_probe() -> list[Message]:
 def group_chain(chains: Iterable[str], name: str, policies: Iterable[Name], *, report: bool) -> tuple[NftRule, ...]:
     """The rules of a group: each policy's chain may accept; the rest is dropped."""
     note = comment(f"isolated by {' '.join(map(str, policies))}")
-    told = (Report(REPORTS, name),) if report else ()
     jumps = [rule(Verdict("jump", chain)) for chain in chains]
-    return (*jumps, rule(Count(), *told, Verdict("drop"), comment=note))
+    return (*jumps, *report_rules(name, report=report), rule(Count(), Verdict("drop"), comment=note))
+
+
+def report_rules(name: str, *, report: bool) -> tuple[NftRule, ...]:
+    """What reports packets by that name. A rule of its own: one packet too many is dropped all the same."""
+    return (rule(REPORTED, Report(REPORTS, name)),) if report else ()
 
 
 def policy_chain_name(name: Name, direction: Direction) -> str:
-    return f"policy-{MAPS[direction]}-{_hash(str(name))}"
+    return f"policy-{MAPS[direction]}-{hashed(str(name))}"
 
 
 def group_name(chains: Iterable[str], direction: Direction) -> str:
-    return f"group-{MAPS[direction]}-{_hash(' '.join(chains))}"
+    return f"group-{MAPS[direction]}-{hashed(' '.join(chains))}"
+
+
+def nodes_name(selection: NodeSelection) -> str:
+    return f"nodes-{hashed(json.dumps(_words(selection.nodes)))}"
 
 
 def peer_name(selection: Selection) -> str:
     namespaces = None if selection.namespaces is None else _words(selection.namespaces)
-    return f"peer-{_hash(json.dumps([selection.namespace, namespaces, _words(selection.pods)]))}"
+    return f"peer-{hashed(json.dumps([selection.namespace, namespaces, _words(selection.pods)]))}"
 
 
 def block_name(ranges: Iterable[tuple[int, int]]) -> str:
-    return f"block-{_hash(' '.join(f'{first}-{last}' for first, last in ranges))}"
+    return f"block-{hashed(' '.join(f'{first}-{last}' for first, last in ranges))}"
 
 
 def ports_name(ranges: Iterable[tuple[str, int, int]]) -> str:
-    return f"ports-{_hash(' '.join(f'{protocol}:{first}-{last}' for protocol, first, last in ranges))}"
+    return f"ports-{hashed(' '.join(f'{protocol}:{first}-{last}' for protocol, first, last in ranges))}"
 
 
 def named_name(ports: Iterable[NamedPort]) -> str:
-    return f"named-{_hash(' '.join(f'{one.protocol}:{one.name}' for one in ports))}"
+    return f"named-{hashed(' '.join(f'{one.protocol}:{one.name}' for one in ports))}"
 
 
 def comment(text: str) -> str:
-    """Names as the comment of a rule: what could end a quoted text is left out."""
-    return "".join(one for one in text if one.isalnum() or one in "-./[] _")[:_LONGEST_COMMENT]
+    """Names as the comment of a rule: what could end a quoted text, or takes more bytes than one, is left out."""
+    kept = [one for one in text if one.isascii() and (one.isalnum() or one in "-./[] _")]
+    return "".join(kept)[:_LONGEST_COMMENT]
 
 
 def sender_part(address: str) -> bytes:
@@ -182,14 +213,6 @@ def port_part(number: int) -> bytes:
     return number.to_bytes(2, "big") + b"\0\0"
 
 
-def _discovery(family: Family) -> tuple[NftRule, ...]:
-    if family is Family.IPV4:
-        return ()
-    key = (Field("protocol"), Field("icmp-type"))
-    verdicts = ((NEIGHBOURS, _ACCEPT), (ROUTERS, Verdict("drop")))
-    return tuple(rule(Connection("state", "untracked"), InSet(key, name), one) for name, one in verdicts)
-
-
 def _base(name: str, party: Field, header: Field) -> tuple[NftRule, ...]:
     return (
         rule(InSet((CLIENT, SERVER), SELF), _ACCEPT, comment="no policy cuts a pod off from itself"),
@@ -204,5 +227,6 @@ def _words(selector: Selector) -> list[list[object]]:
     return [[one.key, one.operator, sorted(one.values)] for one in selector.requirements]
 
 
-def _hash(text: str) -> str:
+def hashed(text: str) -> str:
+    """What stands for a text in the name of a set or chain, which has 128 characters at most."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

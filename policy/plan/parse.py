@@ -33,11 +33,11 @@ _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
-class _Unclear(ValueError):
+class Unclear(ValueError):
     """A part of an object that cannot be understood; the text says why."""
 
 
-LeftOut = Callable[[str, _Unclear], None]
+LeftOut = Callable[[str, Unclear], None]
 
 
 def policy(obj: Json) -> tuple[Policy, list[Problem]]:
@@ -45,12 +45,12 @@ def policy(obj: Json) -> tuple[Policy, list[Problem]]:
     name, spec = name_of(obj), object_or_empty(obj.get("spec"))
     problems: list[Problem] = []
 
-    def left_out(where: str, error: _Unclear) -> None:
+    def left_out(where: str, error: Unclear) -> None:
         problems.append(Problem(f"NetworkPolicy {name}", f"{where}: {error}"))
 
     try:
-        chosen = _selector(spec.get("podSelector"))
-    except _Unclear as error:
+        chosen = selector(spec.get("podSelector"))
+    except Unclear as error:
         left_out("spec.podSelector", error)
         # Closed rather than open: a policy whose pods are unknown isolates all of its namespace.
         chosen = Selector()
@@ -62,7 +62,7 @@ def policy(obj: Json) -> tuple[Policy, list[Problem]]:
             where = f"spec.{direction.lower()}[{number}]"
             try:
                 found.append(_rule(object_or_empty(entry), direction, name.namespace, where, left_out))
-            except _Unclear as error:
+            except Unclear as error:
                 left_out(where, error)
         rules[direction] = tuple(found)
     return Policy(name, Selection(chosen, name.namespace), rules), problems
@@ -81,7 +81,7 @@ def pod(obj: Json) -> Pod:
     return Pod(
         name_of(obj),
         str(uid),
-        _labels(meta.get("labels")),
+        labels(meta.get("labels")),
         str(spec.get("nodeName") or ""),
         () if host or ended else _addresses(given),
         _named_ports(spec),
@@ -96,7 +96,7 @@ def name_of(obj: Json) -> Name:
 
 
 def namespace_labels(obj: Json) -> Mapping[str, str]:
-    return _labels(object_or_empty(obj.get("metadata")).get("labels"))
+    return labels(object_or_empty(obj.get("metadata")).get("labels"))
 
 
 def addresses(given: object) -> tuple[Address, ...]:
@@ -114,7 +114,7 @@ def _addresses(given: list[object]) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _labels(value: object) -> dict[str, str]:
+def labels(value: object) -> dict[str, str]:
     return {str(key): str(text) for key, text in object_or_empty(value).items()}
 
 
@@ -125,7 +125,7 @@ def _named_ports(spec: Json) -> dict[NamedPort, frozenset[int]]:
     for container in (*objects_in(spec.get("containers")), *sidecars):
         for port in objects_in(container.get("ports")):
             number = port.get("containerPort")
-            if port.get("name") and _is_port(number):
+            if port.get("name") and is_port(number):
                 key = NamedPort(str(port.get("protocol") or "TCP"), str(port["name"]))
                 found[key] = found.get(key, frozenset()) | {int(number)}  # type: ignore[arg-type]
     return found
@@ -149,12 +149,12 @@ def _peers(value: object, namespace: str, where: str, left_out: LeftOut) -> tupl
     if value is None or value == []:
         return None
     if not isinstance(value, list):
-        raise _Unclear("the peers are not a list")
+        raise Unclear("the peers are not a list")
     found: list[Peer] = []
     for number, entry in enumerate(value):
         try:
             found.append(_peer(object_or_empty(entry), namespace))
-        except _Unclear as error:
+        except Unclear as error:
             left_out(f"{where}[{number}]", error)
     return tuple(dict.fromkeys(found))
 
@@ -163,31 +163,31 @@ def _peer(entry: Json, namespace: str) -> Peer:
     block, pods, namespaces = (entry.get(key) for key in ("ipBlock", "podSelector", "namespaceSelector"))
     if block is not None:
         if pods is not None or namespaces is not None:
-            raise _Unclear("ipBlock does not go together with a selector")
+            raise Unclear("ipBlock does not go together with a selector")
         return _block(object_or_empty(block))
     if pods is None and namespaces is None:
-        raise _Unclear("it has none of ipBlock, podSelector and namespaceSelector")
-    chosen = _selector(pods) if pods is not None else Selector()
+        raise Unclear("it has none of ipBlock, podSelector and namespaceSelector")
+    chosen = selector(pods) if pods is not None else Selector()
     if namespaces is None:
         return Selection(chosen, namespace)
-    return Selection(chosen, namespaces=_selector(namespaces))
+    return Selection(chosen, namespaces=selector(namespaces))
 
 
 def _block(value: Json) -> Block:
     excepted = value.get("except") or []
     if not isinstance(excepted, list):
-        raise _Unclear("except is not a list")
-    return Block(_network(value.get("cidr")), tuple([_network(one) for one in excepted]))
+        raise Unclear("except is not a list")
+    return Block(network(value.get("cidr")), tuple([network(one) for one in excepted]))
 
 
-def _network(text: object) -> Network:
+def network(text: object) -> Network:
     try:
         found = parse_network(text, strict=False)
     except ValueError as error:
-        raise _Unclear(f"{str(text)[:60]!r} is not a network ({str(error)[:80]})") from error
+        raise Unclear(f"{str(text)[:60]!r} is not a network ({str(error)[:80]})") from error
     if isinstance(found.network_address, IPv6Address) and found.network_address.ipv4_mapped is not None:
         # The API server takes it for IPv4: as an exception of an IPv4 block it would otherwise take nothing away.
-        raise _Unclear(f"{str(text)[:60]!r} is an IPv4 network written as IPv6")
+        raise Unclear(f"{str(text)[:60]!r} is an IPv4 network written as IPv6")
     return found
 
 
@@ -195,13 +195,13 @@ def _ports(value: object, where: str, left_out: LeftOut) -> tuple[tuple[PortRang
     if value is None or value == []:
         return None, ()
     if not isinstance(value, list):
-        raise _Unclear("the ports are not a list")
+        raise Unclear("the ports are not a list")
     numbers: list[PortRange] = []
     named: list[NamedPort] = []
     for number, entry in enumerate(value):
         try:
             found = _port(object_or_empty(entry))
-        except _Unclear as error:
+        except Unclear as error:
             left_out(f"{where}.ports[{number}]", error)
             continue
         if isinstance(found, NamedPort):
@@ -214,39 +214,39 @@ def _ports(value: object, where: str, left_out: LeftOut) -> tuple[tuple[PortRang
 def _port(entry: Json) -> PortRange | NamedPort:
     protocol = entry.get("protocol") or "TCP"
     if protocol not in _PROTOCOLS:
-        raise _Unclear(f"the protocol {str(protocol)[:20]!r} is unknown")
+        raise Unclear(f"the protocol {str(protocol)[:20]!r} is unknown")
     port, end = entry.get("port"), entry.get("endPort")
     if port is None:
         return PortRange(protocol, 0, 65535)
     if isinstance(port, str):
         if not port:
-            raise _Unclear("the port's name is empty")
+            raise Unclear("the port's name is empty")
         return NamedPort(protocol, port)
-    if not _is_port(port) or not (end is None or _is_port(end)):
-        raise _Unclear(f"the port {str(port)[:20]} to {str(end)[:20]} is not 1 to 65535")
+    if not is_port(port) or not (end is None or is_port(end)):
+        raise Unclear(f"the port {str(port)[:20]} to {str(end)[:20]} is not 1 to 65535")
     last = port if end is None else end
     if last < port:
-        raise _Unclear(f"endPort {last} is before port {port}")
+        raise Unclear(f"endPort {last} is before port {port}")
     return PortRange(protocol, port, last)
 
 
-def _is_port(value: object) -> bool:
+def is_port(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
 
 
-def _selector(value: object) -> Selector:
+def selector(value: object) -> Selector:
     if value is None:
         return Selector()
     if not isinstance(value, dict):
-        raise _Unclear("the selector is not an object")
+        raise Unclear("the selector is not an object")
     found = [Requirement(str(key), "In", frozenset((str(one),))) for key, one in _pairs(value.get("matchLabels"))]
     expressions = value.get("matchExpressions") or []
     if not isinstance(expressions, list):
-        raise _Unclear("matchExpressions is not a list")
+        raise Unclear("matchExpressions is not a list")
     for entry in map(object_or_empty, expressions):
         operator, values = entry.get("operator"), entry.get("values") or []
         if operator not in _OPERATORS or not isinstance(values, list):
-            raise _Unclear(f"the operator {str(operator)[:20]!r} with these values is unknown")
+            raise Unclear(f"the operator {str(operator)[:20]!r} with these values is unknown")
         found.append(Requirement(str(entry.get("key", "")), str(operator), frozenset(map(str, values))))
     order = sorted(set(found), key=lambda one: (one.key, one.operator, sorted(one.values)))
     return Selector(tuple(order))
@@ -256,5 +256,5 @@ def _pairs(value: object) -> list[tuple[str, str]]:
     if value is None:
         return []
     if not isinstance(value, dict):
-        raise _Unclear("matchLabels is not an object")
+        raise Unclear("matchLabels is not an object")
     return list(value.items())

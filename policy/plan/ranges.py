@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from policy.model import Block, PortRange
+from policy.model import Block, Networks, PortRange
 
 Range = tuple[int, int]  # first and last, both included
 
@@ -44,6 +44,13 @@ def block_ranges(block: Block) -> list[Range]:
         if one.version == block.cidr.version
     ]
     return without(whole, holes)
+
+
+def network_ranges(networks: Networks, version: int) -> list[Range]:
+    """The addresses of one IP version in any of the networks, as numbers."""
+    return merged(
+        (int(one.network_address), int(one.broadcast_address)) for one in networks.cidrs if one.version == version
+    )
 
 
 def port_ranges(ports: Iterable[PortRange]) -> dict[str, list[Range]]:

@@ -6,6 +6,7 @@ NODEWRIGHT_TEST_POLICY=name uses an existing cluster, raised with --network-poli
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -107,3 +108,38 @@ async def test_a_policy_that_changes_is_in_force_within_seconds(world: World) ->
         return await answers(world, "client", host)
 
     await holds(open_now, "the pod is selected no more, and answers")
+
+
+async def test_a_refused_packet_has_a_name_everywhere(world: World) -> None:
+    """`drops` of both nodes, `why`, the event on the pod, and `policy explain`."""
+    await isolate(world)
+    asking: Object = {**closed("asking", "node2"), "spec": manifest("asking", sleeper(), nodeName="node2")["spec"]}
+    await asyncio.gather(
+        world.run(manifest("client", sleeper(), nodeName="node1")), world.run(asking), world.run(closed("far", "node2"))
+    )
+    assert not await answers(world, "client", await address(world, "far"))
+    await world.kubectl("exec", "asking", "--", "nslookup", "kubernetes.default", check=False)
+    space, name = world.namespace, world.cluster.name
+
+    async def drop(pod: str, direction: str) -> Object:
+        said = await asyncio.to_thread(cli, "drops", f"{space}/{pod}", "--name", name, "-o", "json")
+        found = [one for one in json.loads(said.stdout)["drops"] if one["direction"] == direction]
+        return found[-1] if found else {}
+
+    async def wanted(pod: str, direction: str) -> Object:
+        await holds(lambda: drop(pod, direction), f"a drop of {pod}")
+        return await drop(pod, direction)
+
+    refused = await wanted("far", "Ingress")
+    ends = refused["from"]["pod"], refused["to"]["pod"]
+    assert (refused["node"], *ends) == ("node2", f"{space}/client", f"{space}/far")
+    assert (refused["to"]["port"], refused["policies"]) == (8080, [f"{space}/closed"])
+    assert refused["wouldAllow"] == f"an ingress rule in {space}/closed for this peer and port 8080/TCP"
+    dns = await wanted("asking", "Egress")
+    assert dns["to"]["port"] == 53 and dns["to"]["pod"].startswith("kube-system/coredns")
+    why = await asyncio.to_thread(cli, "why", f"{space}/asking", "--name", name, check=False)
+    assert f"DNS queries of {space}/asking to kube-system/coredns" in why.stdout, why.stdout
+    await world.event("client", "NetworkPolicyDropped", f"NetworkPolicy {space}/closed isolates that pod")
+    await world.event("asking", "NetworkPolicyDropped", "port 53/UDP are refused")
+    explained = await asyncio.to_thread(cli, "policy", "explain", f"{space}/far", "--name", name)
+    assert f"ingress: isolated by {space}/closed. No rule allows anything: nobody may reach it." in explained.stdout

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -40,14 +41,18 @@ class FakeApiServer:
         self.url = ""
 
     async def __aenter__(self) -> Self:
+        listener = socket.create_server(("127.0.0.1", 0))
+        await self.serve(listener)
+        return self
+
+    async def serve(self, listener: socket.socket) -> None:
+        """On a socket that the caller has made: it may be in another network namespace."""
         app = web.Application()
         app.router.add_route("*", "/{tail:.*}", self._handle)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        return self
+        await web.SockSite(self._runner, listener).start()
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None

@@ -16,6 +16,7 @@ from nodelib.netlink import attributes
 from nodelib.nft import wire
 from nodelib.nft.edge import NftError
 from nodelib.nft.rules import (
+    AtMost,
     Connection,
     Count,
     Field,
@@ -29,7 +30,7 @@ from nodelib.nft.rules import (
     VerdictOf,
 )
 from nodelib.nft.wire import Message
-from policy.plan import layout
+from policy.plan import cluster_layout, layout
 from policy.plan.program import Program
 
 
@@ -140,13 +141,17 @@ def _names(expressions: bytes) -> list[str]:
 
 @dataclass(frozen=True)
 class Flow:
-    """A connection: who began it, and the pod or host and port that answers. `sender`: its hardware address."""
+    """A connection: who began it, and the pod or host and port that answers. `sender`: its hardware address.
+
+    `state`: invalid or untracked for a packet of no connection; its header has client and server then.
+    """
 
     client: str
     server: str
     protocol: int = 6
     port: int = 80
     sender: str = "02:00:00:00:00:01"
+    state: str = "new"
 
 
 def allowed(program: Program, flow: Flow) -> bool:
@@ -154,42 +159,60 @@ def allowed(program: Program, flow: Flow) -> bool:
     return all(_judge(program, name, flow) != "drop" for name in layout.HOOKS)
 
 
+def allowed_to_node(program: Program, flow: Flow) -> bool:
+    """Whether it lets a packet pass that a pod sends to its own node."""
+    return cluster_layout.TO_NODE not in program.chains or _judge(program, cluster_layout.TO_NODE, flow) != "drop"
+
+
 def _judge(program: Program, chain: str, flow: Flow) -> str:
     for one in program.chains[chain]:
         verdict = _rule(program, one, flow)
         if verdict:
-            return verdict
+            return "" if verdict == "return" else verdict
     return ""
 
 
 def _rule(program: Program, one: NftRule, flow: Flow) -> str:
-    """accept or drop, or "" if the packet goes on behind the rule."""
+    """accept or drop, return if the chain ends here, or "" if the packet goes on behind the rule."""
     for statement in one.statements:
         match statement:
             case InSet(key, name, negated):
-                if _inside(program.elements[name], _key(key, flow)) is negated:
+                if _needs_connection(key, flow) or _inside(program.elements[name], _key(key, flow)) is negated:
                     return ""
             case VerdictOf(key, name):
+                if _needs_connection(key, flow):
+                    return ""
                 wanted = b"".join(_key(key, flow))
                 for raw in program.elements[name]:
                     if wire.element_key(raw) == wanted:
                         return _judge(program, str(wire.element_data(raw)).removeprefix("goto "), flow) or "accept"
                 return ""
-            case Connection() | ToBroadcast():
-                return ""  # every flow of the tests is tracked, and to one address
+            case ToBroadcast():
+                return ""  # every flow of the tests is to one address
             case From(cidr) | To(cidr):
                 address = flow.client if isinstance(statement, From) else flow.server
                 if ip_address(address) not in ip_network(cidr):
                     return ""
+            case Connection("state", state):
+                if state != flow.state:
+                    return ""
             case Verdict("jump", chain):
                 return _judge(program, chain, flow)
+            case Verdict("goto", chain):
+                return _judge(program, chain, flow) or "return"
             case Verdict(word):
                 return word
+            case AtMost():
+                return ""  # a flood is under way: no rule may need what is behind this to drop it
             case Count() | Report():
                 pass
             case other:
                 raise AssertionError(other)
     return ""
+
+
+def _needs_connection(key: tuple[Field, ...], flow: Flow) -> bool:
+    return flow.state != "new" and any(one.name.startswith(("original-", "reply-")) for one in key)
 
 
 def _key(key: tuple[Field, ...], flow: Flow) -> list[bytes]:
@@ -200,6 +223,7 @@ def _key(key: tuple[Field, ...], flow: Flow) -> list[bytes]:
         "reply-saddr": ip_address(flow.server).packed,
         "original-protocol": layout.protocol_part(flow.protocol),
         "reply-sport": layout.port_part(flow.port),
+        "daddr": ip_address(flow.server).packed,
     }
     return [values[one.name] for one in key]
 

@@ -19,7 +19,7 @@ from nodelib.firewall.trace_nft import bases
 from nodelib.json_values import Json
 from nodelib.nft.edge import NftTable
 from policy.enforcer import Enforcer
-from policy.plan import parse
+from policy.plan import parse, parse_cluster
 from policy.plan.layout import TABLE
 from policy.plan.program import Planner
 from tests.fakes.policies import Silent
@@ -43,13 +43,18 @@ class PolicyWorld(World):
         return Enforcer(tables, planners, SystemClock(), Silent())
 
     def apply(
-        self, pods: Iterable[Json], policies: Iterable[Json], namespaces: dict[str, dict[str, str]] | None = None
+        self,
+        pods: Iterable[Json],
+        policies: Iterable[Json],
+        namespaces: dict[str, dict[str, str]] | None = None,
+        cluster: Iterable[Json] = (),
     ) -> None:
-        """A daemon that starts, writes everything once, and ends."""
+        """A daemon that starts, writes everything once, and ends. `cluster`: ClusterNetworkPolicies and Nodes."""
 
         async def once() -> None:
             enforcer = self.enforcer()
             fill(enforcer, pods, policies, namespaces)
+            fill_cluster(enforcer, cluster)
             enforcer.start()
             await enforcer.sync()
 
@@ -84,3 +89,15 @@ def fill(
         policy, problems = parse.policy(obj)
         assert not problems, problems
         enforcer.set_policy(policy.name, policy)
+
+
+def fill_cluster(enforcer: Enforcer, objects: Iterable[Json]) -> None:
+    """ClusterNetworkPolicies and Nodes, as the watch would tell them."""
+    for obj in objects:
+        name = obj["metadata"]["name"]
+        if "status" in obj:
+            enforcer.set_node(name, parse_cluster.node(obj))
+            continue
+        policy, problems = parse_cluster.cluster_policy(obj)
+        assert not problems, problems
+        enforcer.set_cluster_policy(name, policy)

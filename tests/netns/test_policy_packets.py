@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cli.explain.facts import Facts
-from cli.explain.reasons import reason
+from cli.explain.reasons import decides, reason
 from nodelib.addresses import hardware_address
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Packet
@@ -190,6 +190,32 @@ def test_who_may_reach_whom(world: PolicyWorld, case: Case, family: Family) -> N
 def _answered(world: PolicyWorld, who: str, to: str) -> bool:
     """Whether a packet came back: pods answer, the client and the node refuse the connection at once."""
     return DROPPED not in world.ask(who, to, 8080, 1, timeout=1)
+
+
+_CONNECT = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 8080), 1)
+    print("answered")
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def test_no_link_local_address_leads_around_a_policy(world: PolicyWorld) -> None:
+    """Pods of one node share a link, so the kernel's bridge would bring them together."""
+    world.apply(PODS, [], SPACES)
+    shown = world.pods[POD1].run("ip", "-6", "-o", "addr", "show", "scope", "link").stdout.split()
+    address = shown[shown.index("inet6") + 1].partition("/")[0] + "%eth0"
+
+    def asked() -> str:
+        return str(world.pods[POD2].run(sys.executable, "-S", "-c", _CONNECT, address).stdout.strip())
+
+    assert asked() == "answered", "without any policy it is the pods' own affair"
+    for policies in ([policy(select=ONE)], [policy(select={"app": "two"}, policyTypes=["Egress"])]):
+        world.apply(PODS, policies, SPACES)
+        assert asked() == DROPPED
+    assert _answered(world, FAR, V6[POD1]), "neighbour discovery goes on"
 
 
 PORTS = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": 30080}]
@@ -383,3 +409,6 @@ def test_trace_says_of_the_kernel_s_rules_what_packets_meet(world: PolicyWorld, 
         if not passes:
             said = reason(outcome.trail[-1], Facts())
             assert "isolated by a/p" in said and "(ingress)" in said, said
+        elif case.policies and to == POD1:
+            why = [reason(hop, Facts()) for hop in outcome.trail if decides(hop)]
+            assert any(one.startswith("NetworkPolicy a/p ingress[") for one in why), (who, to, why)

@@ -18,8 +18,15 @@ _SELF_RENEWAL = "system:certificates.k8s.io:certificatesigningrequests:selfnodec
 
 # The policy daemon of a node needs every pod's labels and addresses: a policy may select any of them.
 _POLICY_RULES = [
-    {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["pods", "namespaces", "nodes"], "verbs": ["list", "watch"]},
     {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
+    {"apiGroups": ["policy.networking.k8s.io"], "resources": ["clusternetworkpolicies"], "verbs": ["list", "watch"]},
+    {
+        "apiGroups": ["apiextensions.k8s.io"],
+        "resources": ["customresourcedefinitions"],
+        "resourceNames": ["clusternetworkpolicies.policy.networking.k8s.io"],
+        "verbs": ["list", "watch"],
+    },
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
 ]
 

@@ -7,7 +7,10 @@ from controlplane.images.plan import recipes
 from controlplane.images.plan.addon_recipes import ADDON_RECIPES
 from controlplane.images.plan.kubeadm_recipes import KUBEADM_RECIPES
 
-RECIPES: tuple[Recipe, ...] = (*recipes.RECIPES, *recipes.NODE_RECIPES, *KUBEADM_RECIPES, *ADDON_RECIPES)
+RECIPES: tuple[Recipe, ...] = (
+    *(*recipes.RECIPES, *recipes.NODE_RECIPES, *recipes.POLICY_RECIPES),
+    *(*KUBEADM_RECIPES, *ADDON_RECIPES),
+)
 BY_NAME: dict[str, Recipe] = {name: recipe for recipe in RECIPES for name in (recipe.name, *recipe.aliases)}
 
 DEMO: tuple[str, ...] = (recipes.PAUSE_NAME, recipes.COREDNS_NAME, recipes.AGNHOST_NAME, recipes.BUSYBOX_NAME)

@@ -6,6 +6,8 @@ beside it, over a userland of Debian (or Ubuntu) packages instead of Alpine's.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controlplane.images.model.oci import RunConfig, directory, file, symlink
 from controlplane.images.model.recipe import (
     Built,
@@ -224,6 +226,27 @@ def _agnhost(tag: str) -> Recipe:
         + ("" if AGNHOST_NAME.endswith(tag) else "; agnhost itself is 2.66.1, not " + tag),
     )
 
+
+# Every pod of the suite of sigs.k8s.io/network-policy-api has two servers for SCTP. Where the kernel has none they
+# cannot start, and no pod would become ready: there they wait, and the cases that ask them are left out.
+_PORTER = """#!/bin/bash
+if [[ ${1:-} == porter && -n $(compgen -v SERVE_SCTP_PORT_) ]] && ! grep -qs '^SCTP' /proc/net/protocols; then
+  /agnhost-upstream "$@" || exec sleep infinity
+fi
+exec /agnhost-upstream "$@"
+"""
+_PORTER_LAYER = LayerRecipe(
+    "agnhost without SCTP", (Built("agnhost", "agnhost-upstream"), Files((file("agnhost", _PORTER, 0o755),)))
+)
+
+
+def _policy_agnhost(tag: str) -> Recipe:
+    found = _agnhost(tag)
+    differs = f"{found.differs}; where the kernel has no SCTP its servers for it wait instead of ending"
+    return replace(found, layers=(*found.layers, _PORTER_LAYER), differs=differs)
+
+
+POLICY_RECIPES = (_policy_agnhost("2.45"),)
 
 RECIPES: tuple[Recipe, ...] = (
     Recipe(

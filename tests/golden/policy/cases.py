@@ -10,10 +10,23 @@ from pathlib import Path
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
-from policy.plan import parse
+from policy.plan import parse, parse_cluster
 from policy.plan.index import Index
 from policy.plan.program import Planner
 from policy.plan.text import dump
+from tests.builders.cluster_policies import (
+    BASELINE,
+    cluster_policy,
+    egress,
+    ingress,
+    named,
+    networks,
+    node,
+    nodes,
+    pods,
+    port,
+    spaces,
+)
 from tests.builders.policies import apps, block, namespaces, pod, policy
 
 FOLDER = Path(__file__).parent
@@ -25,6 +38,7 @@ PODS = (
     pod("host", "192.0.2.10", hostNetwork=True),
     pod("ended", "10.244.0.14", phase="Succeeded"),
 )
+NODES = (node("node1", "192.0.2.10", "2001:db8::10"), node("node2", "192.0.2.11", "2001:db8::11", zone="b"))
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,7 @@ class Case:
 
     name: str
     policies: tuple[Json, ...]
+    cluster: tuple[Json, ...] = ()
 
     def path(self, family: Family) -> Path:
         return FOLDER / f"{self.name}-{family.lower()}.nft"
@@ -47,6 +62,11 @@ class Case:
         for obj in self.policies:
             found, _ = parse.policy(obj)
             index.set_policy(found.name, found)
+        for obj in NODES:
+            index.set_node(obj["metadata"]["name"], parse_cluster.node(obj))
+        for obj in self.cluster:
+            cluster, _ = parse_cluster.cluster_policy(obj)
+            index.set_cluster_policy(obj["metadata"]["name"], cluster)
         return dump(Planner(family, "node1", report=True).plan(index, index.take_changed())[0])
 
 
@@ -78,6 +98,31 @@ CASES = (
                 policyTypes=["Egress"],
                 egress=[{"to": [namespaces(team="blue")], "ports": [{"port": "http"}]}],
             ),
+        ),
+    ),
+    Case(
+        "cluster",
+        (policy("own", select={"app": "db"}, ingress=[{"ports": [{"port": 5432}]}]),),
+        (
+            cluster_policy(
+                "monitoring",
+                priority=5,
+                ingress=[
+                    ingress("Accept", spaces(team="blue"), protocols=[port(9000, 9100), named("http")], name="scrape"),
+                    ingress("Pass", pods("web")),
+                    ingress("Deny", spaces(team="blue")),
+                ],
+            ),
+            cluster_policy(
+                "exits",
+                priority=10,
+                subject=pods("web"),
+                egress=[
+                    egress("Pass", nodes(zone="b")),
+                    egress("Deny", networks("192.0.2.0/24", "192.0.2.128/25", "2001:db8::/32"), protocols=[port(22)]),
+                ],
+            ),
+            cluster_policy("last", BASELINE, ingress=[ingress("Deny")]),
         ),
     ),
 )

@@ -25,12 +25,15 @@ COMMANDS = {
         *("up", "down", "clusters", "stop", "start", "kubectl", "kubeconfig", "shell", "load", "unload", "node"),
         "addons",
     ),
-    "Diagnosis": ("status", "why", "doctor", "images", "trace", "service", "version", "completion", "export"),
+    "Diagnosis": (
+        *("status", "why", "doctor", "images", "trace", "service", "version", "completion", "drops", "export"),
+        "policy",
+    ),
     "Nodes": ("join", "leave", "install", "uninstall", "payload", "package", "release"),
     "Daemons": ("agent", "kubelet", "kube-proxy", "loadbalancer", "proxy"),
     "Tests": ("test", "conformance", "bench"),
 }
-BELOW = ("node add", "node remove", "addons list", "addons add", "addons remove")
+BELOW = ("node add", "node remove", "addons list", "addons add", "addons remove", "policy explain")
 EVERY = [*(command for listed in COMMANDS.values() for command in listed), *BELOW]
 
 
@@ -55,7 +58,21 @@ def test_help_shows_value_names_and_no_python_types(command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["up", "kubectl", "load", "why", "doctor", "images", "trace", "service", "join", "test", "conformance", "bench"],
+    [
+        "up",
+        "kubectl",
+        "load",
+        "why",
+        "doctor",
+        "images",
+        "trace",
+        "service",
+        "drops",
+        "join",
+        "test",
+        "conformance",
+        "bench",
+    ],
 )
 def test_help_teaches_by_example(command: str) -> None:
     text = RUNNER.invoke(app, [command, "--help"]).output

@@ -16,15 +16,20 @@ RUNNER = CliRunner()
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 _NO_FACTS = ("completion", "export")
 FACTS = [
-    name
+    path
     for name, one in COMMANDS.items()
     if getattr(one, "rich_help_panel", "") == "Diagnosis" and name not in _NO_FACTS
+    for path in ([f"{name} {part}" for part in one.commands] if hasattr(one, "commands") else [name])
 ]
 
 
 def option(command: str, name: str) -> Any:
     """The option of that spelling, None if the command has none."""
-    return next((one for one in COMMANDS[command].params if name in one.opts), None)
+    first, *rest = command.split()
+    found = COMMANDS[first]
+    for part in rest:
+        found = found.commands[part]
+    return next((one for one in found.params if name in one.opts), None)
 
 
 def test_there_are_commands_that_show_facts() -> None:
@@ -35,9 +40,9 @@ def test_there_are_commands_that_show_facts() -> None:
 def test_a_command_that_shows_facts_takes_o_json(command: str) -> None:
     found = option(command, "-o")
     assert found is not None and "--output" in found.opts and not found.hidden
-    done = RUNNER.invoke(app, [command, *("x" for _ in range(2)), "-o", "csv"])
+    done = RUNNER.invoke(app, [*command.split(), *("x" for _ in range(2)), "-o", "csv"])
     assert done.exit_code == 2 and "'csv' is not one of" in done.output and "'json'" in done.output
-    done = RUNNER.invoke(app, [command, "--help"], env={"COLUMNS": "200"})
+    done = RUNNER.invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
     assert "--output" in done.output and "json" in done.output
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from ipaddress import ip_address
-from typing import Any
 
 import pytest
 
@@ -14,11 +13,10 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from policy.model import Name
 from policy.plan import layout, parse
-from policy.plan.compile import MOST_RANGES
 from policy.plan.difference import whole
+from policy.plan.entries import MOST, MOST_RANGES
 from policy.plan.index import Index
-from policy.plan.program import MOST, Planner, Program
-from policy.reports import MOST_REPORTS, Reports
+from policy.plan.program import Planner, Program
 from tests.builders.policies import apps, block, pod, policy
 from tests.fakes.policy_kernel import FakePolicyTable, Flow, allowed
 
@@ -188,25 +186,3 @@ def test_ipv4_written_as_ipv6_is_not_understood_rather_than_ignored(given: Json)
     found, problems = parse.policy(policy(ingress=[{"from": [given]}]))
     assert problems
     assert all(rule.peers == () for rules in found.rules.values() for rule in rules)
-
-
-def test_a_policy_of_many_faults_is_one_report() -> None:
-    """Each was an event and a line of the log, on each node, for each update."""
-    found: list[Any] = []
-    entries = [block("010.0.0.0/8")] * 5000
-    one, problems = parse.policy(policy(ingress=[{"from": entries}]))
-    assert len(problems) == 5000
-    reports = Reports()
-    for second in range(60):
-        text = reports.about_policy(one.name, problems, float(second) / 10)
-        found += [text] if text else []
-    assert len(found) == 1 and len(found[0]) < 600 and "4997 more" in found[0]
-
-
-def test_reports_of_many_policies_are_bounded_in_time_and_memory() -> None:
-    reports = Reports()
-    _, problems = parse.policy(policy(ingress=[{"from": [block("010.0.0.0/8")]}]))
-    told = sum(bool(reports.about_policy(Name("a", f"p{one}"), problems, 1.0)) for one in range(1000))
-    assert told == MOST_REPORTS
-    assert reports.about_policy(Name("a", "later"), problems, 100.0)
-    assert reports.size <= MOST_REPORTS

@@ -189,7 +189,7 @@ def test_any_change_is_one_transaction_that_the_kernel_takes(states: list[tuple[
         applied = program
 
 
-def _allowed_by_words(policies: list[Json], flow: Flow) -> bool:
+def _allowed_by_words(policies: list[Json], flow: Flow, directions: tuple[str, ...] = ("Ingress", "Egress")) -> bool:
     """NetworkPolicy as its reference describes it, on the objects themselves."""
     if flow.client == flow.server:
         return True
@@ -198,15 +198,7 @@ def _allowed_by_words(policies: list[Json], flow: Flow) -> bool:
         ("Ingress", flow.server, flow.client, "from"),
         ("Egress", flow.client, flow.server, "to"),
     ):
-        pod_ = ends.get(own)
-        isolating = [
-            one
-            for one in policies
-            if pod_ is not None
-            and direction in one["spec"]["policyTypes"]
-            and one["metadata"]["namespace"] == pod_["metadata"]["namespace"]
-            and _fits(one["spec"]["podSelector"], pod_["metadata"]["labels"])
-        ]
+        isolating = _isolates_by_words(policies, ends.get(own), direction) if direction in directions else []
         rules = [(one, rule) for one in isolating for rule in one["spec"][direction.lower()]]
         if isolating and not any(
             _peer_fits(one["metadata"]["namespace"], rule.get(key), other, ends)
@@ -217,13 +209,25 @@ def _allowed_by_words(policies: list[Json], flow: Flow) -> bool:
     return True
 
 
+def _isolates_by_words(policies: list[Json], pod_: Json | None, direction: str) -> list[Json]:
+    """The policies that isolate the pod."""
+    return [
+        one
+        for one in policies
+        if pod_ is not None
+        and direction in one["spec"]["policyTypes"]
+        and one["metadata"]["namespace"] == pod_["metadata"]["namespace"]
+        and _fits(one["spec"]["podSelector"], pod_["metadata"]["labels"])
+    ]
+
+
 def _fits(selector: Json, labels: Json) -> bool:
     for key, value in selector.get("matchLabels", {}).items():
         if labels.get(key) != value:
             return False
     for one in selector.get("matchExpressions", []):
         there = one["key"] in labels
-        inside = labels.get(one["key"]) in one["values"]
+        inside = labels.get(one["key"]) in one.get("values", [])
         if not {"In": inside, "NotIn": not inside, "Exists": there, "DoesNotExist": not there}[one["operator"]]:
             return False
     return True

@@ -1,0 +1,153 @@
+"""`nodewright drops`: the packets that network policies refused, from the policy daemons of all nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+
+from cli.clusters import find
+from cli.display.columns import aligned
+from cli.errors import need_root
+from cli.policies import sources
+from cli.policies.drops_text import HEADS, Wanted, reasons, row
+from cli.why.spans import clock
+from controlplane.cluster.edge import state
+from nodelib.errors import NodewrightError, NotFound, Temporary
+from nodelib.json_values import Json
+from nodelib.text import one_line
+from policy.plan.drop_document import ReportedDrop, as_json, reported_drops
+
+_LINE = 4000  # bytes of a printed line
+_WAIT = 12.0  # seconds that a daemon may take to tell of the next drop; it answers earlier
+_AGAIN = 5.0  # seconds in which a flow that goes on is not printed again
+_PAUSE = 1.0  # seconds before a daemon that did not answer is asked again
+_REASONS = 20
+
+
+def run(name: str, pod: str, *, namespace: str, follow: bool, as_json: bool) -> None:
+    """Print them; exit status 1 when a node reports none because it cannot. Raises NotFound for an unknown cluster."""
+    need_root("drops")
+    before, _, last = pod.rpartition("/")
+    wanted = Wanted(before or namespace, last)
+    cluster = state.load(name)
+    paths = sources.sockets(cluster)
+    if cluster is None and not os.path.exists(paths["this node"]):
+        raise _no_daemon(name)
+    if cluster is not None and not cluster.options.enforces_policies:
+        raise Temporary(sources.NOT_ENFORCED, obj=cluster.name, action="Raise it with `up --network-policy`.")
+    if follow:
+        asyncio.run(_follow(paths, _Printer(wanted, as_json)))
+    elif not asyncio.run(_show(paths, wanted, as_json)):
+        raise SystemExit(1)
+
+
+def _no_daemon(name: str) -> NodewrightError:
+    if state.clusters():
+        find(name)  # raises NotFound, which names the clusters that exist
+    return NotFound(
+        "no policy daemon runs on this machine, and there is no cluster of `up`",
+        obj=name,
+        step="ask for refused packets",
+        action="Network policies are enforced by clusters of `up --network-policy`, and where `python -m policy` runs.",
+    )
+
+
+async def _show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool) -> bool:
+    """Returns whether every node reports."""
+    replies = await asyncio.gather(*(sources.every_drop(path) for path in paths.values()))
+    silent: dict[str, str] = {}
+    found: list[tuple[str, ReportedDrop]] = []
+    for node, (answer, why) in zip(paths, replies, strict=True):
+        if problem := _problem(answer, why):
+            silent[node] = problem
+        if answer is not None:
+            found += [(node, one) for one in reported_drops(answer) if wanted.fits(one)]
+    found.sort(key=lambda one: one[1].last)
+    if as_json_wanted:
+        print(json.dumps({"drops": [{"node": node} | as_json(one) for node, one in found], "silent": silent}, indent=1))
+    else:
+        _print(found, silent)
+    return not silent
+
+
+def _print(found: list[tuple[str, ReportedDrop]], silent: dict[str, str]) -> None:
+    for node, why in silent.items():
+        print(one_line(f"{node}: {why}", _LINE), file=sys.stderr)
+    if not found:
+        print("No refused packets are known. The nodes remember the latest since their policy daemons started.")
+        return
+    for line in aligned([HEADS, *(row(one, node, _time) for node, one in found)]):
+        print(one_line(line, _LINE))
+    every = reasons(one for _, one in found)
+    if every:
+        print("")
+    for line in every[-_REASONS:]:
+        print(one_line(line, _LINE))
+
+
+@dataclass(slots=True)
+class _Printer:
+    """Prints drops as they come; one that goes on at most once in _AGAIN seconds."""
+
+    wanted: Wanted
+    as_json: bool
+    printed: dict[object, float] = field(default_factory=dict)
+    headed: bool = False
+
+    def take(self, node: str, found: tuple[ReportedDrop, ...]) -> None:
+        now = time.monotonic()
+        self.printed = {key: at for key, at in self.printed.items() if now - at < _AGAIN}
+        for one in found:
+            key = (node, one.direction, one.client, one.server, one.protocol, one.port)
+            if not self.wanted.fits(one) or key in self.printed:
+                continue
+            self.printed[key] = now
+            if self.as_json:
+                print(json.dumps({"node": node} | as_json(one)), flush=True)
+            else:
+                self._line(one, node)
+
+    def _line(self, one: ReportedDrop, node: str) -> None:
+        if not self.headed:
+            print("  ".join(HEADS), flush=True)
+            self.headed = True
+        print(one_line("  ".join(row(one, node, _time)), _LINE), flush=True)
+
+
+async def _follow(paths: dict[str, str], printer: _Printer) -> None:
+    """Until interrupted."""
+    async with asyncio.TaskGroup() as group:
+        for node, path in paths.items():
+            group.create_task(_follow_node(node, path, printer))
+
+
+async def _follow_node(node: str, path: str, printer: _Printer) -> None:
+    """A daemon that was started again counts from the beginning."""
+    after, since, said = 0, None, ""
+    while True:
+        answer, why = await sources.drops(path, after, wait=_WAIT)
+        problem = _problem(answer, why)
+        if problem != said:
+            said = problem
+            print(one_line(f"{node}: {problem or 'reports refused packets'}", _LINE), file=sys.stderr, flush=True)
+        if answer is None or (answer.get("since") != since and since is not None):
+            after, since = 0, None
+            await asyncio.sleep(_PAUSE)
+            continue
+        printer.take(node, reported_drops(answer))
+        after, since = answer["number"], answer.get("since")
+
+
+def _problem(answer: Json | None, why: str) -> str:
+    if answer is None:
+        return why
+    said = answer.get("problem")
+    return one_line(said, _LINE) if isinstance(said, str) else ""
+
+
+def _time(at: float) -> str:
+    return clock(at) if at > 0 else "-"

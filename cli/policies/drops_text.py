@@ -1,0 +1,70 @@
+"""Drops in columns, and which of them were asked for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from policy.plan.drop_document import End, ReportedDrop
+
+HEADS = ("LAST", "NODE", "FROM", "TO", "PORT", "DIRECTION", "REFUSED BY", "COUNT", "WOULD ALLOW IT")
+_POLICIES = 3
+_DNS = 53
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which drops: of pods of `namespace`, and of the pod `pod` or those whose names begin with it; "" for all."""
+
+    namespace: str = ""
+    pod: str = ""
+
+    def fits(self, one: ReportedDrop) -> bool:
+        return self._is(one.client) or self._is(one.server)
+
+    def _is(self, end: End) -> bool:
+        namespace, _, name = end.pod.partition("/")
+        if self.namespace and namespace != self.namespace:
+            return False
+        return not self.pod or name == self.pod or name.startswith(f"{self.pod}-")
+
+
+def row(one: ReportedDrop, node: str, clock: Callable[[float], str]) -> tuple[str, ...]:
+    return (
+        clock(one.last),
+        node,
+        _end(one.client),
+        _end(one.server),
+        one.port_words,
+        one.direction.lower(),
+        refused_by(one),
+        str(one.count),
+        one.remedy or "-",
+    )
+
+
+def reasons(every: Iterable[ReportedDrop]) -> list[str]:
+    """What each policy said about flows, each once."""
+    found = (f"{policy}: {text}" for one in every for policy, text in one.why if text)
+    return list(dict.fromkeys(found))
+
+
+def refused_by(one: ReportedDrop) -> str:
+    if one.denied:
+        return one.denied
+    shown = ", ".join(one.policies[:_POLICIES])
+    more = len(one.policies) - _POLICIES
+    return (f"{shown} and {more} more" if more > 0 else shown) or "a policy that is gone"
+
+
+def sentence(one: ReportedDrop) -> str:
+    """For `why`: what was refused, in one line."""
+    what = "DNS queries of " if one.port == _DNS else ""
+    return (
+        f"{what}{_end(one.client)} to {_end(one.server)} port {one.port_words}, {one.count} "
+        f"{'packet' if one.count == 1 else 'packets'}: refused by {refused_by(one)} ({one.direction.lower()})"
+    )
+
+
+def _end(end: End) -> str:
+    return end.pod or end.address

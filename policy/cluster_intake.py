@@ -1,0 +1,35 @@
+"""Hands ClusterNetworkPolicies and Nodes from the API to the enforcer, and says what of a policy is not understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nodelib.json_values import Json, object_or_empty
+from nodelib.kube.client import KubeClient
+from policy.cluster_watch import ClusterWatch
+from policy.enforcer import Enforcer
+from policy.model import Problem
+from policy.plan import parse, parse_cluster
+
+Tell = Callable[[str, str, Sequence[Problem]], None]
+
+
+class ClusterIntake:
+    """`tell(name, uid, problems)` is called for a policy that has a problem."""
+
+    def __init__(self, client: KubeClient, enforcer: Enforcer, tell: Tell) -> None:
+        self._enforcer, self._tell = enforcer, tell
+        self.watch = ClusterWatch(client, on_policy=self._on_policy, on_node=self._on_node)
+
+    def _on_policy(self, kind: str, obj: Json) -> None:
+        name = parse.name_of(obj).name
+        if kind == "DELETED":
+            self._enforcer.set_cluster_policy(name, None)
+            return
+        policy, problems = parse_cluster.cluster_policy(obj)
+        self._enforcer.set_cluster_policy(name, policy)
+        if problems:
+            self._tell(name, str(object_or_empty(obj.get("metadata")).get("uid", "")), problems)
+
+    def _on_node(self, kind: str, obj: Json) -> None:
+        self._enforcer.set_node(parse.name_of(obj).name, None if kind == "DELETED" else parse_cluster.node(obj))

@@ -1,0 +1,82 @@
+"""The layout of ClusterNetworkPolicies in our table: their chains and the names of these. Pure.
+
+A pod that one of them selects is in the map of its direction, as one that NetworkPolicies isolate is (`layout.py`). Its
+group asks the tiers in their order: the Admin policies, then the NetworkPolicies if any isolates the pod, else the
+Baseline policies. What nobody has decided passes.
+
+- A tier of a group is a chain of its own (`tier-admin-…`, `tier-baseline-…`), shared by all pods that the same policies
+  of the tier select. It jumps to each policy's rules in the order of their priorities.
+- A policy's rules are chains (`cluster-…`) that all tiers share. Pass ends the tier, which a shared chain cannot do for
+  its caller: rules that pass are written into the tier's chain, with the policy's other rules around them.
+- A rule that denies leads to a chain of its own (`deny-…`), which counts, reports and drops.
+- What a pod sends to its own node is not forwarded: a chain with the hook `input` judges it, for pods whose policies
+  have rules for nodes or networks, and is there only if a pod needs it. NetworkPolicies do not apply to such packets.
+- `self-after-admin` has the pods that the Admin tier and NetworkPolicies select: upstream has what a pod sends to
+  itself through a Service decided by the tiers, while no NetworkPolicy cuts a pod off from itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodelib.firewall.objects import Family
+from nodelib.nft.rules import Connection, Count, Field, NftRule, Verdict, VerdictOf, rule
+from policy.cluster_model import ClusterPolicy, Tier
+from policy.model import Direction
+from policy.plan import layout
+
+TO_NODE = "to-node"
+HOOK = "input"
+OWN = "self-after-admin"
+
+
+def base_chain(family: Family) -> tuple[NftRule, ...]:
+    """The rules of the chain for what pods send to their own node, by their own addresses only."""
+    return (
+        *layout.discovery(family),
+        layout.forged_rule(),
+        rule(VerdictOf((layout.CLIENT,), TO_NODE)),
+        rule(Connection("state", "invalid"), VerdictOf((Field("saddr"),), TO_NODE)),
+    )
+
+
+def denial(name: str, note: str, *, report: bool) -> tuple[NftRule, ...]:
+    """The rules of a chain that refuses what comes to it."""
+    return (*layout.report_rules(name, report=report), rule(Count(), Verdict("drop"), comment=note))
+
+
+def closing(*, report: bool, name: str) -> tuple[NftRule, ...]:
+    """The last rules of a group that denies something: what belongs to no connection might be just that."""
+    note = "it belongs to no connection"
+    found: list[NftRule] = []
+    for state in ("invalid", "untracked"):
+        alone = Connection("state", state)
+        found += [rule(alone, *one.statements) for one in layout.report_rules(name, report=report)]
+        found.append(rule(alone, Count(), Verdict("drop"), comment=note))
+    return tuple(found)
+
+
+def label(policy: ClusterPolicy, direction: Direction, number: int, name: str) -> str:
+    """The comment of a rule. The policy's name comes late, because long ones are cut."""
+    return layout.comment(f"{policy.tier} {direction.lower()}[{number}] of {policy.name} {name}".rstrip())
+
+
+def segment_name(policy: str, direction: Direction, number: int) -> str:
+    return f"cluster-{layout.MAPS[direction]}-{layout.hashed(policy)}-{number}"
+
+
+def denial_name(policy: str, direction: Direction, number: int) -> str:
+    return f"deny-{layout.MAPS[direction]}-{layout.hashed(policy)}-{number}"
+
+
+def tier_name(tier: Tier, direction: Direction, policies: Iterable[str]) -> str:
+    return f"tier-{tier.lower()}-{layout.MAPS[direction]}-{layout.hashed(' '.join(policies))}"
+
+
+def closed_name(tier: Tier, direction: Direction) -> str:
+    """Of the chain in the place of tiers that have no room: it refuses everything."""
+    return f"deny-{layout.MAPS[direction]}-all-{tier.lower()}"
+
+
+def to_node_name(chains: Iterable[str]) -> str:
+    return f"group-to-node-{layout.hashed(' '.join(chains))}"

@@ -1,0 +1,125 @@
+"""Which rule of a policy came nearest to allowing a flow, and what it lacks. Pure.
+
+A policy may have thousands of rules with thousands of peers and ports each: only so many of them are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from policy.drop_model import Flow, Near, Party
+from policy.model import Block, Direction, NamedPort, Peer, Policy, PolicyRule, Selection
+from policy.plan import words
+
+_LOOKS = 2000  # peers and ports that are compared for one flow
+_BOTH, _PEER, _PORT, _NONE = 3, 2, 1, 0
+
+
+class Looks:
+    """How many comparisons are left, of all policies of a flow together."""
+
+    def __init__(self, left: int = _LOOKS) -> None:
+        self.left = left
+
+    def take(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def near(policy: Policy, flow: Flow, client: Party, server: Party, looks: Looks) -> Near:
+    """The policy isolates the pod in the flow's direction."""
+    peer = client if flow.direction is Direction.INGRESS else server
+    rules = policy.rules.get(flow.direction, ())
+    best, at = -1, 0
+    for number, rule in enumerate(rules):
+        rank = _rank(rule, flow, peer, server, looks)
+        if rank > best:
+            best, at = rank, number
+        if looks.left < 0 or best == _BOTH:
+            break
+    told = _told(policy, flow, rules, best, at)
+    cut_off = looks.left < 0 and best < _BOTH
+    return replace(told, text=f"{told.text} (only part of it was looked at: it is very long)") if cut_off else told
+
+
+def best(found: Iterable[Near]) -> Near | None:
+    """The one that lacks least."""
+    order = ("", "port", "peer", "peer and port", "rule")
+    return min(found, key=lambda one: order.index(one.missing) if one.missing in order else len(order), default=None)
+
+
+def remedy(one: Near | None, flow: Flow) -> str:
+    """What would allow the flow, in a few words."""
+    if one is None:
+        return ""
+    port = words.port(flow.port, flow.protocol)
+    where = f"{one.policy} {one.rule}"
+    side = flow.direction.lower()
+    return {
+        "": f"{where}, which allows it now",
+        "port": f"{where}, if it listed port {port}",
+        "peer": f"{where}, if it selected the peer",
+        "peer and port": f"a rule of {one.policy} for this peer and port {port}",
+        "rule": f"an {side} rule in {one.policy} for this peer and port {port}",
+    }.get(one.missing, "")
+
+
+def _told(policy: Policy, flow: Flow, rules: tuple[PolicyRule, ...], rank: int, at: int) -> Near:
+    side, port = flow.direction.lower(), words.port(flow.port, flow.protocol)
+    towards = "from" if flow.direction is Direction.INGRESS else "to"
+    if rank < _NONE:
+        return Near(policy.name, "", "rule", f"it has no {side} rule, so it allows nothing")
+    rule, name = rules[at], f"{side}[{at}]"
+    if rank == _BOTH:
+        text = f"{name} allows it now: policy or pod has changed, or the packet belonged to no connection"
+        return Near(policy.name, name, "", text)
+    if rank == _PEER:
+        return Near(policy.name, name, "port", f"{name} allows this peer, but only {words.ports(rule)}, not {port}")
+    if rank == _PORT:
+        text = f"{name} allows {port}, but only {towards} {words.peers(rule.peers)}"
+        return Near(policy.name, name, "peer", text)
+    if len(rules) == 1:
+        text = f"its only {side} rule allows neither this peer nor port {port}"
+    else:
+        text = f"none of its {len(rules)} {side} rules allows this peer or port {port}"
+    return Near(policy.name, name, "peer and port", text)
+
+
+def _rank(rule: PolicyRule, flow: Flow, peer: Party, server: Party, looks: Looks) -> int:
+    fits_port = _port(rule, flow, server, looks)
+    fits_peer = rule.peers is None or any(looks.take() and _peer(one, peer) for one in rule.peers)
+    if fits_peer:
+        return _BOTH if fits_port else _PEER
+    return _PORT if fits_port else _NONE
+
+
+def _peer(of: Peer, party: Party) -> bool:
+    if isinstance(of, Block):
+        address = party.address
+        return address in of.cidr and not any(address in one for one in of.excepted)
+    # NetworkPolicies know no other peers.
+    return isinstance(of, Selection) and selects(of, party)
+
+
+def selects(selection: Selection, party: Party) -> bool:
+    """Whether the selection selects the pod of that end."""
+    pod = party.pod
+    if pod is None or not selection.pods.fits(pod.labels):
+        return False
+    if selection.namespaces is None:
+        return pod.name.namespace == selection.namespace
+    return party.namespace is not None and selection.namespaces.fits(party.namespace)
+
+
+def _port(rule: PolicyRule, flow: Flow, server: Party, looks: Looks) -> bool:
+    if rule.ports is None:
+        return True
+    if any(looks.take() and one.protocol == flow.protocol and one.first <= flow.port <= one.last for one in rule.ports):
+        return True
+    pod = server.pod
+    return pod is not None and any(looks.take() and _has(pod.ports.get(one), one, flow) for one in rule.named)
+
+
+def _has(numbers: frozenset[int] | None, port: NamedPort, flow: Flow) -> bool:
+    return numbers is not None and port.protocol == flow.protocol and flow.port in numbers
