@@ -18,6 +18,8 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 class Mount(NamedTuple):
     """One mount: what of a file system (`root`) is seen at `path`; `options` are those of the file system.
 
+    `device`: "major:minor" of the file system (st_dev).
+
     Bytes that are no UTF-8 are surrogates, as os.fsdecode() makes them.
     """
 
@@ -25,6 +27,7 @@ class Mount(NamedTuple):
     root: str
     fs_type: str
     options: str
+    device: str = ""
 
 
 def of_process(process: int | str = "self", containing: str = "") -> list[Mount]:
@@ -45,7 +48,7 @@ def parsed(text: bytes, containing: str = "") -> Iterator[Mount]:
         left, _, right = line.partition(b" - ")
         fields, last = left.split(b" "), right.split(b" ")
         if len(fields) >= 6 and len(last) >= 3:
-            yield Mount(*(_text(one) for one in (fields[4], fields[3], last[0], last[-1])))
+            yield Mount(*(_text(one) for one in (fields[4], fields[3], last[0], last[-1], fields[2])))
 
 
 def _text(escaped: bytes) -> str:

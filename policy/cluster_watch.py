@@ -13,9 +13,9 @@ from nodelib.backoff import Backoff
 from nodelib.json_values import Json, object_or_empty, objects_in
 from nodelib.kube.client import KubeClient
 from nodelib.kube.errors import ApiError, ApiUnreachable, NotServed
-from nodelib.kube.reflector import Reflector
+from nodelib.kube.reflector import Reflector, then_trimmed
 from nodelib.tasks import cancel_and_wait
-from policy.watches import OnChange, then_trimmed
+from policy.watches import OnChange
 
 log = logging.getLogger(__name__)
 

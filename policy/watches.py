@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nodelib.json_values import Json, object_or_empty
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
-from nodelib.kube.reflector import Reflector
+from nodelib.kube.reflector import Reflector, then_trimmed
 
 OnChange = Callable[[str, Json], None]
 
 POLICIES = "/apis/networking.k8s.io/v1/networkpolicies"
 PODS = "/api/v1/pods"
 NAMESPACES = "/api/v1/namespaces"
-_KEPT = ("name", "namespace", "resourceVersion", "uid")
 
 
 class Watches:
@@ -35,16 +34,3 @@ class Watches:
     def last_error(self) -> str:
         """Why there are no news, "" if all is well."""
         return "; ".join(one.last_error for one in self.all if one.last_error)
-
-
-def then_trimmed(handle: OnChange) -> Callable[[str, Json, Json | None], None]:
-    """Hands an object on, and leaves of it what the reflector needs."""
-
-    def on_change(kind: str, obj: Json, _: Json | None) -> None:
-        handle(kind, obj)
-        meta = object_or_empty(obj.get("metadata"))
-        slim = {key: meta[key] for key in _KEPT if key in meta}
-        obj.clear()
-        obj["metadata"] = slim
-
-    return on_change

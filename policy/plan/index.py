@@ -38,6 +38,7 @@ class Index:
         self._named: dict[NamedPort, set[Name]] = {}
         self._held: dict[Name, tuple[str, tuple[Address, ...]]] = {}
         self._owners: dict[Address, Name] = {}
+        self._having: dict[Address, set[Name]] = {}  # the pods that have an address
         self.runtimes: dict[Name, tuple[Address, ...]] = {}
         self._nodes: dict[str, NodePlace] = {}
         self._node_selections: set[NodeSelection] = set()
@@ -52,6 +53,12 @@ class Index:
         old = self.pods.get(name)
         if pod == old:
             return
+        for address in frozenset(old.addresses) if old else ():
+            self._having[address].discard(name)
+            if not self._having[address]:
+                del self._having[address]
+        for address in pod.addresses if pod else ():
+            self._having.setdefault(address, set()).add(name)
         if pod is None:
             self.pods.pop(name, None)
             self._of_namespace.get(name.namespace, set()).discard(name)
@@ -92,9 +99,8 @@ class Index:
         self._release(name)
         self._held[name] = (uid, addresses)
         self.runtimes[name] = addresses
-        given = frozenset(addresses)
         self._owners.update(dict.fromkeys(addresses, name))
-        claimed = {other for other, pod in self.pods.items() if not given.isdisjoint(pod.addresses)}
+        claimed = {other for one in addresses for other in self._having.get(one, ())}
         for one in (name, *claimed - {name}):
             if one in self.pods:
                 self.set_pod(one, self.pods[one])

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts
 from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, FileProjection
+from nodelib import mounts
 from nodelib.cgroups import mounts_here
 from tests.netns.mount_namespace import isolated
 

@@ -11,9 +11,10 @@ import pytest
 
 from agent.common.model.pod_settings import PodPaths
 from agent.pods.edge.pod_files import PodFiles
-from agent.volumes.edge import atomic, mounts
+from agent.volumes.edge import atomic
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.volumes import EmptyDir, FileProjection
+from nodelib import mounts
 from nodelib.errors import Temporary
 from nodelib.mountinfo import Mount
 from nodelib.threads import alone

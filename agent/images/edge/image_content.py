@@ -15,8 +15,8 @@ from typing import Any
 from agent.common.model.errors import PluginError
 from agent.images.model.pulls import Manifest
 from agent.plugins.edge.rpc import PluginClient
-from agent.plugins.edge.wire import Api
 from nodelib.json_values import Json, decode
+from nodelib.plugin_apis.wire import Api
 
 # google.protobuf.Timestamp has the same encoding as any message with these two fields.
 CONTENT = Api(

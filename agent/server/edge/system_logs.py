@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
+from collections.abc import AsyncGenerator
 
 from agent.server.model import SystemLogFile, SystemLogFolder
 from nodelib import files
 from nodelib.openat2 import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2
+
+_PIECE = 64 << 10  # bytes
 
 
 def find(root: str, path: str) -> SystemLogFile | SystemLogFolder | None:
@@ -50,3 +54,12 @@ def _listed(opened: int) -> SystemLogFolder:
             return SystemLogFolder(tuple(sorted(entry.name + ("/" if entry.is_dir() else "") for entry in entries)))
     finally:
         os.close(opened)
+
+
+async def read(found: SystemLogFile) -> AsyncGenerator[bytes, None]:
+    """The content up to where it ends now: a log that grows for ever ends all the same. Raises OSError."""
+    with found.file:
+        left = os.fstat(found.file.fileno()).st_size
+        while left > 0 and (piece := await asyncio.to_thread(found.file.read, min(_PIECE, left))):
+            left -= len(piece)
+            yield piece

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts, subpath
-from nodelib import file_trees
+from agent.volumes.edge import subpath
+from nodelib import file_trees, mounts
 from nodelib.errors import Temporary
 from nodelib.mountinfo import Mount
 

@@ -234,11 +234,15 @@ _PLURALS = {
     "ConfigMap": "configmaps",
     "Service": "services",
     "Deployment": "deployments",
+    "Role": "roles",
     "RoleBinding": "rolebindings",
+    "CSIDriver": "csidrivers",
+    "StorageClass": "storageclasses",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "VolumeSnapshotClass": "volumesnapshotclasses",
     "APIService": "apiservices",
     "IngressClass": "ingressclasses",
     "Namespace": "namespaces",
-    "CustomResourceDefinition": "customresourcedefinitions",
 }
 
 

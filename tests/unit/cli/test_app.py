@@ -30,7 +30,7 @@ COMMANDS = {
         "policy",
     ),
     "Nodes": ("join", "leave", "install", "uninstall", "payload", "package", "release"),
-    "Daemons": ("agent", "kubelet", "kube-proxy", "proxy"),
+    "Daemons": ("agent", "kubelet", "kube-proxy", "loadbalancer", "proxy"),
     "Tests": ("test", "conformance", "bench"),
 }
 BELOW = ("node add", "node remove", "addons list", "addons add", "addons remove", "policy explain")

@@ -23,13 +23,15 @@ NAMES = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "
 def test_a_name_is_one_name(name: str) -> None:
     line = _LINE.format(name.replace(" ", "\\040"))
     found = list(mountinfo.parsed(os.fsencode(line + _CGROUP)))
-    assert found[0] == Mount("/var/lib/kubelet/pods/u/volume-subpaths/v/c/0", f"/other/a{name}b", "tmpfs", "rw")
+    assert found[0] == Mount(
+        "/var/lib/kubelet/pods/u/volume-subpaths/v/c/0", f"/other/a{name}b", "tmpfs", "rw", "0:476"
+    )
     assert find_mounts(found).points == {"": "/sys/fs/cgroup"}
 
 
 def test_escapes_are_bytes_and_what_is_no_line_is_left_out() -> None:
     text = b"1 2 0:3 /a\\134040 /\\303\\251\\040x rw - ext4 /dev/x rw\n\n1 2\n - a b c\nx - \n"
-    assert list(mountinfo.parsed(text)) == [Mount("/\u00e9 x", "/a\\040", "ext4", "rw")]
+    assert list(mountinfo.parsed(text)) == [Mount("/\u00e9 x", "/a\\040", "ext4", "rw", "0:3")]
 
 
 def test_our_own_is_read() -> None:

@@ -114,12 +114,18 @@ def mount_at(path: str) -> Mount | None:
     return found[-1] if found else None
 
 
+def mounts_of(device: int) -> list[str]:
+    """Where the file system of this device (st_dev) is mounted, the first mount first."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    return [one.path for one in mountinfo.of_process() if one.device == wanted]
+
+
 def _advice(number: int) -> str:
     match number:
         case errno.EPERM | errno.EACCES:
-            return "The agent needs CAP_SYS_ADMIN in its mount namespace."
+            return "This process needs CAP_SYS_ADMIN in its mount namespace."
         case errno.EBUSY:
-            return "Something still uses it; the agent tries again."
+            return "Something still uses it; it is tried again."
         case errno.ENOSPC | errno.ENOMEM:
             return "The node is out of memory or mounts (fs.mount-max)."
     return ""
