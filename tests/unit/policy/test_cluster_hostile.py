@@ -43,6 +43,13 @@ def test_what_all_cluster_policies_cost_is_bounded() -> None:
     assert set(program.denials) <= set(program.chains)
 
 
+def test_baseline_policies_take_no_room_from_admin_policies() -> None:
+    (admin,) = many(1)
+    admin["metadata"]["name"], admin["spec"]["priority"] = "z", 1000
+    left_out = planned([], [admin, *many(100, tier=BASELINE)]).left_out
+    assert left_out and Name("", "z") not in left_out
+
+
 def test_cluster_policies_that_only_accept_accept_nothing_without_room() -> None:
     program = planned([], many(100, action="Accept"))
     assert program.left_out
@@ -73,6 +80,12 @@ def test_two_pods_with_one_address_do_not_stop_the_rules_of_the_node() -> None:
     there = [*PODS, pod("x", A, namespace="b")]
     for policies in ([], [policy(select=TO_A)], [policy(select={"app": "x"}, namespace="b")]):
         asyncio.run(FakePolicyTable().commit(whole(planned(policies, cluster, there))))
+
+
+def test_of_two_pods_with_one_address_the_isolated_one_counts() -> None:
+    cluster = [cluster_policy(subject=pods("x"), ingress=[ingress("Deny", pods("nobody"))])]
+    program = planned([policy(select=TO_A)], cluster, [*PODS, pod("x", A, namespace="b")])
+    assert not allowed(program, Flow(OUTSIDE, A))
 
 
 def test_a_cluster_policy_alone_closes_the_ways_around_it() -> None:

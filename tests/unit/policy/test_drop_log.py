@@ -129,6 +129,18 @@ async def test_a_pod_with_a_new_sandbox_has_its_new_address_before_its_status_sa
     assert (await world.drops())[-1].client.pod == "a/a2", "what was held was of a former pod"
 
 
+async def test_an_address_is_that_of_the_pod_that_the_runtime_gave_it_whatever_another_says() -> None:
+    world = World(DENY)
+    world.directory.hold(Name("a", "a2"), "uid-a2", parse.addresses([B]))
+    world.pod(pod("claims", B))
+    await world.take(packet(B, A))
+    assert (await world.drops())[-1].client.pod == "a/a2"
+    world.directory.set_pod(Name("a", "a2"), None)
+    world.pod(pod("claims", B))
+    await world.take(packet(B, A, ports=(1, 81)))
+    assert (await world.drops())[-1].client.pod == "a/claims", "nobody else has it any more"
+
+
 async def test_an_address_is_that_of_who_has_it_now() -> None:
     world = World(DENY)
     world.directory.set_pod(Name("a", "a2"), None)

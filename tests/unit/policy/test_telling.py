@@ -223,6 +223,8 @@ async def test_a_policy_without_room_is_told_once_until_it_has_had_room(world: W
     world.policy(policy("p"))
     for _ in range(3):
         world.telling.too_large({Name("a", "p"), Name("", "whole")})
+        await world.clock.advance(61)
+    assert len(world.tasks) == 2
     events = await world.events()
     assert about(events) == [
         ("ClusterNetworkPolicy", "whole", "PolicyTooLarge", ""),
