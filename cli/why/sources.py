@@ -60,7 +60,7 @@ class Sources:
     """The agents and the API server of one cluster, or of this machine's own agent if there is no such cluster."""
 
     def __init__(self, cluster: Cluster | None, kubeconfig: str = "") -> None:
-        own = cluster.admin_kubeconfig if cluster is not None else _own_kubeconfig()
+        own = cluster.admin_kubeconfig if cluster is not None else own_kubeconfig()
         self._sockets, self._kubeconfig = sockets(cluster), kubeconfig or own
         self._api, self._no_api = _client(self._kubeconfig, _SECONDS)
 
@@ -168,7 +168,8 @@ def sockets(cluster: Cluster | None) -> dict[str, str]:
     return found
 
 
-def _own_kubeconfig() -> str:
+def own_kubeconfig() -> str:
+    """The kubeconfig of a machine without a cluster of `up`, "" if it has none."""
     known = (os.environ.get("KUBECONFIG", ""), "/etc/kubernetes/admin.conf", "/etc/kubernetes/kubelet.conf")
     return next((path for path in known if path and os.path.exists(path)), "")
 
