@@ -94,7 +94,7 @@ class Server:
     ) -> None:
         self._files, self._judge, self._viewer, self._answers, self._live = files, judge, viewer, answers, live
         self._viewers = 0
-        self._known: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+        self._known: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
 
     @contextlib.asynccontextmanager
     async def listening(self, port: int) -> AsyncIterator[int]:
@@ -121,6 +121,8 @@ class Server:
             yield int(listener.sockets[0].getsockname()[1])
         finally:
             listener.close()
+            for one in list(self._known):
+                one.abort()  # a browser has a connection open for as long as its page is
             await own.shutdown(1)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -170,7 +172,7 @@ class Server:
 class _Bounded(web.Server):
     """Drops connections that are too many, and those that nobody known uses."""
 
-    known: weakref.WeakSet[asyncio.BaseTransport]
+    known: weakref.WeakSet[asyncio.Transport]
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)

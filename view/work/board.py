@@ -61,15 +61,15 @@ class Board:
 
     def told(self, kind: str, problem: str, synced: bool) -> None:
         """How a watch is: `problem` says why there is no news, "" when all is well."""
-        before = (self._problems.get(kind, ""), kind in self._unsynced)
+        before = self.state()
         self._problems.pop(kind, None)
         if problem:
             self._problems[kind] = problem
         if synced:
             self._unsynced.discard(kind)
-        if before != (problem, kind in self._unsynced):
-            for one in self._viewers:
-                one.state(self.state())
+        now = self.state()
+        for one in self._viewers if now != before else ():
+            one.state(now)
 
     def state(self) -> str:
         """The message that says how the watches are."""

@@ -9,11 +9,11 @@ import pytest
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod_json
 from tests.builders.services import endpoint, endpoint_slice
-from tests.view_world import MADE, ready_node, running, shop_service, shop_slice, waiting
+from tests.unit.view.world import MADE, ready_node, running, shop_service, shop_slice, waiting
 from view.plan import rows
 
 
-def pod(phase: str = "Running", *boxes: Json, deleted: bool = False, **status: Any) -> Json:
+def pod(phase: str = "Running", *boxes: Json, deleted: Any = False, **status: Any) -> Json:
     meta = {"namespace": "shop", "uid": "u", **({"deletionTimestamp": MADE} if deleted else {})}
     return pod_json("a", container(), meta=meta, status={"phase": phase, "containerStatuses": list(boxes), **status})
 

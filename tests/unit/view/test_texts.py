@@ -6,7 +6,7 @@ import json
 
 import yaml
 
-from tests.view_world import SCRIPT, running
+from tests.unit.view.world import SCRIPT, running
 from view.model import Hop, Leg, Look, Traced, Wait, Way, Why
 from view.plan import texts
 
