@@ -290,13 +290,23 @@ async def test_reflector_tells_that_there_is_no_news_until_a_watch_is_open_again
     api: FakeApiServer, client: KubeClient
 ) -> None:
     told: list[str] = []
+    cut = 0
+
+    async def hang_up(request: web.Request, body: bytes) -> web.StreamResponse:
+        nonlocal cut
+        cut += 1
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
     reflector = Reflector(client, PODS, name="pods", on_state=told.append)
     task = asyncio.create_task(reflector.run())
     await until(lambda: told == [""])
-    api.fail_with = [503, 503, 503]
+    api.nonsense = lambda request: hang_up
     api.drop_watches()
-    await until(lambda: not api.fail_with)
-    assert told[-1] and "503" in told[-1] and "" not in told[1:], "a new try is no good news"
+    await until(lambda: cut >= 4)
+    assert told[-1] and "" not in told[1:], "a new try is no good news"
+    api.nonsense = lambda request: None
     await until(lambda: told[-1] == "")
     assert reflector.last_error == ""
     await cancel_and_wait(task)
