@@ -23,6 +23,7 @@ from cli.why.sources import Sources, asked, sockets
 from cli.why.wording import Wording
 from controlplane.cluster.model import CLUSTER_DOMAIN, Cluster
 from nodelib.errors import NodewrightError, Permanent
+from nodelib.firewall.trace_model import Hop as TracedHop
 from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
@@ -163,13 +164,19 @@ def _way(path: Path, facts: Facts) -> Way:
     return Way(path.arrived, paths_text.end_of(path, facts), tuple(_leg(one, facts) for one in path.legs))
 
 
+def _meaning(hop: TracedHop, facts: Facts) -> str:
+    """ "" for a mere jump, which is seen among all rules."""
+    found = reasons.reason(hop, facts)
+    return "" if found.startswith("jump to ") else found
+
+
 def _leg(leg: Leg, facts: Facts) -> ShownLeg:
     hops = tuple(
         Hop(
             one.table,
             one.chain,
             one.text,
-            reasons.reason(one, facts),
+            _meaning(one, facts),
             one.packets,
             reasons.decides(one),
             one.certain,

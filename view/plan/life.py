@@ -27,6 +27,10 @@ _CONDITIONS = (
 )
 _CONTAINER = re.compile(r"\{([^}]{1,253})\}")
 GOOD, WAITS, BAD = "good", "waits", "bad"
+_WHOLE = 1.0  # seconds; conditions have no fractions
+_BY_NODE = "The steps are the node's own record; the API's milestones are in whole seconds."
+_BY_API = "By the API alone, in whole seconds: no agent that answers here knows this pod."
+_LATER = "By the API alone, in whole seconds: the agent of its node was started later than the pod, and has no record."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +57,19 @@ class Mark:
 def life(pod: Json, steps: Sequence[Step], events: Iterable[Json]) -> Json:
     """The document that the page draws; `begin` is when the pod was created."""
     made = time_or(0.0, pod["metadata"].get("creationTimestamp"))
-    bars = list(_recorded(steps)) if steps else sorted(_from_api(pod, events), key=lambda one: one.begin)
-    ready = next((mark.at for mark in _marks(pod) if mark.name == "Ready"), 0.0)
-    kept = [one for one in bars if not ready or one.begin <= ready + 1] or bars
+    marks = _marks(pod)
+    ready = next((mark.at for mark in marks if mark.name == "Ready"), 0.0)
+    recorded = list(_recorded(steps))
+    start = [one for one in recorded if not ready or one.begin <= ready + _WHOLE]
+    bars = start or sorted(_from_api(pod, events), key=lambda one: one.begin)
+    source = _BY_NODE if start else _LATER if recorded else _BY_API
     return {
-        "begin": min([made, *(one.begin for one in kept if one.begin)]) if made else 0.0,
-        "exact": bool(steps),
-        "bars": [asdict(one) for one in kept[:_MOST]],
-        "left_out": len(bars) - len(kept[:_MOST]),
-        "marks": [asdict(one) for one in _marks(pod)],
+        "begin": min([made, *(one.begin for one in bars if one.begin)]) if made else 0.0,
+        "exact": bool(start),
+        "source": source,
+        "bars": [asdict(one) for one in bars[:_MOST]],
+        "left_out": (len(recorded) if start else len(bars)) - len(bars[:_MOST]),
+        "marks": [asdict(one) for one in marks],
     }
 
 

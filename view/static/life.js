@@ -23,7 +23,7 @@ export function waterfall(life, now) {
       "table", { class: "marks", "aria-label": "Milestones" },
       el("tbody", {}, life.marks.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), el("td", { class: one.at ? "good" : "waits" }, one.at ? `${clock(one.at)}, ${one.at - life.begin < 1 ? "within 1 s" : `after ${duration(one.at - life.begin)}`}` : `not yet${one.note ? `: ${one.note}` : ""}`)))),
     ),
-    el("p", { class: "space" }, life.exact ? "The steps are the node's own record; the API's milestones are in whole seconds." : "By the API alone, in whole seconds: no agent that answers here knows this pod."),
+    el("p", { class: "space" }, life.source),
   ];
 }
 

@@ -11,7 +11,8 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from nodelib.clock import Clock
+from nodelib.backoff import Backoff
+from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _FOLD = 0.2  # seconds in which changes of the object that is looked at are collected
 _SECONDS = 20.0  # for one answer
+_AGAIN, _LATEST = 0.5, 5.0  # seconds until the node is asked again about a step that goes on
 
 
 class Viewer:
@@ -84,11 +86,17 @@ class Viewer:
         end = self._board.follow(look, changed.set)
         try:
             async with self._events(look, changed.set) as events:
+                pause = Backoff(_AGAIN, _LATEST)
                 while True:
-                    await changed.wait()
+                    if changed.is_set():
+                        pause.reset()
                     changed.clear()
-                    await self._look(look, events)
+                    goes_on = await self._look(look, events)
                     await self._clock.sleep(_FOLD)
+                    if goes_on:
+                        await at_most(self._clock, pause.next(), changed)
+                    else:
+                        await changed.wait()
         except Exception:
             log.exception("%s cannot be followed", look)
         finally:
@@ -103,7 +111,9 @@ class Viewer:
         async with self._feeds.about(obj, on_change) as feed:
             yield feed.events
 
-    async def _look(self, look: Look, events: Callable[[], Sequence[Json]]) -> None:
+    async def _look(self, look: Look, events: Callable[[], Sequence[Json]]) -> bool:
+        """Whether the node is at work on it: its record changes then without any change that a watch tells of."""
+        goes_on = False
         obj = self._board.stores[look.kind].get(look.key)
         if obj is None:
             self._detail = texts.gone(look)
@@ -115,9 +125,12 @@ class Viewer:
         else:
             known = events()
             answer = await self._why(obj, known)
-            shown = life(obj, () if isinstance(answer, str) else answer.steps, known)
+            steps = () if isinstance(answer, str) else answer.steps
+            goes_on = any(one.seconds is None for one in steps)
+            shown = life(obj, steps, known)
             self._detail = await asyncio.to_thread(texts.pod_detail, look, obj, answer, shown)
         self._news.set()
+        return goes_on
 
     async def _why(self, pod: Json, events: Sequence[Json]) -> Why | str:
         try:

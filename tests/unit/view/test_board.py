@@ -15,7 +15,7 @@ from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.clock import FakeClock, settle
 from tests.unit.view.world import ready_node, running, shop_service, shop_slice
-from view.model import NODE, PATHS, POD, SERVICE, SLICE, Look, Question, Row, Stores, Traced, Why
+from view.model import NODE, PATHS, POD, SERVICE, SLICE, Look, Question, Row, Step, Stores, Traced, Why
 from view.plan.rows import key_of
 from view.ports import Feed, Gone
 from view.work.board import Board
@@ -45,13 +45,14 @@ class Kernelless:
 
     def __init__(self) -> None:
         self.problem = ""
+        self.steps: tuple[Step, ...] = ()
         self.asked = 0
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why:
         self.asked += 1
         if self.problem:
             raise Temporary(self.problem, action="Look at it.")
-        return Why(f"{pod['status']['phase']} with {len(events)} events", True, False)
+        return Why(f"{pod['status']['phase']} with {len(events)} events", True, False, steps=self.steps)
 
     async def service(self, service: Json, stores: Stores) -> Sequence[str]:
         return [f"{len(stores[SLICE])} slices"]
@@ -222,6 +223,22 @@ async def test_a_pod_that_is_looked_at_is_told_anew_when_it_or_its_events_change
     world.viewer.hear('{"look": ""}')
     await world.later()
     assert world.feeds.open == 0
+    await cancel_and_wait(serving)
+
+
+async def test_a_node_that_is_at_work_on_a_pod_is_asked_again_until_it_is_done(world: World) -> None:
+    serving = asyncio.create_task(world.viewer.run())
+    world.answers.steps = (Step(1.0, "prepare", None, "ok"),)
+    world.put(POD, running("web", "10.0.1.2", "node1"))
+    world.viewer.hear('{"look": "pod/shop/web"}')
+    await world.later(1)
+    assert world.answers.asked >= 2
+    world.answers.steps = (Step(1.0, "prepare", 2.0, "ok"),)
+    await world.later(10)
+    asked = world.answers.asked
+    assert world.wire.of("detail")[-1]["life"]["bars"]
+    await world.later(100)
+    assert world.answers.asked == asked
     await cancel_and_wait(serving)
 
 

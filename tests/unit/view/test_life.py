@@ -86,6 +86,13 @@ def test_the_record_of_the_node_comes_first_and_later_steps_are_left_out() -> No
     assert found["bars"][3]["note"] == "exec format error"
 
 
+def test_a_record_that_begins_after_the_start_is_not_taken_for_it() -> None:
+    """As that of an agent that was started again: what it does then is no part of the pod's start."""
+    found = life(running("web", "10.0.1.2", "node1"), [Step(BEGIN + 600, "prepare", 1.4, "ok")], ())
+    assert not found["exact"] and "started later" in found["source"]
+    assert found["bars"][0]["name"] == "wait for a node"
+
+
 def test_a_pod_with_nonsense_for_times_still_has_a_waterfall() -> None:
     pod = running("web", "10.0.1.2", "node1")
     pod["metadata"]["creationTimestamp"] = "yesterday"
