@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agent.explain.model import End
+from agent.explain.model import End, TimelineLine
 from agent.explain.plan.document import usable
 from cli.commands import service, trace
 from cli.explain import paths_text, reasons, service_text, service_words
@@ -127,7 +127,7 @@ def _why(explained: Explained, wording: Wording) -> Why:
             one.outcome,
             bool(one.of),
         )
-        for one in steps.ordered(found.timeline)
+        for one in _by_begin(steps.ordered(found.timeline))
     )
     tails = tuple((one.container, one.lines) for one in explained.logs)
     return Why(
@@ -139,6 +139,17 @@ def _why(explained: Explained, wording: Wording) -> Why:
         tails,
         recorded if explained.by_node else (),
     )
+
+
+def _by_begin(lines: Iterable[TimelineLine]) -> list[TimelineLine]:
+    """In the order in which they began, each step before its parts."""
+    groups: list[list[TimelineLine]] = []
+    for one in lines:
+        if one.of and groups:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return [one for group in sorted(groups, key=lambda group: group[0].at) for one in group]
 
 
 def _ends(ends: Iterable[End]) -> Iterable[str]:

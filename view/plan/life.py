@@ -17,6 +17,7 @@ from view.model import Step
 
 _MOST = 60  # bars
 _TEXT = 400  # bytes
+_NOTE = 120  # bytes of why a step failed, which is said whole above
 _SANDBOX = "Sandbox and network ready"
 _CONDITIONS = (
     ("PodScheduled", "Scheduled"),
@@ -78,7 +79,7 @@ def _recorded(steps: Iterable[Step]) -> Iterator[Bar]:
         failed = one.seconds is not None and one.outcome not in ("ok", "")
         tone = WAITS if one.seconds is None else BAD if failed else GOOD
         end = None if one.seconds is None else one.at + one.seconds
-        yield Bar(_cut(one.name), one.at, end, tone, _cut(one.outcome) if failed else "", one.part)
+        yield Bar(_cut(one.name), one.at, end, tone, one_line(one.outcome, _NOTE) if failed else "", one.part)
 
 
 def _from_api(pod: Json, events: Iterable[Json]) -> Iterator[Bar]:

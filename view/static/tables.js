@@ -25,13 +25,16 @@ export class Tables {
   update(rows, gone) {
     for (const key of gone) this.drop(key);
     const touched = new Set();
+    let wired = gone.length > 0; // whether a line may lead elsewhere
     for (const row of rows) {
       this.rows.set(row.key, row);
-      touched.add(this.put(row));
+      const body = this.put(row);
+      if (body) touched.add(body);
+      wired ||= body !== null || row.kind === "service";
     }
-    for (const body of touched) if (body) sort(body);
-    this.count();
-    this.onDrawn();
+    for (const body of touched) sort(body);
+    if (touched.size || gone.length) this.count();
+    if (wired) this.onDrawn();
   }
 
   filter(text) {
@@ -59,10 +62,10 @@ export class Tables {
     element.dataset.key = row.key;
     if (!this.quiet) element.classList.add("fresh");
     if (old?.parentElement === body) {
-      const focused = old.contains(document.activeElement);
-      old.replaceWith(element);
-      if (focused) element.querySelector("a").focus();
-      this.shown.set(row.key, element);
+      // The row stays, and so does the focus; only cells that differ are replaced.
+      for (const [at, cell] of [...element.cells].entries()) if (!cell.isEqualNode(old.cells[at])) old.cells[at].replaceWith(cell);
+      if (!this.quiet) flash(old);
+      old.hidden = element.hidden;
       return null;
     }
     old?.remove();
@@ -152,6 +155,11 @@ function podRow(row) {
 
 function name(row, also) {
   return el("th", { scope: "row" }, el("a", { href: `#/${row.key}`, title: row.labels.join("\n") || undefined }, row.name), el("span", { class: "space" }, ` ${row.namespace}`), also ? el("small", {}, ` · ${also}`) : null);
+}
+
+function flash(row) {
+  row.classList.remove("fresh");
+  requestAnimationFrame(() => row.classList.add("fresh"));
 }
 
 function sort(body) {
