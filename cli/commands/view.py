@@ -10,8 +10,8 @@ from cli.commands.view_answers import ClusterAnswers
 from cli.why.sources import own_kubeconfig
 from cli.why.wording import Wording
 from controlplane.cluster.edge import state
+from controlplane.cluster.model import DEFAULT_NAME
 from nodelib import log, memory
-from nodelib.errors import Permanent
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from view.app import serve
@@ -19,11 +19,11 @@ from view.app import serve
 
 def run(name: str, *, kubeconfig: str, port: int) -> None:
     """Raises NotFound without a cluster and without a kubeconfig, Temporary when the port is taken."""
-    cluster = state.load(name)
+    # Whose kubeconfig is given may be another cluster's, or have fewer rights than that of a cluster of this machine.
+    cluster = None if kubeconfig else state.load(name)
     path = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else own_kubeconfig())
-    if not path:
-        find(name)
-        raise Permanent("there is no kubeconfig on this machine", step="find the API server")
+    if not path or (cluster is None and not kubeconfig and name != DEFAULT_NAME):
+        path = find(name).admin_kubeconfig
     access = load_kubeconfig(path)
     log.setup(0, "view")
     memory.settle_allocator()

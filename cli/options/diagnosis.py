@@ -235,7 +235,8 @@ def view(
         int, typer.Option(min=0, max=65535, metavar="PORT", help="The port on 127.0.0.1; by default one that is free.")
     ] = 0,
     kubeconfig: Annotated[
-        str, typer.Option(metavar="FILE", help="The kubeconfig to reach the API with; by default the cluster's own.")
+        str,
+        typer.Option(metavar="FILE", help="Show the cluster of this kubeconfig; by default that of --name."),
     ] = "",
 ) -> None:
     """Serve a live page of the cluster: its pods and Services, why a pod waits, the way of a packet.

@@ -25,7 +25,7 @@ COMMANDS = {
         *("up", "down", "clusters", "stop", "start", "kubectl", "kubeconfig", "shell", "load", "unload", "node"),
         "addons",
     ),
-    "Diagnosis": ("status", "why", "doctor", "images", "trace", "service", "version", "completion", "export"),
+    "Diagnosis": ("status", "why", "doctor", "images", "trace", "service", "view", "version", "completion", "export"),
     "Nodes": ("join", "leave", "install", "uninstall", "payload", "package", "release"),
     "Daemons": ("agent", "kubelet", "kube-proxy", "proxy"),
     "Tests": ("test", "conformance", "bench"),
