@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from agent.common.model.binding import config, flag
+from agent.common.model.binding import config, flag, gate, gate_source
 from agent.common.model.durations import seconds
 from agent.common.model.pod_settings import PodDefaults
+from agent.common.model.states import BackOffBounds
 from agent.images.plan.image_gc import ImageGcPolicy
 from agent.logs.model import LogSettings
 from agent.managers.model.cpus import Cpus, parse_cpus
@@ -111,7 +112,10 @@ def _all_seconds(periods: Mapping[str, str]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class EvictionSettings:
-    """Thresholds and reclaims as quantities or percentages; `max_grace` in whole seconds."""
+    """Thresholds and reclaims as quantities or percentages; `max_grace` in whole seconds.
+
+    `huge_pages`: memory that is set aside for huge pages is not available.
+    """
 
     hard: Annotated[Mapping[str, str], config("evictionHard")]
     soft: Annotated[Mapping[str, str], config("evictionSoft")]
@@ -120,6 +124,7 @@ class EvictionSettings:
     pressure_transition_period: Annotated[float, config("evictionPressureTransitionPeriod", convert=seconds)]
     max_grace: Annotated[int, config("evictionMaxPodGracePeriod")]
     local_storage: Annotated[bool, config("localStorageCapacityIsolation")]
+    huge_pages: Annotated[bool, gate("HugepageAwareEviction")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +156,24 @@ def _parallel_pulls(serialize: bool, limit: int | None) -> int:
     return 1 if serialize else limit or 0
 
 
+def _verified(policy: str) -> str:
+    """Without a policy (the gate is off) nothing is verified."""
+    return policy or "NeverVerify"
+
+
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """`parallel_pulls` 0: no limit. `gc`: when images are removed that nothing uses."""
+    """`parallel_pulls` 0: no limit. `gc`: when images are removed that nothing uses.
+
+    `provider_tokens`: whether plugins may have tokens of service accounts.
+    """
 
     parallel_pulls: Annotated[int, config("serializeImagePulls", "maxParallelImagePulls", convert=_parallel_pulls)]
     gc: ImageGcPolicy
-    verify: Annotated[str, config("imagePullCredentialsVerificationPolicy")]
+    verify: Annotated[str, config("imagePullCredentialsVerificationPolicy", convert=_verified)]
     providers_config: Annotated[str, flag("image-credential-provider-config")]
     providers_dir: Annotated[str, flag("image-credential-provider-bin-dir")]
+    provider_tokens: Annotated[bool, gate("KubeletServiceAccountTokenForCredentialProviders")]
     allowlist: Annotated[tuple[str, ...], config("preloadedImagesVerificationAllowlist", convert=tuple)]
 
 
@@ -182,7 +196,11 @@ def reserved_cpu(chosen: str, system: Mapping[str, str], kube: Mapping[str, str]
     return len(cpus) or float(sum(quantity.parse(amounts.get("cpu", "0")) for amounts in (system, kube)))
 
 
-def _cpu_options(policy: str, options: Mapping[str, str], gates: Mapping[str, bool]) -> CpuOptions:
+_OPTION_GATES = ("CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions")
+
+
+def _cpu_options(policy: str, options: Mapping[str, str], *on: bool) -> CpuOptions:
+    gates = dict(zip(_OPTION_GATES, on, strict=True))
     return cpu_options(options, gates) if policy == "static" else CpuOptions()
 
 
@@ -207,7 +225,8 @@ class ManagerSettings:
 
     static_cpus: Annotated[bool, config("cpuManagerPolicy", convert=lambda policy: policy == "static")]
     cpu_options: Annotated[
-        CpuOptions, config("cpuManagerPolicy", "cpuManagerPolicyOptions", "featureGates", convert=_cpu_options)
+        CpuOptions,
+        config("cpuManagerPolicy", "cpuManagerPolicyOptions", *map(gate_source, _OPTION_GATES), convert=_cpu_options),
     ]
     reconcile_period: Annotated[float, config("cpuManagerReconcilePeriod", convert=seconds)]
     reserve: Annotated[float, config("reservedSystemCPUs", "systemReserved", "kubeReserved", convert=reserved_cpu)]
@@ -226,6 +245,14 @@ class ManagerSettings:
 def _shutdown_periods(by_priority: list[Json], whole: str, critical: str) -> tuple[Period, ...]:
     configured = (Period(entry["priority"], entry["shutdownGracePeriodSeconds"]) for entry in by_priority)
     return periods(configured, seconds(whole), seconds(critical))
+
+
+def _restarts(longest: str | None, configurable: bool, reduced: bool) -> BackOffBounds:
+    """newCrashLoopBackOff in pkg/kubelet/kubelet.go: what is configured wins, also over the first delay."""
+    bounds = BackOffBounds(1.0, 60.0) if reduced else BackOffBounds()
+    if not configurable or longest is None:
+        return bounds
+    return BackOffBounds(min(bounds.first, seconds(longest)), seconds(longest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +281,15 @@ class Settings:
             "shutdownGracePeriod",
             "shutdownGracePeriodCriticalPods",
             convert=_shutdown_periods,
+        ),
+    ]
+    restarts: Annotated[
+        BackOffBounds,
+        config(
+            "crashLoopBackOff.maxContainerRestartPeriod",
+            gate_source("KubeletCrashLoopBackOffMax"),
+            gate_source("ReduceDefaultCrashLoopBackOffDecay"),
+            convert=_restarts,
         ),
     ]
     admission: AdmissionSettings

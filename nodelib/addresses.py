@@ -7,6 +7,7 @@ a zone, so such an address is not one here.
 
 from __future__ import annotations
 
+import hashlib
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
@@ -46,3 +47,13 @@ def special(address: Address) -> str:
         if found:
             return word
     return ""
+
+
+def hardware_address(address: Address) -> str:
+    """A fixed, locally administered hardware address for the owner of `address`, as in kubenet and OVN.
+
+    It is derived from the address, so a neighbour entry stays valid when another pod gets the address later. Bridges
+    have one, too: otherwise they use the lowest of their ports', which changes as pods come and go.
+    """
+    tail = address.packed if address.version == 4 else hashlib.sha256(address.packed).digest()[:4]
+    return ":".join(f"{octet:02x}" for octet in (0x0A, 0x58, *tail))

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from nodelib import mountinfo
 from nodelib.backoff import Backoff
 from nodelib.errors import Permanent
 from nodelib.file_trees import Kind, Step, Walk
+from nodelib.mountinfo import Mount
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +31,16 @@ class Mounts:
     hybrid: str = ""
 
 
-def find_mounts(mountinfo: str) -> Mounts:
-    """Read the mount points from the text of /proc/self/mountinfo. Raises Permanent when there are none."""
+def find_mounts(table: Iterable[Mount]) -> Mounts:
+    """Choose the mount points from a mount table. Raises Permanent when there are none."""
     v1: dict[str, str] = {}
     v2 = ""
-    for line in mountinfo.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, kind = left.split(" "), right.split(" ")
-        point = fields[4].replace("\\040", " ")
-        if kind[0] == "cgroup2" and (not v2 or len(point) < len(v2)):
+    for one in table:
+        point = one.path
+        if one.fs_type == "cgroup2" and (not v2 or len(point) < len(v2)):
             v2 = point
-        elif kind[0] == "cgroup":
-            for name in kind[2].split(","):
+        elif one.fs_type == "cgroup":
+            for name in one.options.split(","):
                 if name not in ("rw", "ro", "xattr", "noprefix", "clone_children") and (
                     name not in v1 or len(point) < len(v1[name])
                 ):
@@ -59,8 +59,7 @@ def find_mounts(mountinfo: str) -> Mounts:
 
 def mounts_here() -> Mounts:
     """The mount points in this process's mount namespace. Raises Permanent when there are none."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return find_mounts(file.read())
+    return find_mounts(mountinfo.of_process())
 
 
 _FIRST_NAMESPACE = 0xEFFFFFFB  # inode of the machine's own cgroup namespace (PROC_CGROUP_INIT_INO, linux/proc_ns.h)

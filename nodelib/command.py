@@ -7,15 +7,20 @@ callers need no CalledProcessError.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodelib.errors import Temporary
+from nodelib.tasks import cancel_and_wait
 
 _SHOWN = 2000  # characters of stderr in an error message
+_MOST = 1 << 30  # bytes of output; the rules of 30,000 Services are 40 MiB
+_PIECE = 1 << 16  # bytes of output that are read at once
+_LEFT_OPEN = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,12 @@ async def run(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     check: bool = True,
+    most: int = _MOST,
 ) -> Completed:
-    """Run a command without blocking the event loop. After `timeout` seconds its process group is killed."""
+    """Run a command without blocking the event loop.
+
+    After `timeout` seconds, or when it prints more than `most` bytes, its process group is killed.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -67,14 +76,53 @@ async def run(
     except OSError as error:
         raise CommandError(argv, 127, b"", reason=f"cannot start: {error}") from error
     try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), timeout)
-    except (TimeoutError, asyncio.CancelledError) as error:
+        out, err = await asyncio.wait_for(_communicate(process, stdin, most), timeout)
+    except (TimeoutError, _TooMuch, asyncio.CancelledError) as error:
         _kill_group(process.pid)
         await process.wait()
         if isinstance(error, asyncio.CancelledError):
             raise
-        raise CommandError(argv, None, b"", reason=f"not finished after {timeout:g} s, killed") from error
+        why = f"not finished after {timeout:g} s" if isinstance(error, TimeoutError) else str(error)
+        raise CommandError(argv, None, b"", reason=f"{why}, killed") from error
     return _finish(argv, process.returncode or 0, out, err, check)
+
+
+async def stream(
+    argv: Sequence[str], *, timeout: float = 60, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[bytes, None]:
+    """What a command prints, errors included, as it prints it; no more of it is kept than one piece.
+
+    After `timeout` seconds, and when the reader goes, its process group is killed. Raises CommandError if it cannot be
+    started or takes too long; a failure of the command is in what it prints.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=env,
+            start_new_session=True,
+            limit=_PIECE,
+        )
+    except OSError as error:
+        raise CommandError(argv, 127, b"", reason=f"cannot start: {error}") from error
+    try:
+        assert process.stdout is not None
+        until = asyncio.get_running_loop().time() + timeout
+        while True:
+            try:
+                # Not wait_for(), which swallows a cancellation when there is always something to read (before 3.12).
+                async with asyncio.timeout_at(until):
+                    piece = await process.stdout.read(_PIECE)
+            except TimeoutError as error:
+                raise CommandError(argv, None, b"", reason=f"not finished after {timeout:g} s, killed") from error
+            if not piece:
+                return
+            yield piece
+    finally:
+        _kill_group(process.pid)
+        await _drained(process)
 
 
 def run_sync(
@@ -139,10 +187,51 @@ class Keeper:
             self._process.stdin.close()
 
 
+class _TooMuch(Exception):
+    """More output than somebody asked for."""
+
+
+async def _communicate(process: asyncio.subprocess.Process, stdin: bytes | None, most: int) -> tuple[bytes, bytes]:
+    """As process.communicate(), with an end. Raises _TooMuch."""
+
+    async def write() -> bytes:
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                process.stdin.write(stdin or b"")
+                await process.stdin.drain()
+            process.stdin.close()
+        return b""
+
+    async def read(pipe: asyncio.StreamReader | None) -> bytes:
+        found = bytearray()
+        while pipe is not None and (piece := await pipe.read(_PIECE)):
+            found += piece
+            if len(found) > most:
+                raise _TooMuch(f"printed more than {most} bytes")
+        return bytes(found)
+
+    parts = [asyncio.ensure_future(one) for one in (write(), read(process.stdout), read(process.stderr))]
+    try:
+        _, out, err = await asyncio.gather(*parts)
+    finally:
+        await cancel_and_wait(*parts)  # whoever has the pipes after the kill is not waited for
+    await process.wait()
+    return out, err
+
+
 def _finish(argv: Sequence[str], code: int, out: bytes, err: bytes, check: bool) -> Completed:
     if check and code != 0:
         raise CommandError(argv, code, err or out)
     return Completed(tuple(argv), code, out, err)
+
+
+async def _drained(process: asyncio.subprocess.Process) -> None:
+    """Wait for a process that was killed. asyncio says that it has ended only when its pipe has been read, too."""
+    with contextlib.suppress(TimeoutError):  # a process that left the group may have the pipe open still
+        async with asyncio.timeout(_LEFT_OPEN):
+            while process.stdout is not None and await process.stdout.read(_PIECE):
+                pass
+            await process.wait()
 
 
 def _kill_group(pid: int) -> None:

@@ -29,11 +29,12 @@ from policy.edge import others, socket_server
 from policy.edge.held_file import HeldFile
 from policy.edge.metrics import Metrics
 from policy.enforcer import Enforcer
-from policy.model import Direction
+from policy.model import Direction, Name, Problem
 from policy.plan import layout, parse
 from policy.plan.difference import removal
 from policy.plan.program import Planner, Program
 from policy.protection import Protection
+from policy.reports import Reports
 from policy.settings import Settings, load_settings
 from policy.watches import Watches
 
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 _LOOK_FOR_OTHERS = 300.0  # seconds; reading the chains of a large iptables takes a second of CPU time
 _UNHEALTHY = 60.0  # seconds that a change may wait for its sync
 _EVENT_PAUSE = 60.0  # seconds between two events about failed syncs
+_TOO_MUCH = "all of its rules, because the policies of this namespace are too many or too large for a node"
 _BRIDGE_FILTER = {
     Family.IPV4: "/proc/sys/net/bridge/bridge-nf-call-iptables",
     Family.IPV6: "/proc/sys/net/bridge/bridge-nf-call-ip6tables",
@@ -95,6 +97,7 @@ class _Daemon:
         self._other = ""
         self._failing_since = 0.0
         self._last_event = -_EVENT_PAUSE
+        self._reports, self._left_out = Reports(), set[Name]()
         planners = {family: Planner(family, settings.node, report=report) for family in tables}
         self._enforcer = Enforcer(tables, planners, clock, self, read_generation)
         file = HeldFile(settings.state)
@@ -127,6 +130,11 @@ class _Daemon:
             for direction in Direction:
                 count = len(program.elements[layout.MAPS[direction]])
                 self._metrics.isolated.labels(direction.lower(), family.value).set(count)
+
+        left_out = {name for program in programs.values() for name in program.left_out}
+        for name in sorted(left_out - self._left_out):
+            self._report(name, "PolicyTooLarge", [Problem(f"NetworkPolicy {name}", _TOO_MUCH)])
+        self._left_out = left_out
 
     def failed(self, error: Exception) -> None:
         self._metrics.failures.inc()
@@ -186,9 +194,13 @@ class _Daemon:
             return
         policy, problems = parse.policy(obj)
         self._enforcer.set_policy(name, policy)
-        for problem in problems:
-            log.warning("%s: %s (left out: what it would allow stays closed)", problem.obj, problem.message)
-            self._tell("NetworkPolicy", name.namespace, name.name, "PartNotUnderstood", problem.message)
+        self._report(name, "PartNotUnderstood", problems)
+
+    def _report(self, name: Name, reason: str, problems: list[Problem]) -> None:
+        text = self._reports.about_policy(name, problems, self._clock.monotonic())
+        if text:
+            log.warning("NetworkPolicy %s: %s (left out: what it would allow stays closed)", name, text)
+            self._tell("NetworkPolicy", name.namespace, name.name, reason, text)
 
     def _on_pod(self, kind: str, obj: Json) -> None:
         if kind == "DELETED":

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nodelib.json_values import Json, object_or_empty
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
-from nodelib.kube.reflector import Reflector
+from nodelib.kube.reflector import Reflector, then_trimmed
 
 OnChange = Callable[[str, Json], None]
 
 POLICIES = "/apis/networking.k8s.io/v1/networkpolicies"
 PODS = "/api/v1/pods"
 NAMESPACES = "/api/v1/namespaces"
-_KEPT = ("name", "namespace", "resourceVersion", "uid")
 
 
 class Watches:
@@ -22,7 +21,7 @@ class Watches:
     def __init__(self, client: KubeClient, *, on_policy: OnChange, on_pod: OnChange, on_namespace: OnChange) -> None:
         handlers = {NAMESPACES: on_namespace, PODS: on_pod, POLICIES: on_policy}
         self.all = tuple(
-            Reflector(client, path, name=path.rpartition("/")[2], on_change=_then_trimmed(handle))
+            Reflector(client, path, name=path.rpartition("/")[2], on_change=then_trimmed(handle))
             for path, handle in handlers.items()
         )
 
@@ -35,14 +34,3 @@ class Watches:
     def last_error(self) -> str:
         """Why there are no news, "" if all is well."""
         return "; ".join(one.last_error for one in self.all if one.last_error)
-
-
-def _then_trimmed(handle: OnChange) -> Callable[[str, Json, Json | None], None]:
-    def on_change(kind: str, obj: Json, _: Json | None) -> None:
-        handle(kind, obj)
-        meta = object_or_empty(obj.get("metadata"))
-        slim = {key: meta[key] for key in _KEPT if key in meta}
-        obj.clear()
-        obj["metadata"] = slim
-
-    return on_change

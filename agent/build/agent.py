@@ -6,10 +6,12 @@ core.py runs and closes the parts; agent/app.py owns them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from agent.admission.plan.admit import NodeView
 from agent.build import credentials, derive, pod_sources
 from agent.build.base import USER_AGENT, Base, apply_process_limits, build_base, find_first_address
+from agent.build.cgroup_driver import with_driver_of
 from agent.build.checkpoints import build_checkpoints
 from agent.build.core import Core
 from agent.build.eviction import build_eviction
@@ -100,7 +102,7 @@ async def _connected_base(settings: Settings) -> Base:
     found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, in_background=True)
     base = build_base(settings, clock, found)
     await find_first_address(base.addresses)
-    return base
+    return replace(base, settings=await with_driver_of(base.connections.cri, settings, clock))
 
 
 def _pod_workers(base: Base, keeper: NodeManager, deps: PodDeps) -> PodWorkers:
@@ -113,7 +115,8 @@ def _pod_workers(base: Base, keeper: NodeManager, deps: PodDeps) -> PodWorkers:
 def _stats(base: Base, plugins: BuiltPlugins) -> StatsProvider:
     cri = base.connections.cri
     sources = StatsSources(base.pods, cri, cri, CgroupReader(), machine, plugins.csi_stats.by_pod)
-    return StatsProvider(derive.stats_settings(base.settings), sources, base.clock)
+    huge_pages = sum(base.machine.facts().hugepages.values())
+    return StatsProvider(derive.stats_settings(base.settings, huge_pages), sources, base.clock)
 
 
 def _rotation(base: Base) -> LogRotation:

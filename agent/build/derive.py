@@ -45,8 +45,8 @@ def reserved_cgroups(settings: Settings, cgroup_version: int) -> tuple[Reserved,
     return node_allocatable.reserved(cgroups.enforce, reservations, cgroup_version)
 
 
-def stats_settings(settings: Settings) -> StatsSettings:
-    """The cgroups and folders that statistics are read from."""
+def stats_settings(settings: Settings, huge_pages: int = 0) -> StatsSettings:
+    """The cgroups and folders that statistics are read from. `huge_pages`: bytes that the machine has set aside."""
     policy = settings.cgroups.pods
     return StatsSettings(
         node_name=settings.node.name,
@@ -55,6 +55,7 @@ def stats_settings(settings: Settings) -> StatsSettings:
         pod_logs_dir=settings.paths.pod_logs_dir,
         node_cgroup=policy.root,
         runtime_cgroup=settings.cgroups.runtime_cgroup,
+        huge_pages=huge_pages if settings.eviction.huge_pages else 0,
     )
 
 

@@ -7,13 +7,15 @@ import os
 from agent.images.edge import credential_plugins
 from agent.images.edge.docker_config import NodeLogins
 from agent.images.plan.credential_providers import providers
-from agent.images.work.pull_credentials import PullCredentials, Secrets
+from agent.images.work.pull_credentials import Accounts, PullCredentials, Secrets
 from agent.settings import Settings
 from nodelib.clock import Clock
 from nodelib.errors import Invalid
 
 
-def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -> PullCredentials:
+def build_pull_credentials(
+    settings: Settings, secrets: Secrets, clock: Clock, accounts: Accounts | None = None
+) -> PullCredentials:
     """Raises Invalid if the configuration of the plugins is wrong, or a plugin does not exist."""
     logins = NodeLogins(settings.paths.root_dir, os.path.expanduser("~"))
     path, folder = settings.images.providers_config, settings.images.providers_dir
@@ -25,7 +27,7 @@ def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -
             obj="--image-credential-provider-config and --image-credential-provider-bin-dir",
             action="Set both or neither.",
         )
-    found = providers(credential_plugins.read(path), path)
+    found = providers(credential_plugins.read(path), path, tokens=settings.images.provider_tokens)
     for one in found:
         if not os.access(os.path.join(folder, one.name), os.X_OK):
             raise Invalid(
@@ -34,4 +36,4 @@ def build_pull_credentials(settings: Settings, secrets: Secrets, clock: Clock) -
                 step="look for credential provider plugins",
                 action=f"Install the plugin there, or remove it from {path}.",
             )
-    return PullCredentials(secrets, found, credential_plugins.CredentialPlugins(folder), clock, logins)
+    return PullCredentials(secrets, found, credential_plugins.CredentialPlugins(folder), clock, logins, accounts)

@@ -14,6 +14,7 @@ from agent.common.model.pods import Pod
 from agent.common.work.gate import Gate
 from agent.containers.work.configs import CgroupFacts
 from agent.images.edge.image_content import ImageContent
+from agent.images.edge.service_accounts import ServiceAccounts
 from agent.images.work.images import ImageManager, ImageManagerDeps
 from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_secrets import PullSecrets
@@ -66,7 +67,12 @@ def pod_deps(
     api = PodsApi(base.connections.api)
     image_deps = ImageManagerDeps(
         images=cri,
-        credentials=build_pull_credentials(settings, PullSecrets(built.objects, built.warnings), clock),
+        credentials=build_pull_credentials(
+            settings,
+            PullSecrets(built.objects, built.warnings),
+            clock,
+            None if settings.standalone else ServiceAccounts(base.connections.api, clock.now),
+        ),
         events=base.events,
         clock=clock,
         records=checkpoints.pulls,
@@ -92,6 +98,7 @@ def pod_deps(
             hooks=Hooks(cri, HttpHooks(base.host_resolver), clock),
             files=base.pod_files,
             sandbox_gate=Gate(2 * base.machine.facts().cpus),
+            restarts=settings.restarts,
         ),
         status=StatusDeps(
             probes=probes,

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.common.edge.inotify import Inotify
 from agent.logs.edge.log_reader import LogReader
-from agent.server.edge import certificates, system_logs, upgrade_proxy
+from agent.server.edge import certificates, journal, system_logs, upgrade_proxy
 from agent.server.edge.listeners import Listeners
 from agent.server.edge.tls import ServingTls
 from agent.server.model import ClientSubject, TlsFiles
@@ -33,5 +33,6 @@ def server_edges() -> ServerEdges:
         upgrades=upgrade_proxy,
         logs=LogReader(Inotify("container logs")),
         system_logs=system_logs,
+        journal=journal,
         listeners=Listeners(),
     )

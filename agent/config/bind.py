@@ -18,11 +18,17 @@ def bind(kind: type[T], values: Mapping[str, Any], **unbound: Any) -> T:
 
 
 def bound(kind: type[Any]) -> frozenset[str]:
-    """The field paths and --flags that this dataclass and those within it are made from."""
-    found: set[str] = set()
-    for _, source in _sources(kind):
-        found |= set(source.sources) if isinstance(source, Binding) else bound(source)
-    return frozenset(found)
+    """The field paths, --flags and gates that this dataclass and those within it are made from."""
+    return frozenset(each for _, _, source in bindings(kind) for each in source.sources)
+
+
+def bindings(kind: type[Any]) -> Iterator[tuple[type[Any], str, Binding]]:
+    """Each setting with a binding in this dataclass and those within it: its dataclass, its name and the binding."""
+    for name, source in _sources(kind):
+        if isinstance(source, Binding):
+            yield kind, name, source
+        else:
+            yield from bindings(source)
 
 
 def _made(source: Binding | type[Any], values: Mapping[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from agent.config.schema import FIELDS
 from agent.config.values import BadValue
 from nodelib.errors import Invalid
 from nodelib.text_numbers import is_number
+from nodelib.upstream.answers import flag_answers
 from nodelib.version import KUBERNETES_VERSION
 
 VERSION = KUBERNETES_VERSION  # of the kubelet whose flags and files these are
@@ -123,6 +124,10 @@ FIELD_FLAGS: Mapping[str, tuple[str, str]] = {
     "seccomp-default": ("seccompDefault", "bool"),
     "logging-format": ("logging.format", "string"),
     "log-flush-frequency": ("logging.flushFrequency", "string"),
+    "log-text-split-stream": ("logging.options.text.splitStream", "bool"),
+    "log-text-info-buffer-size": ("logging.options.text.infoBufferSize", "string"),
+    "log-json-split-stream": ("logging.options.json.splitStream", "bool"),
+    "log-json-info-buffer-size": ("logging.options.json.infoBufferSize", "string"),
     "v": ("logging.verbosity", "int"),
     "vmodule": ("logging.vmodule", "vmodule"),
 }
@@ -157,20 +162,16 @@ OWN_FLAGS: Mapping[str, tuple[str, Any, str]] = {
     "cert-dir": ("string", "/var/lib/kubelet/pki", "folder of the node's certificates"),
 }
 
-# Accepted so that today's command lines of kubelets work: name -> (form, what happens instead).
-INERT_FLAGS: Mapping[str, tuple[str, str]] = {
-    "cloud-provider": ("string", "no cloud provider is asked; set --provider-id and --node-ip yourself"),
-    "minimum-container-ttl-duration": ("string", "dead containers are kept as long as the pod's status needs them"),
-    "maximum-dead-containers-per-container": ("int", "one dead container per container is kept"),
-    "maximum-dead-containers": ("int", "one dead container per container is kept"),
-    "experimental-mounter-path": ("string", "volumes are mounted without a helper"),
-    "experimental-allocatable-ignore-eviction": ("bool", "hard eviction thresholds always reduce Allocatable"),
-    "housekeeping-interval": ("string", "there is no cAdvisor; statistics are read when asked for"),
-    "application-metrics-count-limit": ("int", "there is no cAdvisor"),
-    "log-text-split-stream": ("bool", "all lines go to stderr"),
-    "log-text-info-buffer-size": ("string", "lines are not buffered"),
-    "log-json-split-stream": ("bool", "all lines go to stderr"),
-    "log-json-info-buffer-size": ("string", "lines are not buffered"),
+# Accepted so that today's command lines of kubelets work: name -> form. What happens instead is in
+# nodelib/upstream/answers/kubelet.json.
+INERT_FLAGS: Mapping[str, str] = {
+    "cloud-provider": "string",
+    "minimum-container-ttl-duration": "string",
+    "maximum-dead-containers-per-container": "int",
+    "maximum-dead-containers": "int",
+    "experimental-mounter-path": "string",
+    "experimental-allocatable-ignore-eviction": "bool",
+    "housekeeping-interval": "string",
 }
 
 
@@ -196,8 +197,8 @@ def parse_flags(argv: Sequence[str]) -> Flags:
         elif name in OWN_FLAGS:
             own[name] = _convert(name, OWN_FLAGS[name][0], texts)
         elif name in INERT_FLAGS:
-            _convert(name, INERT_FLAGS[name][0], texts)
-            inert[name] = INERT_FLAGS[name][1]
+            _convert(name, INERT_FLAGS[name], texts)
+            inert[name] = flag_answers("kubelet")[name].instead
     return Flags(fields, own, inert)
 
 
@@ -247,8 +248,8 @@ def _parser() -> _Parser:
     for name, (path, form) in FIELD_FLAGS.items():
         _add(fields, name, form, f"{path} (default {FIELDS[path].default!r})".replace("%", "%%"))
     inert = parser.add_argument_group("accepted, without effect")
-    for name, (form, text) in INERT_FLAGS.items():
-        _add(inert, name, form, text)
+    for name, form in INERT_FLAGS.items():
+        _add(inert, name, form, flag_answers("kubelet")[name].instead)
     return parser
 
 

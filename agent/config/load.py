@@ -6,39 +6,60 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from agent.common.model.binding import gate_source
 from agent.common.model.durations import seconds
+from agent.config.bind import bound
 from agent.config.decode import Document, decode, flatten
 from agent.config.flags import Flags
-from agent.config.managers import GATES, with_reserved_cpus
-from agent.config.rules import problems
-from agent.config.schema import DEFAULT_EVICTION_HARD, FIELDS
+from agent.config.managers import with_reserved_cpus
+from agent.config.rules import BEHIND_GATES, problems
+from agent.config.schema import DEFAULT_EVICTION_HARD, FIELDS, LONGEST_RESTART_PERIOD, VERIFICATION_POLICY
+from agent.settings import Settings
 from nodelib.errors import Invalid
 from nodelib.json_values import merge_patch
+from nodelib.upstream import answers, gates
 
 
 def complete(flags: Flags) -> dict[str, Any]:
     """Every field of KubeletConfiguration. Raises Invalid, which names every wrong field with its file and line."""
-    config = _with_defaults(_with_flags(_file_values(flags), flags))
-    found = problems(config)
+    config, found = checked(_with_flags(_file_values(flags), flags))
     if found:
         raise _invalid(found, flags)
     return with_reserved_cpus(config)
 
 
+def checked(given: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The given fields completed by defaults, and (field path, problem) of all that is wrong with them."""
+    on = gates.enabled(given.get("featureGates") or {}, answers.gates())
+    config = _with_defaults(given, on)
+    return config, problems(config, on)
+
+
 def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:
     """One line for each thing that was configured and is not done, and what happens instead."""
+    why = answers.field_answers("kubelet")
     lines = [f"--{name} is accepted without effect: {instead}" for name, instead in flags.inert.items()]
     lines += [
-        f"{path} is not supported: {entry.instead}"
+        f"{path} is not supported: {why[path].instead}"
         for path, entry in FIELDS.items()
-        if entry.instead
+        if not entry.obeyed
         and not _equal(config[path], entry.default)
         and (entry.equivalent is None or config[path] != entry.equivalent)
     ]
-    return (
-        *lines,
-        *(f"featureGates.{gate} has no effect here" for gate in sorted(config["featureGates"]) if gate not in GATES),
-    )
+    known, said = answers.gates(), answers.gate_answers()
+    return (*lines, *gates.notices(config["featureGates"], known, said, switched_gates()))
+
+
+def switched_gates() -> frozenset[str]:
+    """The feature gates that change something here."""
+    settings = bound(Settings)
+    return frozenset(BEHIND_GATES) | {name for name in answers.gates() if gate_source(name) in settings}
+
+
+def enabled_gates(config: Mapping[str, Any]) -> dict[str, bool]:
+    """Every feature gate that upstream knows, by the key that a setting is bound to, and whether it is on."""
+    on = gates.enabled(config["featureGates"], answers.gates())
+    return {gate_source(name): value for name, value in on.items()}
 
 
 def _equal(value: Any, other: Any) -> bool:
@@ -92,7 +113,7 @@ def _with_flags(values: dict[str, Any], flags: Flags) -> dict[str, Any]:
     return {**values, **flags.fields, **({"featureGates": gates} if gates else {})}
 
 
-def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(values: dict[str, Any], on: Mapping[str, bool]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for path, entry in FIELDS.items():
         value = values.get(path)
@@ -108,6 +129,10 @@ def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
         config["evictionHard"] = {**DEFAULT_EVICTION_HARD, **hard}
     if config["serializeImagePulls"] is None:
         config["serializeImagePulls"] = (config["maxParallelImagePulls"] or 0) < 2
+    if on["KubeletCrashLoopBackOffMax"] and config["crashLoopBackOff.maxContainerRestartPeriod"] is None:
+        config["crashLoopBackOff.maxContainerRestartPeriod"] = LONGEST_RESTART_PERIOD
+    if on["KubeletEnsureSecretPulledImages"] and not config["imagePullCredentialsVerificationPolicy"]:
+        config["imagePullCredentialsVerificationPolicy"] = VERIFICATION_POLICY
     if config["podPidsLimit"] < 0:
         config["podPidsLimit"] = -1
     return config

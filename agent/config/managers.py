@@ -17,11 +17,6 @@ from nodelib import quantity
 from nodelib.errors import Invalid
 
 Flat = Mapping[str, Any]
-GATES = (
-    "AuthorizePodWebsocketUpgradeCreatePermission",
-    "CPUManagerPolicyAlphaOptions",
-    "CPUManagerPolicyBetaOptions",
-)
 _TOPOLOGIES = ("none", "best-effort", "restricted", "single-numa-node")
 
 
@@ -34,10 +29,10 @@ def with_reserved_cpus(config: Flat) -> dict[str, Any]:
     return {**config, "kubeReserved": kube, "systemReserved": {**config["systemReserved"], "cpu": str(len(chosen))}}
 
 
-def problems(config: Flat) -> Iterator[tuple[str, str]]:
-    """(field path, problem) of everything that is wrong."""
+def problems(config: Flat, on: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
+    """(field path, problem) of everything that is wrong. `on`: see agent.config.rules.problems."""
     yield from _reserved(config)
-    yield from _cpus(config)
+    yield from _cpus(config, on)
     yield from _memory(config)
     yield from _topology(config)
 
@@ -59,7 +54,7 @@ def _reserved(config: Flat) -> Iterator[tuple[str, str]]:
         )
 
 
-def _cpus(config: Flat) -> Iterator[tuple[str, str]]:
+def _cpus(config: Flat, on: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
     policy, options = config["cpuManagerPolicy"], config["cpuManagerPolicyOptions"]
     if policy not in ("none", "static"):
         yield "cpuManagerPolicy", f'unknown policy: "{policy}"; none and static are known'
@@ -67,7 +62,7 @@ def _cpus(config: Flat) -> Iterator[tuple[str, str]]:
         yield "cpuManagerPolicyOptions", f"None policy: received unsupported options={go_map(options)}"
     elif policy == "static":
         try:
-            cpu_options(options, config["featureGates"])
+            cpu_options(options, on)
         except Invalid as error:
             yield "cpuManagerPolicyOptions", " ".join(part for part in (error.message, error.action) if part)
         try:

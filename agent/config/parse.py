@@ -29,7 +29,7 @@ def parse(argv: Sequence[str], *, hostname: str | None = None) -> Settings:
     own = _checked(flags.own, hostname or socket.gethostname())
     return bind(
         Settings,
-        {**config, **{flag_source(name): value for name, value in own.items()}},
+        {**config, **load.enabled_gates(config), **{flag_source(name): value for name, value in own.items()}},
         notices=load.notices(config, flags),
         effective=nested(config),
         flags=flagz(flags),

@@ -16,6 +16,7 @@ from agent.common.model.durations import seconds
 from agent.config import managers
 from nodelib import quantity
 from nodelib.errors import Invalid
+from nodelib.upstream import answers, gates
 
 Flat = Mapping[str, Any]
 Problem = tuple[str, str]
@@ -67,14 +68,28 @@ _SIGNALS = (
     "pid.available",
     "allocatableMemory.available",
 )
+BEHIND_GATES = {  # fields that may be set only while the gate is on
+    "GracefulNodeShutdown": ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods"),
+    "GracefulNodeShutdownBasedOnPodPriority": ("shutdownGracePeriodByPodPriority",),
+    "KubeletEnsureSecretPulledImages": (
+        "imagePullCredentialsVerificationPolicy",
+        "preloadedImagesVerificationAllowlist",
+    ),
+    "RotateKubeletServerCertificate": ("serverTLSBootstrap",),
+}
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
 _ALLOWED_IMAGE = re.compile(r"[^\s*@/]+(/[^\s*@:/]+)*(/\*)?")
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 
 
-def problems(config: Flat) -> list[Problem]:
-    """(field path, problem) of everything that is wrong with a complete, defaulted configuration."""
-    found: list[Problem] = []
+def problems(config: Flat, on: Mapping[str, bool]) -> list[Problem]:
+    """(field path, problem) of everything that is wrong with a complete, defaulted configuration.
+
+    `on`: every feature gate that upstream knows, and whether it is on.
+    """
+    given = gates.problems(config["featureGates"], answers.gates())
+    found: list[Problem] = [(f"featureGates.{name}", problem) for name, problem in given]
+    found.extend((*_back_off(config, on), *_behind_gates(config, on), *managers.problems(config, on)))
     for rule in (
         _ranges,
         _durations,
@@ -82,7 +97,6 @@ def problems(config: Flat) -> list[Problem]:
         _images,
         _cgroups,
         _reservations,
-        managers.problems,
         _evictions,
         _shutdowns,
         _taints,
@@ -105,8 +119,6 @@ def _ranges(config: Flat) -> Iterator[Problem]:
 def _durations(config: Flat) -> Iterator[Problem]:
     if not 0.001 <= seconds(config["cpuCFSQuotaPeriod"]) <= 1:
         yield "cpuCFSQuotaPeriod", "must be between 1ms and 1s"
-    if not 1 <= seconds(config["crashLoopBackOff.maxContainerRestartPeriod"]) <= 300:
-        yield "crashLoopBackOff.maxContainerRestartPeriod", "must be between 1s and 300s"
     if seconds(config["containerLogMonitorInterval"]) < 3:
         yield "containerLogMonitorInterval", "must be 3s or more"
     for path in ("nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "syncFrequency", "runtimeRequestTimeout"):
@@ -117,6 +129,22 @@ def _durations(config: Flat) -> Iterator[Problem]:
         yield "imageMinimumGCAge" if least < 0 else "imageMaximumGCAge", "must not be negative"
     elif 0 < most <= least:
         yield "imageMaximumGCAge", "must be more than imageMinimumGCAge"
+
+
+def _back_off(config: Flat, on: Mapping[str, bool]) -> Iterator[Problem]:
+    path = "crashLoopBackOff.maxContainerRestartPeriod"
+    if config[path] is not None and not on["KubeletCrashLoopBackOffMax"]:
+        yield path, "must not be set while featureGates.KubeletCrashLoopBackOffMax is false"
+    elif config[path] is not None and not 1 <= seconds(config[path]) <= 300:
+        yield path, "must be between 1s and 300s"
+
+
+def _behind_gates(config: Flat, on: Mapping[str, bool]) -> Iterator[Problem]:
+    for gate, paths in BEHIND_GATES.items():
+        for path in paths:
+            value = config[path]
+            if not on[gate] and value and value != "0s":
+                yield path, f"must not be set while featureGates.{gate} is false"
 
 
 def _addresses(config: Flat) -> Iterator[Problem]:
@@ -241,6 +269,8 @@ def _taints(config: Flat) -> Iterator[Problem]:
 
 
 def _others(config: Flat) -> Iterator[Problem]:
+    if config["enableSystemLogQuery"] and not config["enableSystemLogHandler"]:
+        yield "enableSystemLogQuery", "needs enableSystemLogHandler: true"
     if config["runOnce"]:
         yield "runOnce", "run-once mode does not exist any more"
     logs = config["podLogsDir"]

@@ -5,8 +5,8 @@ Four defaults differ from upstream's, and can be changed as any other: seccompDe
 tlsCipherSuites (those that the CIS benchmark calls strong), failCgroupV1 (false: both cgroup versions are served). What
 upstream adds for flags without a file (anonymous access, AlwaysAllow, the read-only port) is never the default here.
 
-A field with an `instead` is known and checked but not obeyed. When it is not set to its default, a line of the log says
-what happens instead.
+A field that is not obeyed is known and checked all the same. When it is not set to its default, a line of the log says
+what happens instead; its words are in nodelib/upstream/answers/kubelet.json.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ KIND = "KubeletConfiguration"
 class Field:
     """One field. `zero_is_unset`: upstream cannot tell the zero value from an absent one and takes the default.
 
-    `instead`: what happens instead of obeying it, "" if it is obeyed. `equivalent`: a value other than the default that
-    asks for what happens here anyway.
+    `equivalent`: of a field that is not obeyed, a value other than the default that asks for what happens here anyway.
     """
 
     check: Check
     default: Any = None
     zero_is_unset: bool = False
-    instead: str = ""
+    obeyed: bool = True
     equivalent: Any = None
 
 
@@ -60,13 +59,12 @@ def _filled(check: Check, default: Any) -> Field:
     return Field(check, default, zero_is_unset=True)
 
 
-def _ignored(check: Check, default: Any, instead: str, equivalent: Any = None) -> Field:
+def _not_obeyed(check: Check, default: Any, equivalent: Any = None) -> Field:
     zero = bool(default) and check is not boolean
-    return Field(check, default, zero_is_unset=zero, instead=instead, equivalent=equivalent)
+    return Field(check, default, zero_is_unset=zero, obeyed=False, equivalent=equivalent)
 
 
 _TAINT = record({"key": string, "effect": string}, {"value": string, "timeAdded": string})
-_CNI_RULES = "only the CNI plugin and the service proxy make rules"
 
 _SERVER: dict[str, Field] = {
     "enableServer": _obeyed(boolean, True),
@@ -76,7 +74,7 @@ _SERVER: dict[str, Field] = {
     "tlsCertFile": _obeyed(string, ""),
     "tlsPrivateKeyFile": _obeyed(string, ""),
     "tlsCipherSuites": _filled(list_of(string), list(STRONG_CIPHERS)),
-    "tlsCurvePreferences": _ignored(list_of(int32), [], "the curves of the TLS library are offered"),
+    "tlsCurvePreferences": _not_obeyed(list_of(int32), []),
     "tlsMinVersion": _obeyed(one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"), ""),
     "rotateCertificates": _obeyed(boolean, False),
     "serverTLSBootstrap": _obeyed(boolean, False),
@@ -88,40 +86,34 @@ _SERVER: dict[str, Field] = {
     "authorization.webhook.cacheAuthorizedTTL": _filled(duration, "5m"),
     "authorization.webhook.cacheUnauthorizedTTL": _filled(duration, "30s"),
     "enableDebuggingHandlers": _obeyed(boolean, True),
-    "enableContentionProfiling": _ignored(boolean, False, "there is no Go scheduler to profile"),
-    "enableProfilingHandler": _ignored(boolean, True, "there is no /debug/pprof", equivalent=False),
-    "enableDebugFlagsHandler": _ignored(
-        boolean, True, "there is no /debug/flags/v; restart with another --v", equivalent=False
-    ),
+    "enableContentionProfiling": _not_obeyed(boolean, False),
+    "enableProfilingHandler": _not_obeyed(boolean, True, equivalent=False),
+    "enableDebugFlagsHandler": _not_obeyed(boolean, True, equivalent=False),
     "enableSystemLogHandler": _obeyed(boolean, True),
-    "enableSystemLogQuery": _ignored(boolean, False, "/logs/?query= is answered as not enabled"),
+    "enableSystemLogQuery": _obeyed(boolean, False),
     "healthzPort": _obeyed(int32, 10248),
     "healthzBindAddress": _filled(string, "127.0.0.1"),
     "streamingConnectionIdleTimeout": _filled(duration, "4h"),
-    "showHiddenMetricsForVersion": _ignored(string, "", "no metric is hidden"),
-    "tracing.endpoint": _ignored(string, None, "no traces are exported"),
-    "tracing.samplingRatePerMillion": _ignored(int32, None, "no traces are exported"),
+    "showHiddenMetricsForVersion": _not_obeyed(string, ""),
+    "tracing.endpoint": _not_obeyed(string, None),
+    "tracing.samplingRatePerMillion": _not_obeyed(int32, None),
 }
 
 _SOURCES: dict[str, Field] = {
     "staticPodPath": _obeyed(string, ""),
     "staticPodURL": _obeyed(string, ""),
     "staticPodURLHeader": _obeyed(map_of(list_of(string)), {}),
-    "syncFrequency": _ignored(
-        duration, "1m", "pods are synced when something happens to them, and checked against the runtime's lists"
-    ),
+    "syncFrequency": _not_obeyed(duration, "1m"),
     "fileCheckFrequency": _filled(duration, "20s"),
     "httpCheckFrequency": _filled(duration, "20s"),
-    "configMapAndSecretChangeDetectionStrategy": _ignored(
-        one_of("", "Get", "Cache", "Watch"), "Watch", "ConfigMaps and Secrets that pods use are watched"
-    ),
+    "configMapAndSecretChangeDetectionStrategy": _not_obeyed(one_of("", "Get", "Cache", "Watch"), "Watch"),
 }
 
 _NODE: dict[str, Field] = {
     "registerNode": _obeyed(boolean, True),
     "registerWithTaints": _obeyed(list_of(_TAINT), []),
     "providerID": _obeyed(string, ""),
-    "podCIDR": _ignored(string, "", "the pod range comes from the Node object, if there is an API server"),
+    "podCIDR": _obeyed(string, ""),
     "nodeStatusUpdateFrequency": _filled(duration, "10s"),
     "nodeStatusReportFrequency": _filled(duration, "5m"),
     "nodeLeaseDurationSeconds": _filled(int32, 40),
@@ -130,11 +122,9 @@ _NODE: dict[str, Field] = {
     "podsPerCore": _obeyed(int32, 0),
     "enableControllerAttachDetach": _obeyed(boolean, True),
     "localStorageCapacityIsolation": _obeyed(boolean, True),
-    "kubeAPIQPS": _ignored(int32, 50, "requests to the API server are not limited in rate; they are few"),
-    "kubeAPIBurst": _ignored(int32, 100, "requests to the API server are not limited in rate; they are few"),
-    "contentType": _ignored(
-        string, "application/vnd.kubernetes.protobuf", "the API server is asked in JSON", equivalent="application/json"
-    ),
+    "kubeAPIQPS": _not_obeyed(int32, 50),
+    "kubeAPIBurst": _not_obeyed(int32, 100),
+    "contentType": _not_obeyed(string, "application/vnd.kubernetes.protobuf", equivalent="application/json"),
     "eventRecordQPS": _obeyed(int32, 50),
     "eventBurst": _obeyed(int32, 100),
     "shutdownGracePeriod": _obeyed(duration, "0s"),
@@ -145,13 +135,10 @@ _NODE: dict[str, Field] = {
     "failSwapOn": _obeyed(boolean, True),
     "protectKernelDefaults": _obeyed(boolean, False),
     "makeIPTablesUtilChains": _obeyed(boolean, True),
-    "iptablesMasqueradeBit": _ignored(int32, 14, _CNI_RULES),
-    "iptablesDropBit": _ignored(int32, 15, _CNI_RULES),
-    "hairpinMode": _ignored(
-        one_of("", "promiscuous-bridge", "hairpin-veth", "none"),
-        "promiscuous-bridge",
-        "the CNI plugin decides about hairpin mode",
-        equivalent="hairpin-veth",
+    "iptablesMasqueradeBit": _not_obeyed(int32, 14),
+    "iptablesDropBit": _not_obeyed(int32, 15),
+    "hairpinMode": _not_obeyed(
+        one_of("", "promiscuous-bridge", "hairpin-veth", "none"), "promiscuous-bridge", equivalent="hairpin-veth"
     ),
     "maxOpenFiles": _filled(int64, 1000000),
     "oomScoreAdj": _obeyed(int32, -999),
@@ -164,8 +151,8 @@ _CGROUPS: dict[str, Field] = {
     "cgroupsPerQOS": _obeyed(boolean, True),
     "cgroupDriver": _filled(one_of("", "cgroupfs", "systemd"), "cgroupfs"),
     "failCgroupV1": _obeyed(boolean, False),
-    "kubeletCgroups": _ignored(string, "", "the agent stays in the cgroup it was started in"),
-    "systemCgroups": _ignored(string, "", "system processes stay in their cgroups"),
+    "kubeletCgroups": _not_obeyed(string, ""),
+    "systemCgroups": _not_obeyed(string, ""),
     "systemReserved": _obeyed(map_of(quantity), {}),
     "kubeReserved": _obeyed(map_of(quantity), {}),
     "systemReservedCgroup": _obeyed(string, ""),
@@ -184,11 +171,11 @@ _CGROUPS: dict[str, Field] = {
     "topologyManagerPolicy": _filled(string, "none"),
     "topologyManagerScope": _filled(string, "container"),
     "topologyManagerPolicyOptions": _obeyed(map_of(string), {}),
-    "qosReserved": _ignored(map_of(string), {}, "memory requests are not reserved at the QoS level"),
+    "qosReserved": _not_obeyed(map_of(string), {}),
     "memorySwap.swapBehavior": _obeyed(one_of("", "NoSwap", "LimitedSwap"), ""),
-    "memoryThrottlingFactor": _ignored(number, None, "memory.high is not set"),
-    "memoryReservationPolicy": _ignored(one_of("", "None", "TieredReservation"), "None", "memory.min is not set"),
-    "kernelMemcgNotification": _ignored(boolean, False, "memory is checked every second when little of it is left"),
+    "memoryThrottlingFactor": _not_obeyed(number, None),
+    "memoryReservationPolicy": _not_obeyed(one_of("", "None", "TieredReservation"), "None"),
+    "kernelMemcgNotification": _not_obeyed(boolean, False),
 }
 
 _PODS: dict[str, Field] = {
@@ -198,30 +185,27 @@ _PODS: dict[str, Field] = {
     "resolvConf": _obeyed(string, "/etc/resolv.conf"),
     "seccompDefault": _obeyed(boolean, True),
     "allowedUnsafeSysctls": _obeyed(list_of(string), []),
-    "defaultPodSysctls": _ignored(map_of(string), {}, "pods get only the sysctls that they ask for"),
-    "crashLoopBackOff.maxContainerRestartPeriod": _ignored(duration, "300s", "restarts back off up to 300s"),
+    "defaultPodSysctls": _not_obeyed(map_of(string), {}),
+    "crashLoopBackOff.maxContainerRestartPeriod": _obeyed(duration),
     "containerLogMaxSize": _filled(string, "10Mi"),
     "containerLogMaxFiles": _obeyed(int32, 5),
     "containerLogMaxWorkers": _filled(int32, 1),
     "containerLogMonitorInterval": _obeyed(duration, "10s"),
-    "volumePluginDir": _ignored(
-        string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", "FlexVolume plugins are not run"
-    ),
-    "volumeStatsAggPeriod": _ignored(duration, "1m", "volume usage is measured when it is asked for"),
-    "userNamespaces.idsPerPod": _ignored(int64, 65536, "pods with hostUsers: false are refused"),
+    "volumePluginDir": _not_obeyed(string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"),
+    "volumeStatsAggPeriod": _not_obeyed(duration, "1m"),
+    "userNamespaces.idsPerPod": _not_obeyed(int64, 65536),
 }
 
 _RUNTIME: dict[str, Field] = {
     "containerRuntimeEndpoint": _filled(string, "unix:///run/containerd/containerd.sock"),
-    "imageServiceEndpoint": _ignored(string, "", "images are pulled through containerRuntimeEndpoint"),
-    "runtimeRequestTimeout": _ignored(duration, "2m", "each kind of call has its own time limit"),
-    "registryPullQPS": _ignored(int32, 5, "pulls are limited in number (maxParallelImagePulls), not in rate"),
-    "registryBurst": _ignored(int32, 10, "pulls are limited in number (maxParallelImagePulls), not in rate"),
+    "imageServiceEndpoint": _not_obeyed(string, ""),
+    "runtimeRequestTimeout": _not_obeyed(duration, "2m"),
+    "registryPullQPS": _not_obeyed(int32, 5),
+    "registryBurst": _not_obeyed(int32, 10),
     "serializeImagePulls": _obeyed(boolean, None),
     "maxParallelImagePulls": _obeyed(int32, None),
-    "imagePullCredentialsVerificationPolicy": _filled(
-        one_of("", "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"),
-        "NeverVerifyPreloadedImages",
+    "imagePullCredentialsVerificationPolicy": _obeyed(
+        one_of("", "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"), ""
     ),
     "preloadedImagesVerificationAllowlist": _obeyed(list_of(string), []),
     "imageMinimumGCAge": _filled(duration, "2m"),
@@ -238,17 +222,22 @@ _RUNTIME: dict[str, Field] = {
 }
 
 _VMODULE = list_of(record({"filePattern": string, "verbosity": uint32}))
-_BUFFERS = record({}, {"splitStream": boolean, "infoBufferSize": quantity})
 _LOGGING: dict[str, Field] = {
-    "logging.format": _ignored(one_of("", "text", "json"), "text", "each event is a line of text on stderr"),
-    "logging.flushFrequency": _ignored(duration_or_nanoseconds, "5s", "every line is written immediately"),
+    "logging.format": _not_obeyed(one_of("", "text", "json"), "text"),
+    "logging.flushFrequency": _not_obeyed(duration_or_nanoseconds, "5s"),
     "logging.verbosity": _obeyed(uint32, 0),
-    "logging.vmodule": _ignored(_VMODULE, [], "one verbosity applies to all modules"),
-    "logging.options.text": _ignored(_BUFFERS, {}, "each event is a line of text on stderr"),
-    "logging.options.json": _ignored(_BUFFERS, {}, "each event is a line of text on stderr"),
+    "logging.vmodule": _not_obeyed(_VMODULE, []),
+    "logging.options.text.splitStream": _not_obeyed(boolean, False),
+    "logging.options.text.infoBufferSize": _not_obeyed(quantity, "0"),
+    "logging.options.json.splitStream": _not_obeyed(boolean, False),
+    "logging.options.json.infoBufferSize": _not_obeyed(quantity, "0"),
 }
 
 FIELDS: Mapping[str, Field] = {**_SERVER, **_SOURCES, **_NODE, **_CGROUPS, **_PODS, **_RUNTIME, **_LOGGING}
+
+# Defaults while the gate of the feature is on, as it is by default.
+LONGEST_RESTART_PERIOD = "300s"
+VERIFICATION_POLICY = "NeverVerifyPreloadedImages"
 
 # pkg/kubelet/eviction/defaults_linux.go
 DEFAULT_EVICTION_HARD: Mapping[str, str] = {

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, BinaryIO
 
-from agent.common.model.binding import config
+from agent.common.model.binding import config, gate
 from agent.common.model.durations import seconds
 
 
@@ -40,10 +39,6 @@ def self_signed_files(folder: str) -> tuple[str, str]:
     return f"{folder}/kubelet.crt", f"{folder}/kubelet.key"
 
 
-def _streams_need_create(gates: Mapping[str, bool]) -> bool:
-    return gates.get("AuthorizePodWebsocketUpgradeCreatePermission", True)
-
-
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
     """Who may use the kubelet API. The times are how long the API server's answers are cached, in seconds.
@@ -59,7 +54,7 @@ class AuthSettings:
     mode: Annotated[str, config("authorization.mode")]
     authorized_ttl: Annotated[float, config("authorization.webhook.cacheAuthorizedTTL", convert=seconds)]
     unauthorized_ttl: Annotated[float, config("authorization.webhook.cacheUnauthorizedTTL", convert=seconds)]
-    streams_need_create: Annotated[bool, config("featureGates", convert=_streams_need_create)] = True
+    streams_need_create: Annotated[bool, gate("AuthorizePodWebsocketUpgradeCreatePermission")] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +78,20 @@ class ServerSettings:
     system_log_handler: Annotated[bool, config("enableSystemLogHandler")]
     streaming_idle_timeout: Annotated[float, config("streamingConnectionIdleTimeout", convert=seconds)]
     auth: AuthSettings
+    system_log_query: Annotated[bool, config("enableSystemLogQuery")] = False
+    flagz: Annotated[bool, gate("ComponentFlagz")] = True
+    statusz: Annotated[bool, gate("ComponentStatusz")] = True
+    checkpoints: Annotated[bool, gate("ContainerCheckpoint")] = True
     tls_bootstrap: Annotated[bool, config("serverTLSBootstrap")] = False
     local_socket: str = "/run/nodewright/agent.sock"
 
 
 @dataclass(frozen=True, slots=True)
 class SystemLogFile:
-    """A regular file below the host's log folder; `path` is absolute and free of links."""
+    """A regular file below the host's log folder, opened; `path` is absolute and free of links."""
 
     path: str
+    file: BinaryIO = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

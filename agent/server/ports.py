@@ -87,6 +87,22 @@ class SystemLogFiles(Protocol):
         """What is at `path` below `root`. Blocking."""
         ...
 
+    def read(self, file: SystemLogFile) -> AsyncGenerator[bytes, None]:
+        """Its content as it is now."""
+        ...
+
+
+class Journal(Protocol):
+    """The journal of the machine (edge/journal.py)."""
+
+    async def units(self, argv: Sequence[str]) -> str:
+        """The units that have written to it, "" where there is none."""
+        ...
+
+    def read(self, argv: Sequence[str]) -> AsyncGenerator[bytes, None]:
+        """What the journal's command prints. Raises CommandError."""
+        ...
+
 
 class Upgrades(Protocol):
     """Proxy of an upgraded connection (edge/upgrade_proxy.py)."""

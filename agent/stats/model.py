@@ -231,7 +231,7 @@ class PodStats:
 
 @dataclass(frozen=True, slots=True)
 class NodeStats:
-    """The machine as this node sees it."""
+    """The machine as this node sees it. `huge_pages`: bytes of `memory_capacity` that nothing else can use."""
 
     name: str
     boot_at: int
@@ -245,7 +245,13 @@ class NodeStats:
     max_pid: int = 0
     processes: int = 0
     swap_total: int = 0
+    huge_pages: int = 0
     systems: Mapping[str, CgroupSample] = field(default_factory=dict)
+
+    @property
+    def memory_available(self) -> int:
+        """What is left for more than huge pages."""
+        return max(0, self.memory_capacity - self.huge_pages - self.sample.memory.working_set)
 
 
 @dataclass(frozen=True, slots=True)

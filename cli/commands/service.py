@@ -11,6 +11,7 @@ from typing import Any
 from cli.clusters import find
 from cli.errors import need_root
 from cli.explain import read, service_text, service_words
+from cli.explain.balancer import announced, announcers
 from cli.explain.endpoints import PortView, Silent, missing, ports, silent_endpoints
 from cli.explain.facts import Facts, key, title
 from cli.explain.problems import Problem
@@ -121,7 +122,7 @@ async def _on_node(
 
 def lines(found: ServiceFound, rules: bool = False) -> Iterator[str]:
     """What the command prints."""
-    yield from service_text.head(found.service, found.about, found.problems)
+    yield from service_text.head(found.service, found.about, found.problems, announced(found.service, found.facts))
     if service_words.is_headless(found.service):
         yield from service_text.endpoints(found.service, found.facts, found.silent)
     yield from service_text.ports({node: one.ports for node, one in found.nodes.items()}, found.silent)
@@ -144,6 +145,7 @@ def _document(found: ServiceFound) -> dict[str, Any]:
         "service": title(found.service),
         "type": str((found.service.get("spec") or {}).get("type", "ClusterIP")),
         "about": found.about,
+        "announcers": announcers(found.service, found.facts),
         "problems": [asdict(one) for one in found.problems],
         "nodes": nodes,
         "missing": missing(found.service, found.facts),

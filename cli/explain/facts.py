@@ -23,6 +23,7 @@ class Facts:
     pods: tuple[Json, ...] = ()
     nodes: tuple[Json, ...] = ()
     policies: tuple[Json, ...] = ()
+    leases: tuple[Json, ...] = ()  # of our load balancer daemons
     names: dict[str, str] = field(default_factory=dict)
     cluster: str = DEFAULT_NAME
     enforced: bool = False  # whether the nodes enforce network policies
@@ -48,10 +49,11 @@ class Facts:
         pods: Iterable[Json],
         nodes: Iterable[Json],
         policies: Iterable[Json] = (),
+        leases: Iterable[Json] = (),
         *,
         cluster: str = DEFAULT_NAME,
     ) -> Facts:
-        known = cls(tuple(services), tuple(slices), tuple(pods), tuple(nodes), tuple(policies))
+        known = cls(tuple(services), tuple(slices), tuple(pods), tuple(nodes), tuple(policies), leases=tuple(leases))
         return replace(known, names=_names(known), cluster=cluster)
 
     def named(self, text: str) -> str:

@@ -22,6 +22,7 @@ from controlplane.machine.edge import rules as edge
 from controlplane.machine.edge.netlink import Netlink
 from controlplane.machine.model import HOST, Listener
 from controlplane.supervisor.edge import units
+from loadbalancer.model import NAMESPACE
 from nodelib.errors import NotFound
 from nodelib.firewall.trace_model import Fib
 from nodelib.kube.access import load_kubeconfig
@@ -36,6 +37,7 @@ _LISTS = (
     "/api/v1/pods",
     "/api/v1/nodes",
     "/apis/networking.k8s.io/v1/networkpolicies",
+    f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases",
 )
 
 

@@ -19,7 +19,7 @@ _SHOWN = 10  # connections
 _View = TypeVar("_View")
 
 
-def head(service: Json, said: str, problems: Iterable[Problem]) -> Iterator[str]:
+def head(service: Json, said: str, problems: Iterable[Problem], announced: str = "") -> Iterator[str]:
     """The Service in a line, its policies, what kind it is, and each problem with what to do."""
     spec = service.get("spec") or {}
     own = [one for one in spec.get("clusterIPs") or [] if one and one != "None"]
@@ -34,6 +34,8 @@ def head(service: Json, said: str, problems: Iterable[Problem]) -> Iterator[str]
         yield f"  {', '.join(policies)}"
     if said:
         yield f"  {said}"
+    if announced:
+        yield f"  {announced}"
     for one in problems:
         yield f"  problem: {one.text}"
         if one.action:

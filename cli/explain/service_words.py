@@ -10,6 +10,7 @@ import ipaddress
 import json
 from collections.abc import Iterable, Iterator
 
+from cli.explain.balancer import is_ours, lack, runs, unannounced
 from cli.explain.dns_names import service_of
 from cli.explain.endpoints import chosen_pods, left_out, selector_of, silent_endpoints
 from cli.explain.facts import Facts, alive, balancer_addresses, key, node_addresses, ready_addresses, title
@@ -58,6 +59,7 @@ def problems(service: Json, facts: Facts, listening: Listening, domain: str) -> 
         *_endpoints(service, facts),
         *_silent(service, facts, listening),
         *pending(service, facts),
+        *unannounced(service, facts),
     ]
 
 
@@ -97,10 +99,12 @@ def _external_name(service: Json, facts: Facts, domain: str) -> Iterator[Problem
 
 
 def pending(service: Json, facts: Facts) -> Iterator[Problem]:
-    """Why a load balancer has no address yet."""
+    """Why a load balancer has no address yet, or not the one that it wishes for."""
     spec = service.get("spec") or {}
     status = (service.get("status") or {}).get("loadBalancer") or {}
-    if spec.get("type") != "LoadBalancer" or status.get("ingress"):
+    ours_to_give = runs(facts) and is_ours(service)
+    lacks = lack(service, facts) if ours_to_give else None
+    if spec.get("type") != "LoadBalancer" or (status.get("ingress") and lacks is None):
         return
     namespace, name = key(service)
     port: Json = next(iter(spec.get("ports") or []), {})
@@ -111,6 +115,21 @@ def pending(service: Json, facts: Facts) -> Iterator[Problem]:
     else:
         forward = kubectl(namespace, "port-forward", f"service/{name}", str(port.get("port", "")))
         meanwhile = f"Until then use {forward}."
+    if lacks is not None:
+        has = ", ".join(balancer_addresses(service))
+        has = (
+            f"It has {has} and not what it asks for" if has else "It has no external address (kubectl shows <pending>)"
+        )
+        yield Problem("NoLoadBalancer", f"{has}: {lacks.note}", "" if status.get("ingress") else meanwhile)
+        return
+    if ours_to_give:
+        yield Problem(
+            "NoLoadBalancer",
+            "It has no external address yet (kubectl shows <pending>): the load balancer daemons have not written it.",
+            f"If that does not change within seconds: {ours('status')} shows whether they run, loadbalancer.log of a"
+            f" node what they do. {meanwhile}",
+        )
+        return
     has_one = [one for one in facts.services if one is not service and balancer_addresses(one)]
     if spec.get("loadBalancerClass"):
         yield Problem(
@@ -132,7 +151,8 @@ def pending(service: Json, facts: Facts) -> Iterator[Problem]:
             "NoLoadBalancer",
             "It has no external address (kubectl shows <pending>): nothing in this cluster gives addresses to Services"
             " of type LoadBalancer.",
-            f"Install a controller that does, such as MetalLB. {meanwhile}",
+            "Raise the cluster with `up --load-balancer`, or install a controller that does, such as MetalLB."
+            f" {meanwhile}",
         )
 
 

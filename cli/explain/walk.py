@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from cli.explain.balancer import announcer
 from cli.explain.endpoints import unready
 from cli.explain.facts import Facts, key, node_addresses, title
 from cli.explain.listening import Listening, silence, unknown
@@ -82,8 +83,9 @@ def nftables_of(ruleset: Json, version: int) -> tuple[Base, ...]:
 
 
 def first_node(come: Sender, to: Target, facts: Facts) -> str:
-    """The node whose rules the packet meets first; from outside, the node that has the destination."""
-    return come.node or facts.node_of(to.address) or next((key(node)[1] for node in facts.nodes), "")
+    """The node whose rules the packet meets first; from outside, the node that has the destination or announces it."""
+    there = come.node or facts.node_of(to.address) or announcer(to.address, facts)
+    return there or next((key(node)[1] for node in facts.nodes), "")
 
 
 def paths(
@@ -119,7 +121,8 @@ def _no_way_in(packet: Packet, facts: Facts, machine: Machine) -> tuple[str, ...
     if packet.source in machine.addresses:
         route = machine.fib(packet)
         if route.dev == machine.link and not route.verdict:
-            return ()
+            silent = announcer(packet.destination, facts) == ""
+            return (f"no node announces {known}, so nobody on the link answers for it",) if silent else ()
         described = route.describe(packet.destination)
         return (
             f"this machine's route to {known} does not lead to a node: {described}",

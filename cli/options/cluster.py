@@ -35,6 +35,24 @@ def up(
     network_policy: Annotated[
         bool, typer.Option("--network-policy/--no-network-policy", help="Enforce NetworkPolicies on the nodes.")
     ] = False,
+    load_balancer: Annotated[
+        bool,
+        typer.Option("--load-balancer/--no-load-balancer", help="Give addresses to Services of type LoadBalancer."),
+    ] = False,
+    load_balancer_pool: Annotated[
+        str,
+        typer.Option(
+            metavar="RANGES",
+            help="These addresses, of the nodes' subnet, such as 10.89.7.200-10.89.7.250; by default its last quarter.",
+        ),
+    ] = "",
+    storage: Annotated[
+        bool,
+        typer.Option(
+            "--storage/--no-storage",
+            help="Make volumes for claims without a class: a default StorageClass (built first, a few minutes).",
+        ),
+    ] = False,
     ip_family: Annotated[
         IPFamily,
         typer.Option(metavar="FAMILY", help="Addresses of nodes, pods and Services: ipv4, ipv6 or dual."),
@@ -150,6 +168,9 @@ def up(
         "agent": str(agent),
         "proxy": str(proxy),
         "network_policy": network_policy,
+        "load_balancer": load_balancer,
+        "load_balancer_pool": load_balancer_pool,
+        "storage": storage,
         "ip_family": str(ip_family),
         "routed": routed,
         "addons": addons,

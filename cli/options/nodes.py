@@ -218,6 +218,14 @@ def kube_proxy(context: typer.Context) -> None:
 
 
 @command("Daemons", settings=_OWN_HELP)
+def loadbalancer(context: typer.Context) -> None:
+    """Run the daemon that gives addresses to Services of type LoadBalancer (`loadbalancer --help` lists its flags)."""
+    from loadbalancer.app import main as run
+
+    raise SystemExit(run(context.args))
+
+
+@command("Daemons", settings=_OWN_HELP)
 def proxy(context: typer.Context) -> None:
     """Run the service proxy with kube-proxy's flags and KubeProxyConfiguration file (`proxy --help` lists them)."""
     from proxy.app import main as run

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.explain.model import Explanation
+from loadbalancer.model import NAMESPACE
 from nodelib.json_values import Json, object_or_empty, objects_in
 
 # Every kind that can be asked for: its name, how kubectl abbreviates it, and where the API server lists it.
@@ -28,6 +29,7 @@ OTHERS: Mapping[str, str] = {
     "endpointslice": "/apis/discovery.k8s.io/v1/endpointslices",
     "storageclass": "/apis/storage.k8s.io/v1/storageclasses",
     "ingressclass": "/apis/networking.k8s.io/v1/ingressclasses",
+    "lease": f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases",  # of our load balancer daemons
 }
 
 

@@ -44,15 +44,20 @@ _RULES: tuple[tuple[str, str, str], ...] = (
     ("FailedCreate", "", "Correct what the message names, then wait: its controller tries again by itself. `kubectl "
      "describe {kind} {name} -n {namespace}` shows all of it."),
     ("NoDefaultStorageClass", "", "Install a provisioner and make its StorageClass the default (the claim then "
-     "takes it), or create a PersistentVolume and write the same storageClassName in both; `kubectl get "
-     "storageclass,pv` lists what exists."),
+     "takes it; clusters made with `nodewright up --storage` have one), or create a PersistentVolume and write the "
+     "same storageClassName in both; `kubectl get storageclass,pv` lists what exists."),
     ("NoStorageClass", "", "Create the StorageClass with its provisioner, or name another one in the claim "
      "(`kubectl get storageclass` lists what exists). A claim's class cannot be changed later: delete it and create "
      "it again."),
     ("NoVolumeFits", "", "Create a PersistentVolume with the claim's class, access mode and at least its size; "
      "`kubectl get pv` lists what exists."),
+    ("ProvisioningFailed", r"code = ResourceExhausted desc = .*left on this node for volumes", "Ask for less, delete "
+     "claims and VolumeSnapshots that nobody needs (`kubectl get pvc,volumesnapshots -A`), or make room on the node's "
+     "disk; `kubectl get csistoragecapacities -n kube-system` shows how much each node has left."),
     ("ProvisioningFailed", "", "Look at the log of the provisioner; `kubectl describe pvc {name} -n {namespace}` "
      "shows what it said."),
+    ("Provisioning", r"csi\.nodewright\.local", "Its driver and its provisioner are daemons of the pod's node: "
+     "`nodewright status` shows whether they run, `nodewright export logs` has csi.log and csi-provisioner.log."),
     ("Provisioning", "", "Check that its provisioner runs: `kubectl get pods -A` and `kubectl get csidrivers`."),
     ("Lost", "", "Its data may be gone: bring the PersistentVolume back, or delete the claim and create it again: "
      "`kubectl delete pvc {name} -n {namespace}`."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.explain.model import Wait
+from cli.explain.balancer import announced, unannounced
 from cli.explain.facts import Facts as EndpointFacts
 from cli.explain.listening import unknown
 from cli.explain.service_words import pending, problems
@@ -21,12 +22,18 @@ _DEFAULT = "ingressclass.kubernetes.io/is-default-class"
 _OLD_CLASS = "kubernetes.io/ingress.class"
 
 
-_ON = {"NoLoadBalancer": "an address", "NoSuchPort": "a port", "NoEndpointSlice": "endpoints"}  # others: its pods
+_ON = {  # others: its pods
+    "NoLoadBalancer": "an address",
+    "NotAnnounced": "a node",
+    "NoSuchPort": "a port",
+    "NoEndpointSlice": "endpoints",
+}
 
 
 def endpoint_facts(facts: Facts) -> EndpointFacts:
     """What `nodewright service` judges by, as far as the API server has listed it."""
-    return EndpointFacts.of(facts.all("service"), facts.all("endpointslice"), facts.all("pod"), facts.all("node"))
+    services, slices = facts.all("service"), facts.all("endpointslice")
+    return EndpointFacts.of(services, slices, facts.all("pod"), facts.all("node"), leases=facts.all("lease"))
 
 
 def service(obj: Json, facts: Facts, known: EndpointFacts) -> Explained:
@@ -37,10 +44,12 @@ def service(obj: Json, facts: Facts, known: EndpointFacts) -> Explained:
     if {"endpointslice", "pod"} <= facts.lists.keys():
         found = problems(obj, known, unknown, CLUSTER_DOMAIN)
     else:
-        found = list(pending(obj, known))
+        found = [*pending(obj, known), *unannounced(obj, known)]
     waits = [Wait(_ON.get(one.reason, "pods"), one.reason, one.text, one.action) for one in found]
     state = f"type {spec_of(obj).get('type') or 'ClusterIP'}"
-    listed = any(one.reason == "NoLoadBalancer" for one in found)
+    if said := announced(obj, known):
+        state += f", {said}"
+    listed = any(one.reason in ("NoLoadBalancer", "NotAnnounced") for one in found)
     return finding("service", obj, state, waits, facts, listed=listed)
 
 

@@ -58,14 +58,22 @@ def stale_flows(
     Netfilter translates only by the first packet of a flow: a client that was there before the pod is never
     translated, and one that outlives the pod keeps sending to an address that may be another pod's by then.
     """
+    # By port: a pod may have thousands, and whoever can send to the node makes any number of flows.
+    came, went, own = _by_port(added), _by_port(removed), frozenset(map(str, local))
     found = []
     for flow in flows:
-        before = any(_uses(flow, item) for item in removed)
-        wrong = any(
-            _is_for(flow, item, local) and (flow.reply_source, flow.reply_port) != _target(item) for item in added
-        )
+        port, answers = flow.destination_port, (flow.reply_source, flow.reply_port)
+        before = any(_uses(flow, item) for item in went.get(port, ()))
+        wrong = any(_is_for(flow, item, own) and answers != _target(item) for item in came.get(port, ()))
         if before or wrong:
             found.append(flow)
+    return found
+
+
+def _by_port(items: Iterable[HostPort]) -> dict[int, list[HostPort]]:
+    found: dict[int, list[HostPort]] = {}
+    for item in items:
+        found.setdefault(item.mapping.host_port, []).append(item)
     return found
 
 
@@ -77,20 +85,14 @@ def udp_changes(
     return tuple(after - before), tuple(before - after)
 
 
-def _is_for(flow: UdpFlow, item: HostPort, local: Collection[Address]) -> bool:
+def _is_for(flow: UdpFlow, item: HostPort, local: Collection[str]) -> bool:
     mapping = item.mapping
-    if flow.destination_port != mapping.host_port:
-        return False
-    return flow.destination == mapping.host_ip if mapping.host_ip else flow.destination in map(str, local)
+    return flow.destination == mapping.host_ip if mapping.host_ip else flow.destination in local
 
 
 def _uses(flow: UdpFlow, item: HostPort) -> bool:
     translated = flow.destination != flow.reply_source
-    return (
-        translated
-        and flow.destination_port == item.mapping.host_port
-        and (flow.reply_source, flow.reply_port) == _target(item)
-    )
+    return translated and (flow.reply_source, flow.reply_port) == _target(item)
 
 
 def _target(item: HostPort) -> tuple[str, int]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from cni.model import Address, AttachmentKey, Bandwidth, Interface, LinkFacts, LinkPlan, RangeSet, Route, RouteFacts
 from cni.plan.bandwidth import bucket
-from cni.plan.names import host_ifname, ifb_ifname, mac
+from cni.plan.names import host_ifname, ifb_ifname
 from cni.spec.configuration import NetConf
 from cni.spec.errors import CHECK_FAILED, CNIError
 from cni.spec.result import Result, interface_of
+from nodelib.addresses import hardware_address
 from nodelib.json_values import Json
 
 DEFAULT_MTU = 1500
@@ -26,7 +27,7 @@ def plan(conf: NetConf, key: AttachmentKey, addresses: Sequence[Address], bridge
         mtu=conf.mtu or bridge_mtu or DEFAULT_MTU,
         addresses=tuple(_with_prefix(address, conf.ranges) for address in addresses),
         routes=_routes(conf, addresses),
-        mac=mac(addresses[0]) if addresses else "",
+        mac=hardware_address(addresses[0]) if addresses else "",
         hairpin=conf.hairpin,
         bandwidth=Bandwidth(bucket(*conf.ingress), bucket(*conf.egress)),
         ifb=ifb_ifname(conf.name, key),

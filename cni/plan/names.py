@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from cni.model import Address, AttachmentKey
+from cni.model import AttachmentKey
 
 NODE_NETWORK = "nodewright"
 _HASHED = 11  # "veth" + 11 characters fill IFNAMSIZ - 1; with 44 bits, no two pods of a node collide
@@ -22,16 +22,6 @@ def ifb_ifname(network: str, key: AttachmentKey) -> str:
 
 def _hash(network: str, key: AttachmentKey) -> str:
     return hashlib.sha256(f"{network}/{key.container_id}/{key.ifname}".encode()).hexdigest()[:_HASHED]
-
-
-def mac(address: Address) -> str:
-    """A fixed, locally administered hardware address for the owner of `address`, as in kubenet and OVN.
-
-    It is derived from the address, so a neighbour entry stays valid when another pod gets the address later. Bridges
-    have one, too: otherwise they use the lowest of their ports', which changes as pods come and go.
-    """
-    tail = address.packed if address.version == 4 else hashlib.sha256(address.packed).digest()[:4]
-    return ":".join(f"{octet:02x}" for octet in (0x0A, 0x58, *tail))
 
 
 def network_suffix(network: str) -> str:

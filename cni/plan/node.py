@@ -8,7 +8,7 @@ from ipaddress import ip_interface
 
 from cni.model import Address, AddressRange, BridgePlan, Interface, LinkFacts, RouteFacts
 from cni.plan.links import DEFAULT_MTU
-from cni.plan.names import mac
+from nodelib.addresses import hardware_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class BridgeChanges:
 def bridge(name: str, ranges: Sequence[AddressRange], mtu: int) -> BridgePlan:
     """The bridge of a node whose pods have addresses from `ranges`: it has the gateway of each."""
     addresses = tuple(ip_interface(f"{item.gateway}/{item.subnet.prefixlen}") for item in ranges)
-    return BridgePlan(name, mac(addresses[0].ip), mtu, addresses)
+    return BridgePlan(name, hardware_address(addresses[0].ip), mtu, addresses)
 
 
 def changes(

@@ -22,7 +22,7 @@ from cni.model import (
     OverlayPlan,
     Tunnel,
 )
-from cni.plan.names import mac
+from nodelib.addresses import hardware_address
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ def plan(own: NodeFacts, cidrs: Iterable[Network], port: int, mtu: int) -> Overl
     if local is None:
         return None
     addresses = tuple(ip_interface(f"{gateway(cidr)}/{cidr.max_prefixlen}") for cidr in cidrs)
-    return OverlayPlan(LINK, Tunnel(VNI, port, local), mac(local), mtu, addresses)
+    return OverlayPlan(LINK, Tunnel(VNI, port, local), hardware_address(local), mtu, addresses)
 
 
 def must_be_remade(wanted: OverlayPlan, link: LinkFacts | None) -> bool:
@@ -95,8 +95,8 @@ def entries(peers: Iterable[Peer], forward: Collection[Forward], neighbours: Col
     """The changes from the link's present entries to those that `peers` need."""
     wanted_forward, wanted_neighbours = set(), set()
     for peer in peers:
-        wanted_forward.add(Forward(mac(peer.underlay), peer.underlay))
-        wanted_neighbours |= {Neighbour(address, mac(peer.underlay)) for address in peer.gateways}
+        wanted_forward.add(Forward(hardware_address(peer.underlay), peer.underlay))
+        wanted_neighbours |= {Neighbour(address, hardware_address(peer.underlay)) for address in peer.gateways}
     return EntryChanges(
         forward=_sorted(wanted_forward - set(forward)),
         neighbours=_sorted(wanted_neighbours - set(neighbours)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 
 from cni.model import Interface, Network, NodeFacts
-from cni.plan.names import mac
+from nodelib.addresses import hardware_address
 
 # What no podCIDR may overlap: this host, loopback, link-local, multicast, broadcast; in IPv6 mapped addresses too.
 _SPECIAL = {
@@ -61,7 +61,7 @@ def ordered(nodes: Iterable[NodeFacts], held: Mapping[Network, Collection[object
 
     def rank(one: tuple[NodeFacts, Network]) -> tuple[bool, int, int, str]:
         node, cidr = one
-        mine = any(ip in held.get(cidr, ()) or mac(ip) in held.get(cidr, ()) for ip in node.internal_ips)
+        mine = any(ip in held.get(cidr, ()) or hardware_address(ip) in held.get(cidr, ()) for ip in node.internal_ips)
         return (not mine, cidr.version, -cidr.prefixlen, node.name)
 
     return sorted(found, key=rank)

@@ -100,6 +100,16 @@ BINARIES: tuple[Binary, ...] = (
         "github.com/traefik/traefik/v3/cmd/traefik",
         ldflags=("-s", "-w", f"-X github.com/traefik/traefik/v3/pkg/version.Version={TRAEFIK_VERSION[1:]}"),
     ),
+    *(
+        Binary(name, "csi", f"github.com/kubernetes-csi/{module}/cmd/{name}")
+        for name, module in (
+            ("csi-provisioner", "external-provisioner/v6"),
+            ("csi-resizer", "external-resizer/v2"),
+            ("csi-snapshotter", "external-snapshotter/v8"),
+            ("snapshot-controller", "external-snapshotter/v8"),
+            ("csi-sanity", "csi-test/v5"),
+        )
+    ),
     Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server"),
 )
 

@@ -59,6 +59,9 @@ class Options:
     agent: str = "nodewright"  # or upstream, for comparison
     proxy: str = "nodewright"
     network_policy: bool = False  # whether the nodes enforce NetworkPolicies
+    load_balancer: bool = False  # whether Services of type LoadBalancer get addresses
+    load_balancer_pool: str = ""  # ranges of these addresses, separated by commas; "" for the default
+    storage: bool = False  # whether the nodes provide volumes for claims without a class
     ip_family: str = "ipv4"  # a key of FAMILIES
     routed: bool = False  # every node on its own link, with a router between them
     uplink: bool = True
@@ -79,6 +82,16 @@ class Options:
     def enforces_policies(self) -> bool:
         """Whether our policy daemon runs on the nodes: it goes with our pod network, in clusters that `up` raises."""
         return self.network_policy and self.agent == "nodewright" and not self.kubeadm
+
+    @property
+    def gives_addresses(self) -> bool:
+        """Whether our load balancer daemon runs on the nodes: they are on one link, in a cluster that `up` raises."""
+        return self.load_balancer and not self.routed and not self.kubeadm
+
+    @property
+    def provides_volumes(self) -> bool:
+        """Whether our CSI driver runs on the nodes, with any kubelet, in clusters that `up` raises."""
+        return self.storage and not self.kubeadm
 
     @property
     def addon_names(self) -> tuple[str, ...]:

@@ -20,6 +20,9 @@ _FIXED = (
     "durable",
     "proxy_mode",
     "network_policy",
+    "load_balancer",
+    "load_balancer_pool",
+    "storage",
     "ip_family",
     "routed",
     "kubeadm",
@@ -61,6 +64,11 @@ def options_problem(options: Options) -> str:
     if options.control_planes + options.joined > options.nodes:
         return (
             f"{options.nodes} nodes are fewer than {options.control_planes} control planes and {options.joined} joined"
+        )
+    if options.load_balancer_pool and not options.gives_addresses:
+        return (
+            "--load-balancer-pool needs --load-balancer, and nodes on one bridge that `up` itself sets up:"
+            " leave out --routed and --kubeadm"
         )
     if options.control_planes > 1 and options.routed:
         return "several control planes need a shared address on the nodes' bridge, and --routed has no bridge"
@@ -195,21 +203,21 @@ def check_ranges_kept(known: Cluster, ranges: Ranges) -> None:
 
 def check_kubelets(cluster: Cluster) -> None:
     """Raises Invalid when a kubelet would refuse the configuration that it gets with the file's changes."""
-    if not cluster.options.custom.kubelet and not any(one.kubelet for one in cluster.members):
+    custom = cluster.options.custom
+    if not custom.kubelet and not custom.feature_gates and not any(one.kubelet for one in cluster.members):
         return
-    from agent.config import rules
     from agent.config.decode import Document, flatten
-    from agent.config.schema import FIELDS
+    from agent.config.load import checked
 
     for node in cluster.nodes:
         given = flatten(Document("", json.loads(node_files.kubelet_config(cluster, node)), {}))
-        found = rules.problems({path: given.get(path, entry.default) for path, entry in FIELDS.items()})
+        _, found = checked(given)
         if found:
             raise Invalid(
                 "; ".join(f"{path}: {text}" for path, text in found[:5]),
                 obj=f"kubelet configuration of {node.name}",
                 step="check the cluster's file (nothing was changed)",
-                action="Correct these fields under `kubelet`.",
+                action="Correct these fields under `kubelet` or `featureGates`.",
             )
 
 

@@ -13,7 +13,15 @@ from pathlib import Path
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root, state_root
 from controlplane.cluster.model import CONTROL_PLANE, Cluster, Node, Options
-from controlplane.cluster.plan import addons, addresses, components, manifests
+from controlplane.cluster.plan import (
+    addons,
+    addresses,
+    components,
+    load_balancer,
+    manifests,
+    snapshot_kinds,
+    storage,
+)
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.work import (
     bridge_network,
@@ -130,6 +138,7 @@ def _check(cluster: Cluster, known: Options | None, request: Request) -> None:
     """Raises Invalid for what a file asks for and this machine does not have, before anything is made."""
     plan.check_overlaps(cluster)
     plan.check_kubelets(cluster)
+    load_balancer.check(cluster)
     host_ports.check_free(cluster, known.custom.ports if known else ())
     logins.check_authorities(cluster)
     before = {one.name for one in known.all_members} if known else set()
@@ -291,8 +300,12 @@ class _Raising:
         ready.set()
         with self.progress.step("controllers, rights, DNS and demo objects"):
             objects = manifests.rights() + manifests.dns_base(self.cluster)
+            if self.cluster.options.gives_addresses:
+                objects += load_balancer.objects()
             if self.cluster.options.demo:
                 objects += manifests.demo_base()
+            if self.cluster.options.provides_volumes:
+                objects += [*storage.rights(), *storage.objects(), *snapshot_kinds.kinds(), storage.snapshot_class()]
             async with asyncio.TaskGroup() as group:  # the agents are already waiting for their permissions
                 group.create_task(workloads.apply(client, objects, self.clock))
                 group.create_task(control_plane.start_controllers(self.cluster, self.tools))
@@ -332,7 +345,7 @@ class _Raising:
 
 def _compile(project: str) -> None:
     """Compile the modules that a node runs: it sees them read-only, and would compile them at every start."""
-    for name in ("agent", "cli", "cni", "nodelib", "policy", "proxy"):
+    for name in ("agent", "cli", "cni", "csi", "loadbalancer", "nodelib", "policy", "proxy"):
         compileall.compile_dir(os.path.join(project, name), quiet=2)
 
 

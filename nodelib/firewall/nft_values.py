@@ -32,6 +32,8 @@ class Table:
 
 def matches(table: Table, body: Json, branch: Branch, node: Node) -> bool:
     """Whether a match statement holds for this packet. Raises Invalid for an unknown one."""
+    if _is_sender(body["left"]):
+        return False  # a packet is taken to come from whom it says: only forged ones meet such a rule
     right, operator = body["right"], body["op"]
     for value in values(table, body["left"], branch, node):
         if isinstance(right, str) and right.startswith("@"):
@@ -54,6 +56,14 @@ def matches(table: Table, body: Json, branch: Branch, node: Node) -> bool:
         if hit:
             return True
     return False
+
+
+def _is_sender(expression: Any) -> bool:
+    """nft shows it by its place, unless the rule asks for the kind of the link first."""
+    if isinstance(expression, Mapping) and "concat" in expression:
+        return any(map(_is_sender, expression["concat"]))
+    payload = expression.get("payload") if isinstance(expression, Mapping) else None
+    return isinstance(payload, Mapping) and (payload.get("protocol") == "ether" or payload.get("base") == "ll")
 
 
 def values(table: Table, expression: Any, branch: Branch, node: Node) -> list[Any]:

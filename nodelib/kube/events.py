@@ -23,8 +23,9 @@ class Events:
         self._controller = controller
 
     async def record(
-        self, kind: str, namespace: str, name: str, *, reason: str, action: str, note: str, warning: bool
+        self, kind: str, namespace: str, name: str, *, reason: str, action: str, note: str, warning: bool, uid: str = ""
     ) -> None:
+        """`uid`: of the object; kubectl describe shows only events that have it."""
         now = self._clock.now()
         where = namespace or "default"
         body: Json = {
@@ -36,7 +37,7 @@ class Events:
             "reportingInstance": f"{self._controller}-{self._node}"[:128],
             "action": action,
             "reason": reason,
-            "regarding": {"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name},
+            "regarding": {"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name, "uid": uid},
             "note": note[:1024],
             "type": "Warning" if warning else "Normal",
         }

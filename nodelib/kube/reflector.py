@@ -13,7 +13,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from nodelib.backoff import Backoff
-from nodelib.json_values import Json
+from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.client import KubeClient
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 
@@ -31,6 +31,7 @@ _MOST_OBJECTS = 1_000_000  # of one list
 _MOST_STALE_PAGES = 20  # of one list that bring no object that the others have not brought
 _SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is followed by a pause ("very short watch" in client-go)
 _BREATH = 64  # objects after which the event loop may serve others
+_KEPT = ("name", "namespace", "resourceVersion", "uid")  # of the metadata of a trimmed object
 _GROWTH = 1.5  # small, because a starting API server answers within seconds
 
 
@@ -225,6 +226,19 @@ class Reflector:
     def _tell(self, message: str) -> None:
         if self._on_state is not None:
             self._on_state(message)
+
+
+def then_trimmed(handle: Callable[[str, Json], None]) -> OnChange:
+    """Of each object the store keeps only what the reflector needs, once `handle` has seen it: there may be 100,000."""
+
+    def on_change(kind: str, item: Json, _: Json | None) -> None:
+        handle(kind, item)
+        meta = object_or_empty(item.get("metadata"))
+        slim = {key: meta[key] for key in _KEPT if key in meta}
+        item.clear()
+        item["metadata"] = slim
+
+    return on_change
 
 
 def key_of(item: Json) -> Key:

@@ -182,6 +182,7 @@ _BY_PLURAL: dict[str, Shape] = {
     "persistentvolumeclaims": _CLAIM,
     "storageclasses": {"provisioner": str, "volumeBindingMode": str},
     "networkpolicies": _POLICY,
+    "leases": {"spec": {"holderIdentity": str, "renewTime": str}},
 }
 # An object has both in what is read of it, empty where it has none.
 _HAVE_BOTH = frozenset(_BY_PLURAL) - {"events", "endpointslices", "storageclasses"}

@@ -30,7 +30,9 @@ def expression(name: str, data: bytes) -> bytes:
 
 
 def payload(register: int, base: int, offset: int, length: int) -> bytes:
-    """Load `length` bytes of the packet into a register. Base 1: the network header, 2: the transport header."""
+    """Load `length` bytes of the packet into a register. Base 0: the header of the link, 1: of the network, 2: of the
+    transport.
+    """
     return expression("payload", u32(1, register) + u32(2, base) + u32(3, offset) + u32(4, length))
 
 

@@ -22,6 +22,7 @@ HOOKS = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 
 # Parts of a key: nft's number of the type, and bytes (None: those of an address).
 _TYPES: dict[str, tuple[int, int | None]] = {
     "addr": (7, None),
+    "ether": (9, 6),
     "proto": (12, 1),
     "service": (13, 2),
     "icmp_type": (14, 1),
@@ -30,7 +31,7 @@ _TYPES: dict[str, tuple[int, int | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class SetShape:
-    """The kind of a set: the parts of its key (addr, proto, service, icmp_type), whether its elements are ranges.
+    """The kind of a set: the parts of its key (addr, ether, proto, service, icmp_type), whether it has ranges.
 
     With `verdicts` it is a map to verdicts. Ranges need a key of two parts or more.
     """

@@ -31,6 +31,7 @@ _VERDICT_REGISTER = 0
 _ACCEPT, _DROP, _JUMP, _GOTO, _RETURN = 1, 0, -3, -4, -5
 _RANDOM_FULLY = 1 << 4
 _RTN_LOCAL = 2
+_RTN_BROADCAST = 3
 _CT_BITS = {
     "state": (0, {"invalid": 1, "established": 1 << 1, "new": 1 << 3, "untracked": 1 << 6}),
     "status": (2, {"dnat": 1 << 5}),
@@ -42,7 +43,8 @@ class Field:
     """One part of a key: a property of the packet or its connection.
 
     `name`: saddr, daddr, protocol, dport, icmp-type, of the connection original-saddr, original-daddr, original-dport,
-    original-protocol, reply-saddr, reply-sport, or "random" (one of `count` numbers from `offset` on).
+    original-protocol, reply-saddr, reply-sport, sender (the hardware address), or "random" (one of `count` numbers from
+    `offset` on).
     """
 
     name: str
@@ -50,11 +52,14 @@ class Field:
     offset: int = 0
 
     def words(self, family: Family) -> int:
+        if self.name == "sender":
+            return 2
         return size(family) // 4 if self.name.endswith("addr") else 1
 
     def text(self, family: Family) -> str:
         ip = _ip(family)
         return {
+            "sender": "ether saddr",
             "saddr": f"{ip} saddr",
             "daddr": f"{ip} daddr",
             "protocol": "meta l4proto",
@@ -72,6 +77,8 @@ class Field:
     def load(self, register: int, family: Family) -> bytes:
         v4 = family is Family.IPV4
         match self.name:
+            case "sender":
+                return payload(register, 0, 6, 6)
             case "saddr":
                 return payload(register, 1, 12 if v4 else 8, size(family))
             case "daddr":
@@ -237,6 +244,18 @@ class FromThisNode:
 
 
 @dataclass(frozen=True, slots=True)
+class ToBroadcast:
+    """Continue if the destination address is a broadcast address of one of this node's links."""
+
+    def text(self, family: Family) -> str:
+        return "fib daddr type broadcast"
+
+    def code(self, family: Family) -> bytes:
+        fib = expression("fib", u32(3, 2) + u32(2, 3) + u32(1, FIRST))
+        return fib + compare(struct.pack("=I", _RTN_BROADCAST))
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """Continue if the connection has that state or status. `what`: "state" or "status"; `bit`: its name."""
 
@@ -358,6 +377,7 @@ Statement = (
     | To
     | FromInterface
     | FromThisNode
+    | ToBroadcast
     | Connection
     | Marked
     | SetMark

@@ -6,12 +6,16 @@ It is owned by one sync at a time. Names of the selections whose pods changed ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from policy.model import Address, Name, NamedPort, Pod, Policy, Selection
 
 
 class Index:
-    """Pods, the labels of namespaces, and the selections and named ports that somebody asked for."""
+    """Pods, the labels of namespaces, and the selections and named ports that somebody asked for.
+
+    `runtimes`: what addresses the runtime gave to pods of this node, in its order.
+    """
 
     def __init__(self) -> None:
         self.pods: dict[Name, Pod] = {}
@@ -21,17 +25,26 @@ class Index:
         self._members: dict[Selection, set[Name]] = {}
         self._named: dict[NamedPort, set[Name]] = {}
         self._held: dict[Name, tuple[str, tuple[Address, ...]]] = {}
+        self._owners: dict[Address, Name] = {}
+        self._having: dict[Address, set[Name]] = {}  # the pods that have an address
+        self.runtimes: dict[Name, tuple[Address, ...]] = {}
         self._changed: set[Selection | NamedPort] = set()
 
     def set_pod(self, name: Name, pod: Pod | None) -> None:
         """A pod as it is now, None: it is gone."""
         if pod is not None:
-            pod = self._with_held(pod)
-        elif name in self._held:
-            del self._held[name]
+            pod = self._without_others(self._with_held(pod))
+        else:
+            self._release(name)
         old = self.pods.get(name)
         if pod == old:
             return
+        for address in frozenset(old.addresses) if old else ():
+            self._having[address].discard(name)
+            if not self._having[address]:
+                del self._having[address]
+        for address in pod.addresses if pod else ():
+            self._having.setdefault(address, set()).add(name)
         if pod is None:
             self.pods.pop(name, None)
             self._of_namespace.get(name.namespace, set()).discard(name)
@@ -48,11 +61,18 @@ class Index:
             self.policies[name] = policy
 
     def hold(self, name: Name, uid: str, addresses: tuple[Address, ...]) -> None:
-        """The addresses that a pod of this node has just been given, until its status has its own."""
+        """The addresses that a pod of this node has just been given.
+
+        They are its own from now on, whatever the status of another pod says: that may be late, or not be true.
+        """
+        self._release(name)
         self._held[name] = (uid, addresses)
-        pod = self.pods.get(name)
-        if pod is not None:
-            self.set_pod(name, pod)
+        self.runtimes[name] = addresses
+        self._owners.update(dict.fromkeys(addresses, name))
+        claimed = {other for one in addresses for other in self._having.get(one, ())}
+        for one in (name, *claimed - {name}):
+            if one in self.pods:
+                self.set_pod(one, self.pods[one])
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """A namespace's labels, None: it is gone."""
@@ -98,19 +118,32 @@ class Index:
         changed, self._changed = self._changed, set()
         return changed
 
+    def _release(self, name: Name) -> None:
+        self._held.pop(name, None)
+        self.runtimes.pop(name, None)
+        for address in [one for one, owner in self._owners.items() if owner == name]:
+            del self._owners[address]
+
     def _with_held(self, pod: Pod) -> Pod:
         """The runtime's addresses count until the status has some: it comes later, and may be of an older sandbox."""
         held = self._held.get(pod.name)
         if held is None:
+            if pod.ended:
+                self._release(pod.name)
             return pod
         uid, addresses = held
         if pod.ended or (pod.uid and uid and pod.uid != uid):
-            del self._held[pod.name]
+            self._release(pod.name)
             return pod
         if set(pod.addresses) == set(addresses):
             del self._held[pod.name]
             return pod
-        return Pod(pod.name, pod.uid, pod.labels, pod.node, addresses, pod.ports)
+        return replace(pod, addresses=addresses)
+
+    def _without_others(self, pod: Pod) -> Pod:
+        """Without addresses that the runtime has given to another pod of this node."""
+        own = tuple([one for one in pod.addresses if self._owners.get(one, pod.name) == pod.name])
+        return pod if len(own) == len(pod.addresses) else replace(pod, addresses=own)
 
     def _place(self, name: Name, pod: Pod | None, *, visible: bool) -> None:
         """Put a pod into the selections that select it. `visible`: its addresses or ports changed."""

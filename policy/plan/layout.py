@@ -11,8 +11,8 @@ from and to the node itself are not forwarded, so probes and the node's own clie
 - A map leads to a *group*: the chain of all pods of this node that the same policies select. It jumps to each of
   their chains, and drops what none of them has accepted.
 - A policy has one chain for each direction, whose rules use sets that all policies share: the pods of one selector
-  (`peer-…`), the addresses of one ipBlock (`block-…`), one list of ports (`ports-…`), the pods that have a port of one
-  name (`named-…`). Their names are hashes of what they stand for.
+  (`peer-…`), the addresses of an entry's ipBlocks (`block-…`), its ports (`ports-…`), the pods that have a port of one
+  of its names (`named-…`). Their names are hashes of what they stand for.
 """
 
 from __future__ import annotations
@@ -24,9 +24,22 @@ from collections.abc import Iterable
 from nodelib.firewall.objects import Family
 from nodelib.nft import objects
 from nodelib.nft.objects import SetShape
-from nodelib.nft.rules import Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf, rule
+from nodelib.nft.rules import (
+    Connection,
+    Count,
+    Field,
+    From,
+    InSet,
+    NftRule,
+    Report,
+    To,
+    ToBroadcast,
+    Verdict,
+    VerdictOf,
+    rule,
+)
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
-from policy.model import Block, Direction, Name, NamedPort, PortRange, Selection, Selector
+from policy.model import Direction, Name, NamedPort, Selection, Selector
 
 TABLE = "nodewright-policy"
 PROBE = "nodewright-policy-probe"
@@ -36,6 +49,9 @@ REPORTS = 4021  # the NFLOG group of dropped packets
 
 SELF = "self"
 NEIGHBOURS = "neighbour-discovery"
+ROUTERS = "of-routers"
+STRAY = "stray"
+SENDERS, SENDERS_ADDRESSES = "senders", "senders-addresses"
 MAPS = {Direction.INGRESS: "ingress", Direction.EGRESS: "egress"}
 MAP_SHAPE = SetShape(("addr",), verdicts=True)
 SELF_SHAPE = SetShape(("addr", "addr"))
@@ -43,10 +59,15 @@ PEER_SHAPE = SetShape(("addr",))
 BLOCK_SHAPE = SetShape(("addr", "proto"), ranges=True)
 PORTS_SHAPE = SetShape(("proto", "service"), ranges=True)
 NAMED_SHAPE = SetShape(("addr", "proto", "service"))
-NEIGHBOURS_SHAPE = SetShape(("proto", "icmp_type"))
+SENDERS_SHAPE = SetShape(("ether",))
+SENDERS_ADDRESSES_SHAPE = SetShape(("ether", "addr"))
+ICMP_SHAPE = SetShape(("proto", "icmp_type"))
 PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
-_ICMPV6, _DISCOVERY = 58, range(133, 138)
+_ICMPV6 = 58
+_DISCOVERY = (135, 136)  # neighbour solicitation and advertisement
+_OF_ROUTERS = (134, 137)  # router advertisement and redirect
 
+SENDER = Field("sender")
 CLIENT, SERVER = Field("original-saddr"), Field("reply-saddr")
 PROTOCOL, PORT = Field("original-protocol"), Field("reply-sport")
 _ACCEPT = Verdict("accept")
@@ -59,15 +80,46 @@ HOOKS = {MAPS[Direction.INGRESS]: PRIORITY, MAPS[Direction.EGRESS]: PRIORITY + 1
 
 def base_chains(family: Family) -> dict[str, tuple[NftRule, ...]]:
     """The rules of the chains with a hook."""
+    stray = rule(Verdict("jump", STRAY), comment="not from or to a pod's own address")
     return {
-        MAPS[Direction.INGRESS]: _base(MAPS[Direction.INGRESS], SERVER, Field("daddr"), family),
-        MAPS[Direction.EGRESS]: _base(MAPS[Direction.EGRESS], CLIENT, Field("saddr"), family),
+        STRAY: stray_chain(family, isolating=False),
+        MAPS[Direction.INGRESS]: (
+            *_discovery(family),
+            stray,
+            *_base(MAPS[Direction.INGRESS], SERVER, Field("daddr")),
+        ),
+        MAPS[Direction.EGRESS]: (
+            *_discovery(family),
+            *_base(MAPS[Direction.EGRESS], CLIENT, Field("saddr")),
+        ),
     }
 
 
-def neighbour_elements() -> frozenset[bytes]:
-    """Neighbour discovery between pods of one bridge passes the forward hook, and conntrack does not track it."""
-    return frozenset(plain(protocol_part(_ICMPV6) + bytes((kind, 0, 0, 0))) for kind in _DISCOVERY)
+def icmp_elements() -> dict[str, frozenset[bytes]]:
+    """Kinds of messages between pods of one bridge that pass the forward hook, and that conntrack does not track.
+
+    No pod is a router: by an advertisement it would give others addresses that no policy knows.
+    """
+    part = protocol_part(_ICMPV6)
+    kinds = {NEIGHBOURS: _DISCOVERY, ROUTERS: _OF_ROUTERS}
+    return {name: frozenset(plain(part + bytes((one, 0, 0, 0))) for one in found) for name, found in kinds.items()}
+
+
+def stray_chain(family: Family, *, isolating: bool) -> tuple[NftRule, ...]:
+    """What comes from or to pods of this node with another address than their own.
+
+    Of a pod that the runtime has named, nothing passes that has somebody else's source address (the bridge sees to its
+    hardware address): policies judge by addresses. What is for all, for a group or of the link reaches pods that only
+    the bridge knows, so nothing of it passes as long as one pod of this node is isolated.
+    """
+    drop = (Count(), Verdict("drop"))
+    link = (rule(From("fe80::/10"), Verdict("return")),) if family is Family.IPV6 and not isolating else ()
+    forged = rule(InSet((SENDER,), SENDERS), InSet((SENDER, Field("saddr")), SENDERS_ADDRESSES, negated=True), *drop)
+    if not isolating:
+        return *link, forged
+    if family is Family.IPV4:
+        return rule(To("224.0.0.0/4"), *drop), rule(ToBroadcast(), *drop), forged
+    return rule(To("ff00::/8"), *drop), rule(To("fe80::/10"), *drop), rule(From("fe80::/10"), *drop), forged
 
 
 def report_probe() -> list[Message]:
@@ -98,21 +150,26 @@ def peer_name(selection: Selection) -> str:
     return f"peer-{_hash(json.dumps([selection.namespace, namespaces, _words(selection.pods)]))}"
 
 
-def block_name(block: Block) -> str:
-    return f"block-{_hash(json.dumps([str(block.cidr), sorted(map(str, block.excepted))]))}"
+def block_name(ranges: Iterable[tuple[int, int]]) -> str:
+    return f"block-{_hash(' '.join(f'{first}-{last}' for first, last in ranges))}"
 
 
-def ports_name(ports: Iterable[PortRange]) -> str:
-    return f"ports-{_hash(' '.join(f'{one.protocol}:{one.first}-{one.last}' for one in sorted(set(ports))))}"
+def ports_name(ranges: Iterable[tuple[str, int, int]]) -> str:
+    return f"ports-{_hash(' '.join(f'{protocol}:{first}-{last}' for protocol, first, last in ranges))}"
 
 
-def named_name(port: NamedPort) -> str:
-    return f"named-{_hash(f'{port.protocol}:{port.name}')}"
+def named_name(ports: Iterable[NamedPort]) -> str:
+    return f"named-{_hash(' '.join(f'{one.protocol}:{one.name}' for one in ports))}"
 
 
 def comment(text: str) -> str:
     """Names as the comment of a rule: what could end a quoted text is left out."""
     return "".join(one for one in text if one.isalnum() or one in "-./[] _")[:_LONGEST_COMMENT]
+
+
+def sender_part(address: str) -> bytes:
+    """A hardware address as a part of a key."""
+    return bytes.fromhex(address.replace(":", "")) + b"\0\0"
 
 
 def protocol_part(number: int) -> bytes:
@@ -125,14 +182,16 @@ def port_part(number: int) -> bytes:
     return number.to_bytes(2, "big") + b"\0\0"
 
 
-def _base(name: str, party: Field, header: Field, family: Family) -> tuple[NftRule, ...]:
-    discovery = (
-        (rule(Connection("state", "untracked"), InSet((Field("protocol"), Field("icmp-type")), NEIGHBOURS), _ACCEPT),)
-        if family is Family.IPV6
-        else ()
-    )
+def _discovery(family: Family) -> tuple[NftRule, ...]:
+    if family is Family.IPV4:
+        return ()
+    key = (Field("protocol"), Field("icmp-type"))
+    verdicts = ((NEIGHBOURS, _ACCEPT), (ROUTERS, Verdict("drop")))
+    return tuple(rule(Connection("state", "untracked"), InSet(key, name), one) for name, one in verdicts)
+
+
+def _base(name: str, party: Field, header: Field) -> tuple[NftRule, ...]:
     return (
-        *discovery,
         rule(InSet((CLIENT, SERVER), SELF), _ACCEPT, comment="no policy cuts a pod off from itself"),
         rule(VerdictOf((party,), name)),
         # Without a connection only its header says where a packet belongs, and no rule can allow it.

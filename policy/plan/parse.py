@@ -7,6 +7,7 @@ Leaving out a rule or a peer allows less, never more, because the policy isolate
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from ipaddress import IPv6Address
 
 from nodelib.addresses import parse_address, parse_network
 from nodelib.json_values import Json, object_or_empty, objects_in
@@ -73,8 +74,10 @@ def pod(obj: Json) -> Pod:
     host = spec.get("hostNetwork") is True
     ended = status.get("phase") in ("Succeeded", "Failed")
     given = [item.get("ip") for item in objects_in(status.get("podIPs"))] or [status.get("podIP")]
-    # A mirror pod has a UID of its own; the runtime knows the static pod's.
-    uid = object_or_empty(meta.get("annotations")).get("kubernetes.io/config.hash") or meta.get("uid", "")
+    # A mirror pod has a UID of its own; the runtime knows the static pod's. Anybody may give his pods the second alone.
+    notes = object_or_empty(meta.get("annotations"))
+    mirrored = notes.get("kubernetes.io/config.mirror") and notes.get("kubernetes.io/config.hash")
+    uid = mirrored or meta.get("uid", "")
     return Pod(
         name_of(obj),
         str(uid),
@@ -179,9 +182,13 @@ def _block(value: Json) -> Block:
 
 def _network(text: object) -> Network:
     try:
-        return parse_network(text, strict=False)
+        found = parse_network(text, strict=False)
     except ValueError as error:
         raise _Unclear(f"{str(text)[:60]!r} is not a network ({str(error)[:80]})") from error
+    if isinstance(found.network_address, IPv6Address) and found.network_address.ipv4_mapped is not None:
+        # The API server takes it for IPv4: as an exception of an IPv4 block it would otherwise take nothing away.
+        raise _Unclear(f"{str(text)[:60]!r} is an IPv4 network written as IPv6")
+    return found
 
 
 def _ports(value: object, where: str, left_out: LeftOut) -> tuple[tuple[PortRange, ...] | None, tuple[NamedPort, ...]]:

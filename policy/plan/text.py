@@ -39,11 +39,13 @@ def element(raw: bytes, shape: SetShape, family: Family) -> str:
 def _key(key: bytes, shape: SetShape, family: Family) -> str:
     words, at = [], 0
     for part in shape.parts:
-        length = size(family) if part == "addr" else 4
+        length = {"addr": size(family), "ether": 8}.get(part, 4)
         value = key[at : at + length]
         at += length
         if part == "addr":
             words.append(str(ip_address(value)))
+        elif part == "ether":
+            words.append(value[:6].hex(":"))
         elif part == "service":
             words.append(str(int.from_bytes(value[:2], "big")))
         else:

@@ -27,6 +27,7 @@ def document(settings: Settings) -> Json:
     return {
         "apiVersion": API_VERSION,
         "kind": "KubeProxyConfiguration",
+        "featureGates": dict(settings.feature_gates),
         "mode": settings.mode,
         "hostnameOverride": settings.node_name,
         "clientConnection": {"kubeconfig": settings.kubeconfig},

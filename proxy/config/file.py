@@ -15,6 +15,7 @@ import yaml
 from nodelib import safe_yaml
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
+from nodelib.upstream.answers import field_answers
 
 API_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
@@ -65,10 +66,28 @@ def _anything(value: object) -> object:
     return value
 
 
+def _size(value: object) -> str:
+    """A quantity; "" for zero."""
+    text = _text(value)
+    return "" if text == "0" else text
+
+
+def _gates(value: object) -> dict[str, bool]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not a mapping of gates to true or false")
+    return {_text(name): _boolean(on) for name, on in value.items()}
+
+
+def instead(field: str) -> str:
+    """What happens instead of obeying this field."""
+    return field_answers("kube-proxy")[field].instead
+
+
 Reader = Callable[[object], object]
 _PERIODS: dict[str, Reader] = {"syncPeriod": parse_duration, "minSyncPeriod": parse_duration}
 
 SUPPORTED: dict[str, Reader] = {
+    "featureGates": _gates,
     "clientConnection.kubeconfig": _text,
     "logging.verbosity": _integer,
     "hostnameOverride": _text,
@@ -99,31 +118,32 @@ SUPPORTED: dict[str, Reader] = {
     "conntrack.udpStreamTimeout": parse_duration,
 }
 
-_NO_IPVS, _LINUX = "there is no ipvs mode", "this is Linux"
-
-# name -> (type, what happens instead)
-IGNORED: dict[str, tuple[Reader, str]] = {
-    "featureGates": (_anything, "no feature gates: everything that is GA or beta upstream is on"),
-    "clientConnection.acceptContentTypes": (_text, "JSON is spoken"),
-    "clientConnection.contentType": (_text, "JSON is spoken"),
-    "clientConnection.qps": (_anything, "requests are not limited here, the API server's fairness does it"),
-    "clientConnection.burst": (_anything, "requests are not limited here, the API server's fairness does it"),
-    "logging.format": (_text, "the log is text on stderr"),
-    "logging.flushFrequency": (_anything, "every line is written at once"),
-    "logging.vmodule": (_anything, "one verbosity for all"),
-    "logging.options": (_anything, "the log is text on stderr"),
-    "enableProfiling": (_boolean, "there is no pprof handler"),
-    "showHiddenMetricsForVersion": (_text, "no metric is hidden"),
-    "configSyncPeriod": (parse_duration, "watches are resumed, nothing is listed again by the clock"),
-    "portRange": (_text, "it has no effect upstream either"),
-    "windowsRunAsService": (_boolean, _LINUX),
-    **{f"ipvs.{name}": (parse_duration, _NO_IPVS) for name in (*_PERIODS, "tcpTimeout", "tcpFinTimeout", "udpTimeout")},
-    "ipvs.scheduler": (_text, _NO_IPVS),
-    "ipvs.excludeCIDRs": (_texts, _NO_IPVS),
-    "ipvs.strictARP": (_boolean, _NO_IPVS),
-    **{f"winkernel.{name}": (_text, _LINUX) for name in ("networkName", "sourceVip", "rootHnsEndpointName")},
-    "winkernel.enableDSR": (_boolean, _LINUX),
-    "winkernel.forwardHealthCheckVip": (_boolean, _LINUX),
+# The type of each. What happens instead is in nodelib/upstream/answers/kube-proxy.json.
+IGNORED: dict[str, Reader] = {
+    "clientConnection.acceptContentTypes": _text,
+    "clientConnection.contentType": _text,
+    "clientConnection.qps": _anything,
+    "clientConnection.burst": _anything,
+    "logging.format": _text,
+    "logging.flushFrequency": _anything,
+    "logging.vmodule": _anything,
+    **{
+        f"logging.options.{form}.{name}": reader
+        for form in ("text", "json")
+        for name, reader in (("splitStream", _boolean), ("infoBufferSize", _size))
+    },
+    "enableProfiling": _boolean,
+    "showHiddenMetricsForVersion": _text,
+    "configSyncPeriod": parse_duration,
+    "portRange": _text,
+    "windowsRunAsService": _boolean,
+    **{f"ipvs.{name}": parse_duration for name in (*_PERIODS, "tcpTimeout", "tcpFinTimeout", "udpTimeout")},
+    "ipvs.scheduler": _text,
+    "ipvs.excludeCIDRs": _texts,
+    "ipvs.strictARP": _boolean,
+    **{f"winkernel.{name}": _text for name in ("networkName", "sourceVip", "rootHnsEndpointName")},
+    "winkernel.enableDSR": _boolean,
+    "winkernel.forwardHealthCheckVip": _boolean,
 }
 
 _HEAD = f"Begin it with `apiVersion: {API_VERSION}` and `kind: KubeProxyConfiguration`."
@@ -159,9 +179,8 @@ def _walk(path: str, prefix: str, content: Mapping[Any, Any], values: Json, noti
             if value is not None:
                 values[name] = _read(path, name, SUPPORTED[name], value)
         elif name in IGNORED:
-            reader, instead = IGNORED[name]
-            if value and _read(path, name, reader, value) and instead:
-                notices.append(f"{path}: {name} is not supported: {instead}")
+            if value and _read(path, name, IGNORED[name], value):
+                notices.append(f"{path}: {name} is not supported: {instead(name)}")
         elif any(field.startswith(f"{name}.") for field in (*SUPPORTED, *IGNORED)):
             if value is not None and not isinstance(value, dict):
                 raise _wrong(path, f"field {name} is not a mapping", "Correct the field.")

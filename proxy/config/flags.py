@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from nodelib.errors import Invalid
 from nodelib.version import KUBERNETES_VERSION
-from proxy.config.file import IGNORED, parse_duration
+from proxy.config.file import instead, parse_duration
 
 
 def _boolean(text: str) -> bool:
@@ -31,8 +31,14 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple([part.strip() for part in text.split(",") if part.strip()])
 
 
+def _gates(text: str) -> dict[str, bool]:
+    pairs = [part.partition("=") for part in _list(text)]
+    return {name.strip(): _boolean(value.strip()) for name, _, value in pairs}
+
+
 # flag -> field of the configuration file
 SETTING_FLAGS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "feature-gates": ("featureGates", _gates),
     "kubeconfig": ("clientConnection.kubeconfig", str),
     "bind-address": ("bindAddress", str),
     "healthz-bind-address": ("healthzBindAddress", str),
@@ -72,28 +78,33 @@ OWN_FLAGS: dict[str, Callable[[str], Any]] = {
     "v": int,
 }
 
+# flag -> field that it would set
 IGNORED_FLAGS: dict[str, str] = {
-    "feature-gates": IGNORED["featureGates"][1],
-    "kube-api-content-type": IGNORED["clientConnection.contentType"][1],
-    "kube-api-qps": IGNORED["clientConnection.qps"][1],
-    "kube-api-burst": IGNORED["clientConnection.burst"][1],
-    "profiling": IGNORED["enableProfiling"][1],
-    "show-hidden-metrics-for-version": IGNORED["showHiddenMetricsForVersion"][1],
-    "config-sync-period": IGNORED["configSyncPeriod"][1],
-    "logging-format": IGNORED["logging.format"][1],
-    "log-flush-frequency": IGNORED["logging.flushFrequency"][1],
-    "vmodule": IGNORED["logging.vmodule"][1],
-    "ipvs-sync-period": "there is no ipvs mode",
-    "ipvs-min-sync-period": "there is no ipvs mode",
-    "ipvs-scheduler": "there is no ipvs mode",
-    "ipvs-exclude-cidrs": "there is no ipvs mode",
-    "ipvs-strict-arp": "there is no ipvs mode",
-    "ipvs-tcp-timeout": "there is no ipvs mode",
-    "ipvs-tcpfin-timeout": "there is no ipvs mode",
-    "ipvs-udp-timeout": "there is no ipvs mode",
+    "kube-api-content-type": "clientConnection.contentType",
+    "kube-api-qps": "clientConnection.qps",
+    "kube-api-burst": "clientConnection.burst",
+    "profiling": "enableProfiling",
+    "show-hidden-metrics-for-version": "showHiddenMetricsForVersion",
+    "config-sync-period": "configSyncPeriod",
+    "logging-format": "logging.format",
+    "log-flush-frequency": "logging.flushFrequency",
+    "vmodule": "logging.vmodule",
+    **{
+        f"log-{form}-{flag}": f"logging.options.{form}.{field}"
+        for form in ("text", "json")
+        for flag, field in (("split-stream", "splitStream"), ("info-buffer-size", "infoBufferSize"))
+    },
+    "ipvs-sync-period": "ipvs.syncPeriod",
+    "ipvs-min-sync-period": "ipvs.minSyncPeriod",
+    "ipvs-scheduler": "ipvs.scheduler",
+    "ipvs-exclude-cidrs": "ipvs.excludeCIDRs",
+    "ipvs-strict-arp": "ipvs.strictARP",
+    "ipvs-tcp-timeout": "ipvs.tcpTimeout",
+    "ipvs-tcpfin-timeout": "ipvs.tcpFinTimeout",
+    "ipvs-udp-timeout": "ipvs.udpTimeout",
 }
 
-_SWITCHES = frozenset({"profiling", "ipvs-strict-arp"})
+_SWITCHES = frozenset({"profiling", "ipvs-strict-arp", "log-text-split-stream", "log-json-split-stream"})
 
 
 class _Parser(argparse.ArgumentParser):
@@ -114,8 +125,8 @@ def parse_flags(argv: Sequence[str]) -> dict[str, Any]:
         _add(parser, name, reader, f"configuration field {field}")
     for name, reader in OWN_FLAGS.items():
         _add(parser, name, reader, "")
-    for name, instead in IGNORED_FLAGS.items():
-        _add(parser, name, _boolean if name in _SWITCHES else str, f"accepted and ignored: {instead}")
+    for name, field in IGNORED_FLAGS.items():
+        _add(parser, name, _boolean if name in _SWITCHES else str, f"accepted and ignored: {instead(field)}")
     parser.add_argument("--version", action=_Version, nargs="?", help="print the Kubernetes version and exit")
     given = vars(parser.parse_args(list(argv)))
     return {name.replace("_", "-"): value for name, value in given.items() if value is not None}

@@ -14,7 +14,8 @@ from typing import Any
 
 from nodelib.errors import Invalid
 from nodelib.text_numbers import is_number
-from proxy.config.file import read_config
+from nodelib.upstream import answers, gates
+from proxy.config.file import instead, read_config
 from proxy.config.flags import IGNORED_FLAGS, SETTING_FLAGS, parse_flags
 from proxy.plan.addresses import parse_cidr, parse_ip
 
@@ -86,13 +87,14 @@ class Settings:
     cleanup: bool = False
     init_only: bool = False
     write_config_to: str = ""
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
     notices: tuple[str, ...] = field(default=())
 
 
 def load_settings(argv: Sequence[str]) -> Settings:
     """Settings from the command line (and the file that it names). Raises Invalid, naming the flag or the field."""
     flags = parse_flags(argv)
-    notices = [f"--{name} is not used: {IGNORED_FLAGS[name]}" for name in flags if name in IGNORED_FLAGS]
+    notices = [f"--{name} is not used: {instead(IGNORED_FLAGS[name])}" for name in flags if name in IGNORED_FLAGS]
     setting_flags = [name for name in flags if name in SETTING_FLAGS]
     if "config" in flags:
         values, file_notices = read_config(flags["config"])
@@ -100,7 +102,19 @@ def load_settings(argv: Sequence[str]) -> Settings:
         notices.extend([f"--{name} is ignored: --config is given" for name in setting_flags])
     else:
         values = {SETTING_FLAGS[name][0]: flags[name] for name in setting_flags}
+    notices.extend(_gate_notices(values.get("featureGates") or {}))
     return _settings(values, flags, tuple(notices))
+
+
+def _gate_notices(given: Mapping[str, bool]) -> list[str]:
+    """A line for each gate that changes nothing. Raises Invalid for those with which upstream would not start."""
+    for name, problem in gates.problems(given, answers.gates()):
+        raise _bad(f"featureGates.{name}", _shown(given.get(name)), problem)
+    return list(gates.notices(given, answers.gates(), answers.gate_answers(), ()))
+
+
+def _shown(on: bool | None) -> str:
+    return "" if on is None else str(on).lower()
 
 
 def _settings(values: Mapping[str, Any], flags: Mapping[str, Any], notices: tuple[str, ...]) -> Settings:
@@ -128,6 +142,7 @@ def _settings(values: Mapping[str, Any], flags: Mapping[str, Any], notices: tupl
         cleanup=bool(flags.get("cleanup")),
         init_only=bool(flags.get("init-only")),
         write_config_to=str(flags.get("write-config-to") or ""),
+        feature_gates=values.get("featureGates") or {},
         notices=notices,
     )
 

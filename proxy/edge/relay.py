@@ -23,6 +23,12 @@ UDP_IDLE = 30.0  # seconds without a packet after which a UDP conversation ends
 _BUFFER = 1 << 16
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close sends a reset
 
+# Of one Service port: whoever reaches it chooses how many ports, and with UDP also addresses, it sends from, and each
+# costs a descriptor or two of the proxy, which all other Services need. Upstream has no limit.
+MOST_CONNECTIONS = 8192
+MOST_TALKS = 4096
+_MOST_WAITING = 16  # packets of a client until its conversation has begun
+
 _AT_ONCE = 64  # packets read before the event loop serves others
 # Level, socket option and message type of packet info: linux/in.h (IP_PKTINFO), RFC 3542 (IPV6_PKTINFO).
 _PKTINFO = {
@@ -84,6 +90,7 @@ class TcpRelay:
         self.port = port
         self._choose = choose
         self._server: asyncio.Server | None = None
+        self._open = 0
 
     @classmethod
     async def start(cls, family: Family, choose: Choose) -> TcpRelay:
@@ -101,8 +108,9 @@ class TcpRelay:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = str(writer.get_extra_info("peername")[0])
+        self._open += 1
         try:
-            far = await self._dial(client)
+            far = await self._dial(client) if self._open <= MOST_CONNECTIONS else None
             if far is None:
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 return
@@ -113,6 +121,7 @@ class TcpRelay:
         except OSError as error:
             log.debug("a connection of %s ended: %s", client, error)
         finally:
+            self._open -= 1
             writer.close()
 
     async def _dial(self, client: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
@@ -185,11 +194,15 @@ class UdpRelay:
     def _received(self, data: bytes, client: Client) -> None:
         talk = self._talks.get(client)
         if talk is not None:
+            self._talks[client] = self._talks.pop(client)  # in the order of their last packets
             talk.send(data)
         elif client in self._waiting:
-            self._waiting[client].append(data)
-        else:
+            if len(self._waiting[client]) < _MOST_WAITING:
+                self._waiting[client].append(data)
+        elif len(self._waiting) < MOST_TALKS:
             self._waiting[client] = [data]
+            if len(self._talks) + len(self._waiting) > MOST_TALKS and self._talks:
+                self._end(next(iter(self._talks)))  # the one that has been silent longest
             task = asyncio.create_task(self._begin(client), name="udp conversation")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import pytest
+from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from controlplane.binaries.work import ensure
 from controlplane.images.edge.archive import write_archive, write_layer
@@ -105,13 +107,28 @@ async def test_a_seeded_root_holds_the_images_and_clones_are_independent(
         await first.ctr("images", "rm", "--sync", *(await first.ctr("images", "ls", "-q")).text.split())
         assert (await first.ctr("images", "ls", "-q")).text == ""
     async for second in started(tmp_path / "two", binary):
-        checked = (await second.ctr("images", "check", "-q")).text.split()
-        assert NAME in checked
-        assert any(name.startswith("registry.k8s.io/nodewright/small@sha256:") for name in checked)
+        names = (await second.ctr("images", "ls", "-q", 'labels."io.cri-containerd.image"==managed')).text.split()
+        assert NAME in names
+        assert any(name.startswith("registry.k8s.io/nodewright/small@sha256:") for name in names)
         snapshots = (await second.ctr("snapshots", "ls")).text
         assert "Committed" in snapshots
     files = list(tmp_path.glob("two/io.containerd.snapshotter.v1.overlayfs/snapshots/*/fs/bin/a"))
     assert [oct(path.stat().st_mode) for path in files] == ["0o104755"]
+
+
+async def test_a_seed_holds_layers_unpacked_only_and_containerd_lists_them(
+    archive: Path, binary: Path, tmp_path: Path
+) -> None:
+    seed_containerd_root(tmp_path / "one", {NAME: archive}, containerd=binary, cache_dir=tmp_path / "cache")
+    blobs = tmp_path / "one/io.containerd.content.v1.content/blobs/sha256"
+    assert not [blob for blob in blobs.iterdir() if not blob.read_bytes().startswith(b"{")]
+    async for containerd in started(tmp_path / "one", binary):
+        channel = grpc.aio.insecure_channel(f"unix:{containerd.state / 'c.sock'}")
+        async with channel:
+            answer = await api_pb2_grpc.ImageServiceStub(channel).ListImages(api_pb2.ListImagesRequest())
+        assert [(list(image.repo_tags), image.size > 0) for image in answer.images] == [([NAME], True)]
+        unpacked = (await containerd.ctr("images", "check", f"name=={NAME}")).text
+        assert unpacked.splitlines()[-1].endswith("true"), unpacked
 
 
 def test_a_root_in_use_is_not_touched(archive: Path, binary: Path, tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from agent.plugins.edge.apis import CSI, REGISTRATION
-from agent.volumes.edge import mounts
+from nodelib import mounts
 from nodelib.command import run
 from nodelib.json_values import Json
+from nodelib.plugin_apis.csi import CSI
+from nodelib.plugin_apis.registration import REGISTRATION
 
 _CAPABILITIES = {"stage": 1, "stats": 2, "expand": 3, "multi-writer": 5, "mount-group": 6}
 

@@ -11,9 +11,10 @@ import json
 import os
 import signal
 
-from agent.plugins.edge.apis import DRA, REGISTRATION
-from agent.plugins.edge.rpc import serve
+from agent.plugins.edge.apis import DRA
 from nodelib.json_values import Json
+from nodelib.plugin_apis.registration import REGISTRATION
+from nodelib.plugin_apis.server import serve
 
 
 class Driver:

@@ -11,6 +11,7 @@ from typing import Any
 from agent.admission.plan.admit import NodeView
 from agent.common.model import labels
 from agent.common.model.pods import ContainerState, ImageFacts, Pod, ProbeState
+from agent.common.model.states import BackOffBounds
 from agent.common.work.pod_warnings import PodWarnings
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.work.devices import DeviceHooks, DeviceManager
@@ -408,6 +409,7 @@ class World:
         self.sources: tuple[str, ...] = ("api",)
         self.plugins: list[FakeEndpoint] = []
         self.policies = Policies()
+        self.restarts = BackOffBounds()
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
@@ -454,6 +456,7 @@ class World:
                 images=ImageManager(images),
                 hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
                 files=files,
+                restarts=self.restarts,
             ),
             status=StatusDeps(
                 probes=self.probes,

@@ -9,13 +9,25 @@ import copy
 import errno
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from nodelib.firewall.objects import Family
 from nodelib.netlink import attributes
 from nodelib.nft import wire
 from nodelib.nft.edge import NftError
-from nodelib.nft.rules import Connection, Count, Field, InSet, NftRule, Report, Verdict, VerdictOf
+from nodelib.nft.rules import (
+    Connection,
+    Count,
+    Field,
+    From,
+    InSet,
+    NftRule,
+    Report,
+    To,
+    ToBroadcast,
+    Verdict,
+    VerdictOf,
+)
 from nodelib.nft.wire import Message
 from policy.plan import layout
 from policy.plan.program import Program
@@ -128,12 +140,13 @@ def _names(expressions: bytes) -> list[str]:
 
 @dataclass(frozen=True)
 class Flow:
-    """A connection: who began it, and the pod or host and port that answers."""
+    """A connection: who began it, and the pod or host and port that answers. `sender`: its hardware address."""
 
     client: str
     server: str
     protocol: int = 6
     port: int = 80
+    sender: str = "02:00:00:00:00:01"
 
 
 def allowed(program: Program, flow: Flow) -> bool:
@@ -154,8 +167,7 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
     for statement in one.statements:
         match statement:
             case InSet(key, name, negated):
-                assert not negated
-                if not _inside(program.elements[name], _key(key, flow)):
+                if _inside(program.elements[name], _key(key, flow)) is negated:
                     return ""
             case VerdictOf(key, name):
                 wanted = b"".join(_key(key, flow))
@@ -163,8 +175,12 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
                     if wire.element_key(raw) == wanted:
                         return _judge(program, str(wire.element_data(raw)).removeprefix("goto "), flow) or "accept"
                 return ""
-            case Connection():
-                return ""  # every flow of the tests is tracked
+            case Connection() | ToBroadcast():
+                return ""  # every flow of the tests is tracked, and to one address
+            case From(cidr) | To(cidr):
+                address = flow.client if isinstance(statement, From) else flow.server
+                if ip_address(address) not in ip_network(cidr):
+                    return ""
             case Verdict("jump", chain):
                 return _judge(program, chain, flow)
             case Verdict(word):
@@ -178,6 +194,8 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
 
 def _key(key: tuple[Field, ...], flow: Flow) -> list[bytes]:
     values: Mapping[str, bytes] = {
+        "sender": layout.sender_part(flow.sender),
+        "saddr": ip_address(flow.client).packed,
         "original-saddr": ip_address(flow.client).packed,
         "reply-saddr": ip_address(flow.server).packed,
         "original-protocol": layout.protocol_part(flow.protocol),

@@ -59,11 +59,16 @@ class ApiServer:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, nodes: Sequence[str], signing: str = "", service_ranges: str = "10.96.0.0/16"
+    folder: Path,
+    nodes: Sequence[str],
+    signing: str = "",
+    service_ranges: str = "10.96.0.0/16",
+    users: Sequence[str] = (),
 ) -> Iterator[ApiServer]:
     """Raise both in a new namespace with the address 10.89.250.1; everything is gone afterwards.
 
-    `signing`: with a controller manager that signs node certificates for so long ("20s").
+    `signing`: with a controller manager that signs node certificates for so long ("20s"). `users`: who has a token of
+    this name, besides the nodes.
     """
     binary = built(CONTROL_PLANE.name)
     netns = f"nwn-{secrets.token_hex(3)}"
@@ -75,7 +80,7 @@ def running(
         _ip("-n", netns, "link", "add", "nwn0", "type", "bridge")
         _ip("-n", netns, "addr", "add", f"{address}/24", "dev", "nwn0")
         _ip("-n", netns, "link", "set", "nwn0", "up")
-        tokens = _prepare(folder, binary, nodes)
+        tokens = _prepare(folder, binary, nodes, users)
         processes.append(_start(netns, folder, "etcd", _etcd(folder)))
         more = _authority(folder) if signing else []
         flags = [*_apiserver(folder, address, service_ranges), *more]
@@ -116,7 +121,7 @@ def run_inside(netns: str, work: Callable[[], Coroutine[Any, Any, None]], timeou
         raise failure[0]
 
 
-def _prepare(folder: Path, binary: Path, nodes: Sequence[str]) -> dict[str, str]:
+def _prepare(folder: Path, binary: Path, nodes: Sequence[str], users: Sequence[str]) -> dict[str, str]:
     for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
         (folder / name).symlink_to(binary)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -124,9 +129,10 @@ def _prepare(folder: Path, binary: Path, nodes: Sequence[str]) -> dict[str, str]
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
     (folder / "sa.key").write_bytes(pem)
-    tokens = {name: secrets.token_hex(16) for name in ("admin", *nodes)}
+    tokens = {name: secrets.token_hex(16) for name in ("admin", *nodes, *users)}
     lines = [f"{tokens['admin']},admin,admin,system:masters"]
     lines += [f"{tokens[name]},system:node:{name},{name},system:nodes" for name in nodes]
+    lines += [f"{tokens[name]},{name},{name}" for name in users]
     tokens["bootstrap"] = secrets.token_hex(16)
     lines.append(f"{tokens['bootstrap']},system:bootstrap:abcdef,b,system:bootstrappers")
     (folder / "tokens.csv").write_text("\n".join(lines) + "\n")

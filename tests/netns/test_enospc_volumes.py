@@ -12,10 +12,11 @@ import pytest
 
 from agent.common.edge.checkpoint import CheckpointFiles
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import atomic, mounts
+from agent.volumes.edge import atomic
 from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, FileProjection, HostPath
+from nodelib import mounts
 from nodelib.errors import Temporary
 from tests.netns.mount_namespace import isolated
 

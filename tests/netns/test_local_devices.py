@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts
 from agent.volumes.edge.local_disk import LocalDisk
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.work.local_volumes import LocalVolumes
 from agent.volumes.work.volume_expander import VolumeExpander
+from nodelib import mounts
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.mountinfo import Mount
 from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import pod
 from tests.fakes.claims import FakeClaimApi
@@ -96,7 +97,7 @@ class Node:
         asyncio.run(work())
         return reasons
 
-    def mounts(self) -> list[mounts.Mounted]:
+    def mounts(self) -> list[Mount]:
         return mounts.mounts_below(self.root)
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.stats.edge import machine
-from agent.volumes.edge import mounts
-from nodelib import file_trees
+from nodelib import file_trees, mounts
 from nodelib.errors import Temporary
 from tests.hostile_trees import all_kinds, deep, running, swapping, wide
 from tests.netns.mount_namespace import isolated

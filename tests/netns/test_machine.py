@@ -18,7 +18,7 @@ import pytest
 from controlplane.cluster.model import KINDS, Cluster, Options
 from controlplane.cluster.plan import node_files
 from controlplane.cluster.work import nodes
-from controlplane.machine.edge import cgroups, namespaces, process_one
+from controlplane.machine.edge import cgroups, machine_root, namespaces, process_one
 from controlplane.supervisor.edge import units
 from controlplane.supervisor.model import Program
 from nodelib import cgroups as cgroup_mounts
@@ -328,6 +328,42 @@ def test_hiding_secrets_removes_nothing_of_this_machine(machine: Machine) -> Non
     until(lambda: not machine.one, "the lock is free")
     machine.start()
     assert {path.name for path in victim.rglob("*")} == {"private", "key.pem", "ssh_host_rsa_key"}
+
+
+def test_what_this_machine_keeps_from_its_users_is_not_in_a_node(machine: Machine) -> None:
+    """Keys of certificates are in many folders (letsencrypt, pki/tls, postgresql): all have modes in common."""
+    assert "/etc/shadow" in machine_root.private("/etc")
+    machine.start()
+    own = {f"/etc/{one}" for one in ("cni/net.d", "containerd", "kubernetes")}
+    left = set(machine.run("sh", "-c", "find /etc ! -type l ! -perm -o=r").split()) & set(machine_root.private("/etc"))
+    assert left <= own
+    machine.run("sh", "-c", "umask 077; echo mine > /etc/of-this-node; echo mine > /etc/shadow")
+    os.kill(machine.one, signal.SIGKILL)
+    until(lambda: not machine.one, "the lock is free")
+    machine.start()
+    assert machine.run("cat", "/etc/of-this-node", "/etc/shadow") == "mine\nmine", "its own files stay"
+
+
+@pytest.mark.parametrize("kind", ["mkfifo {0}", "mkdir -p {0}/inner", "touch {0}"])
+def test_whatever_a_pod_left_in_the_place_of_a_mount_the_node_starts(machine: Machine, kind: str) -> None:
+    """A pipe was opened, and `up` and `start` waited for whoever would write to it; the others made them fail."""
+    machine.start()
+    for path in ("/etc/hosts", "/var/lib/cni", "/srv"):
+        machine.run("sh", "-c", f"umount {path}; rm -rf {path}; {kind.format(path)}", check=False)
+    os.kill(machine.one, signal.SIGKILL)
+    until(lambda: not machine.one, "the lock is free")
+    machine.start()
+    assert "localhost" in machine.run("cat", "/etc/hosts")
+    assert machine.run("sh", "-c", "touch /var/lib/cni/x /srv/x && echo ok") == "ok"
+
+
+def test_a_mount_point_of_any_name_disturbs_no_node(machine: Machine) -> None:
+    """What is root in a node, and with FUSE any user of this machine, chooses such names."""
+    machine.start()
+    folder = "$(printf '/tmp/a\\377b \\\\u0041\\\\N{x} \\303\\251')"
+    machine.run("sh", "-c", f'mkdir "{folder}" && mount -t tmpfs none "{folder}"')
+    machine.start(["/sbin/nothing"])
+    until(lambda: machine.one, "it lives")
 
 
 def test_a_cluster_folder_on_an_overlay(machine: Machine, tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.volumes.edge import mounts
 from agent.volumes.edge.ownership import apply_fs_group
-from nodelib import file_trees
+from nodelib import file_trees, mounts
 from tests.hostile_trees import all_kinds, deep, swapping
 from tests.netns.mount_namespace import isolated
 

@@ -19,6 +19,7 @@ from agent.common.model.pod_settings import NodeContext, PodDefaults
 from agent.common.model.pods import ImageFacts, Pod
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.containers.work.configs import CgroupFacts
+from agent.images.model.pulls import SecretSource
 from agent.images.work.pull_secrets import PullSecrets
 from agent.resources.plan.cgroups import Machine, Policy
 from agent.volumes.work.manager import VolumeManager
@@ -386,7 +387,7 @@ def test_pull_secrets(server: ApiServer, tmp_path: Path) -> None:
         secrets = PullSecrets(world.built.objects, world.built.warnings)
         (found,) = await secrets.pull_auth(pod, "reg.io/a:1")
         assert found.auth == {"username": "me", "password": "x"}
-        assert found.source is not None and len(found.source.hash) == 64
+        assert isinstance(found.source, SecretSource) and len(found.source.hash) == 64
         assert await secrets.pull_auth(pod, "other.io/a:1") == []
         assert [reason for reason, _ in world.warned] == ["FailedToRetrieveImagePullSecret"]
 

@@ -6,22 +6,29 @@ The world is that of test_proxy_packets.py: pods .11, .12 and .13 on one bridge,
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
 
 from cli.explain.facts import Facts
 from cli.explain.reasons import reason
+from nodelib.addresses import hardware_address
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Packet
 from nodelib.json_values import Json
+from policy.model import Name
 from tests.builders.policies import apps, block, namespaces, pod, policy
 from tests.builders.services import endpoint, endpoint_slice, service
 from tests.netns.cni_world import wait_for
 from tests.netns.policy_world import PolicyWorld, fill
+from tests.netns.test_cni_spoofing import mac_of, udp
 from tests.netns.test_proxy_packets import CLIENT, CONTEXT, FAR, NODE, OUTSIDE, POD1, POD2, SERVICE
 from tests.unit.proxy.build import desired
 
@@ -257,6 +264,111 @@ def test_a_change_writes_what_changed_and_a_flush_by_somebody_else_is_undone(wor
         assert await asyncio.to_thread(_answered, world, "client", POD1)
 
     asyncio.run(scenario())
+
+
+def test_the_kernel_takes_what_somebody_writes_to_stop_the_rules_of_the_node(world: PolicyWorld) -> None:
+    """An address that two pods claim made it refuse everything; the product and the exceptions took minutes."""
+    claims = pod("claims", FAR, V6[FAR], namespace="c")
+    networks = [f"10.{number >> 15}.{number >> 7 & 255}.{(number & 127) * 2}/32" for number in range(20_000)]
+    entries = [
+        {"from": [block(one) for one in networks[:1000]], "ports": [{"port": f"p{one}"} for one in range(1000)]},
+        {"from": [block("10.0.0.0/8", *networks)]},
+    ]
+    ingress = [{"from": [apps("one")]}]
+    policies = [policy("large", namespace="c", ingress=entries), policy("far", namespace="b", ingress=ingress)]
+    began = time.monotonic()
+    world.apply([*PODS, claims], [*policies, policy(select=ONE)], {**SPACES, "c": {}})
+    assert time.monotonic() - began < 20
+    assert not _answered(world, POD2, POD1), "the rules of others are in force"
+    world.apply(PODS, [], SPACES)
+
+
+_HEARS = """
+import select, socket, sys, time
+heard = [socket.socket(family, socket.SOCK_DGRAM) for family in (socket.AF_INET, socket.AF_INET6)]
+heard[1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+for one in heard:
+    one.bind(("", 9))
+print("READY", flush=True)
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    for one in select.select(heard, (), (), 1)[0]:
+        print(one.recv(100).decode(), flush=True)
+"""
+_SAYS = """
+import socket, sys, time
+for turn in range(3):
+    for to in sys.argv[1:]:
+        try:
+            (family, kind, _, _, place), *_ = socket.getaddrinfo(to, 9, type=socket.SOCK_DGRAM)
+            one = socket.socket(family, kind)
+            if family == socket.AF_INET:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            one.sendto(to.encode(), place)
+        except OSError as error:
+            print(to, error)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_an_isolated_pod_hears_nothing_by_addresses_that_are_not_its_own(world: PolicyWorld, isolated: bool) -> None:
+    """Those of all, of a group and of the link, which every pod has and can be reached by without any right."""
+    world.apply(PODS, [policy(select=ONE), policy("end", select=ONE, ingress=[{"from": [namespaces(team="blue")]}])]
+                if isolated else [], SPACES)  # fmt: skip
+    shown = world.pods[POD1].run("ip", "-6", "-o", "addr", "show", "dev", "eth0", "scope", "link").stdout
+    link = shown.split("inet6 ")[1].split("/")[0]
+    listener = world.pods[POD1].start(sys.executable, "-IS", "-c", _HEARS, stdout=subprocess.PIPE)
+    assert listener.stdout is not None and listener.stdout.readline() == b"READY\n"
+    stray = ["224.0.0.1", "255.255.255.255", "10.244.0.255", "ff02::1%eth0", f"{link}%eth0"]
+    assert not world.pods[POD2].run(sys.executable, "-c", _SAYS, *stray, POD1, V6[POD1]).stdout
+    world.pods[FAR].run(sys.executable, "-c", _SAYS, POD1)
+    end = 3 if isolated else 3 * (len(stray) + 3)
+    heard = [listener.stdout.readline().decode().strip() for _ in range(end)]
+    listener.kill()
+    assert set(heard) == ({POD1} if isolated else {*stray, POD1, V6[POD1]})
+    world.apply(PODS, [], SPACES)
+
+
+_RAW = """
+import socket, sys
+sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sock.bind(("eth0", 0))
+for text in sys.argv[1:]:
+    sock.send(bytes.fromhex(text))
+"""
+
+
+def test_a_pod_sends_nothing_under_the_address_of_another(world: PolicyWorld) -> None:
+    """CAP_NET_RAW is a default: who pretended to be a pod that no policy isolates left the policies behind."""
+    own = hardware_address(ip_address(POD1))
+    world.pods[POD1].run("ip", "link", "set", "eth0", "address", own)
+    gateway = mac_of(world.node, "br0")
+    listener = world.client.start(sys.executable, "-IS", "-c", _HEARS, stdout=subprocess.PIPE)
+    assert listener.stdout is not None and listener.stdout.readline() == b"READY\n"
+
+    def sent(source: str, payload: bytes) -> str:
+        frame = udp(gateway, own, (source, CLIENT), payload)
+        return frame.replace("00070007", "00070009", 1)
+
+    async def scenario() -> None:
+        enforcer = world.enforcer()
+        fill(enforcer, PODS, [policy(policyTypes=["Egress"], select={"app": "nobody"})], SPACES)
+        enforcer.hold(Name("a", "one"), "uid-one", (ip_address(POD1), ip_address(V6[POD1])))
+        enforcer.start()
+        await enforcer.sync()
+        assert not await enforcer.audit(deep=True), "the kernel has what was written"
+        frames = [sent(one, b"forged") for one in (POD2, "10.244.0.99", "192.0.2.9")] + [sent(POD1, b"own")]
+        await asyncio.to_thread(world.pods[POD1].run, sys.executable, "-IS", "-c", _RAW, *frames)
+
+    asyncio.run(scenario())
+    assert listener.stdout.readline() == b"own\n"
+    assert "0a:58" in world.node.run("nft", "list", "set", "ip", "nodewright-policy", "senders").stdout
+    assert _answered(world, POD1, POD2) and world.ask(POD1, V6[POD2], 8080, 1, timeout=3) != DROPPED
+    (outcome,) = world.traced(Packet(POD1, POD2, 8080, "tcp", "br0"))
+    assert outcome.verdict == "ACCEPT"
+    listener.kill()
+    world.apply(PODS, [], SPACES)
 
 
 @pytest.mark.parametrize("case", CASES[:8], ids=[one.name for one in CASES[:8]])

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts
 from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, FileProjection
+from nodelib import mounts
+from nodelib.cgroups import mounts_here
 from tests.netns.mount_namespace import isolated
 
 pytestmark = pytest.mark.netns
@@ -276,3 +277,22 @@ def _kill_after(pause: float, work: Callable[[], None]) -> None:
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     os.close(reading)
     os.close(writing)
+
+
+@pytest.mark.parametrize("name", ["a\rb", "a\vb", "a\u2028b", "a\x85b", "a\udcffb", "a b\\c"], ids=ascii)
+def test_a_sub_path_of_any_name_is_unmounted_and_stops_no_agent(tmp_path: Path, name: str) -> None:
+    """The mount table has the name as it is: its line was read as two, so that an agent that started then ended with
+    an IndexError, and the end of the pod did not see the mount."""
+
+    @isolated
+    def run() -> None:
+        node = Node(tmp_path)
+        target = node.bind(name)
+        (node.host / name / "precious").write_text("x")
+        assert [one.path for one in mounts.mounts_below(node.paths.pod)] == [target]
+        assert mounts_here().points
+        node.disk.tear_down(node.paths)
+        assert not os.path.exists(node.paths.pod)
+        assert (node.host / name / "precious").exists()
+
+    run()

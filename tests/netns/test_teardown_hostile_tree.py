@@ -11,10 +11,12 @@ import pytest
 
 from agent.common.model.pod_settings import PodPaths
 from agent.pods.edge.pod_files import PodFiles
-from agent.volumes.edge import atomic, mounts
+from agent.volumes.edge import atomic
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.volumes import EmptyDir, FileProjection
+from nodelib import mounts
 from nodelib.errors import Temporary
+from nodelib.mountinfo import Mount
 from nodelib.threads import alone
 from tests.hostile_trees import all_kinds, deep, swapping, wide
 from tests.netns.mount_namespace import isolated
@@ -98,7 +100,7 @@ def test_a_mount_that_comes_while_files_are_removed_is_not_entered(tmp_path: Pat
     inside.mkdir()
     table = mounts.mounts_below
 
-    def too_early(path: str) -> list[mounts.Mounted]:
+    def too_early(path: str) -> list[Mount]:
         """As the table was before it was mounted."""
         return []
 

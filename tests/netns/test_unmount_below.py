@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.volumes.edge import mounts
 from controlplane.machine.edge import namespaces
+from nodelib import mounts
 from tests.netns.mount_namespace import isolated
 
 pytestmark = pytest.mark.netns

@@ -16,9 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import atomic, mounts, subpath
+from agent.volumes.edge import atomic, subpath
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.volumes import AtomicVolume, DiskVolume, EmptyDir, FileProjection, HostPath, ImageVolume
+from nodelib import mounts
 from nodelib.errors import Permanent, Temporary
 from tests.hostile_trees import swapping
 from tests.netns.mount_namespace import isolated

@@ -18,7 +18,13 @@ from tests.unit.test_docs import pages
 
 _ROOT: Any = typer.main.get_command(app)
 _REFUSED: Any = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "UsageError")
-_DAEMONS = ("agent", "kubelet", "kube-proxy", "proxy")  # take upstream's flags, and read them themselves
+_DAEMONS = (
+    "agent",
+    "kubelet",
+    "kube-proxy",
+    "loadbalancer",
+    "proxy",
+)  # take upstream's flags, and read them themselves
 _INLINE = re.compile(r"`(\./nodewright [^`]+)`")
 _FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _PLACEHOLDER = re.compile(r"…|\.\.\.|\b[A-Z]{3,}\b|\[")

@@ -39,6 +39,14 @@ class BackOff:
     updated_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class BackOffBounds:
+    """The first and the longest delay of a back-off, in seconds."""
+
+    first: float = 10.0
+    longest: float = 300.0
+
+
 class ImagePhase(Enum):
     PULLING = "pulling"
     PRESENT = "present"

@@ -148,7 +148,7 @@ def _file_key(pod: Pod, ref: Json, sources: EnvSources, room: Room) -> str | Non
 
 def parse_env_file(text: str, key: str) -> str:
     """The value of `key` in lines of NAME='value' (KEP-3721); "" when it is not there. Raises Invalid on bad syntax."""
-    lines = iter(enumerate(text.splitlines(), 1))
+    lines = iter(enumerate(text.replace("\r\n", "\n").split("\n"), 1))
     for number, line in lines:
         stripped = line.lstrip(" \t")
         if not stripped or stripped.startswith("#"):

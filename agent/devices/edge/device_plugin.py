@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from agent.devices.model.devices import PluginOptions
 from agent.plugins.edge.apis import DEVICE_PLUGIN
-from agent.plugins.edge.rpc import PluginClient, serve
+from agent.plugins.edge.rpc import PluginClient
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
+from nodelib.plugin_apis.server import serve
 
 _LIMIT, _PRE_START_LIMIT = 60.0, 30.0  # seconds; upstream gives Allocate no limit at all
 

@@ -9,9 +9,9 @@ from typing import Any
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.plugins.edge.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
 from agent.plugins.edge.rate_limit import RateLimit, TokenBucket
-from agent.plugins.edge.rpc import serve
-from agent.plugins.edge.wire import Unary
 from nodelib.errors import NodewrightError
+from nodelib.plugin_apis.server import serve
+from nodelib.plugin_apis.wire import Unary
 
 _SERVICE = "PodResourcesLister"
 _CALLS_A_SECOND, _BURST = 100, 10  # pkg/kubelet/apis/podresources/constants.go, for both versions together

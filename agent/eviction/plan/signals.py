@@ -43,9 +43,7 @@ def urgency(threshold: Threshold) -> tuple[bool, str, float]:
 def observe(node: NodeStats) -> dict[str, Observation]:
     """What is available of everything that can be measured now (makeSignalObservations)."""
     found = {
-        MEMORY_AVAILABLE: Observation(
-            max(0, node.memory_capacity - node.sample.memory.working_set), node.memory_capacity
-        ),
+        MEMORY_AVAILABLE: Observation(node.memory_available, node.memory_available + node.sample.memory.working_set),
         PID_AVAILABLE: Observation(node.max_pid - node.processes, node.max_pid),
     }
     pods = node.systems.get("pods")

@@ -148,6 +148,9 @@ _RULES = (
           "scheduler."),
     _rule("NodeGone", "", "Delete the pod (`kubectl delete pod -n {namespace} {pod} --force`), or let the node "
           "register again: `kubectl get nodes` lists those that exist."),
+    _rule("Unschedulable", "not have enough free storage", "No node has room for the volume of its claim: ask for less "
+          "in the claim, or delete claims and VolumeSnapshots that nobody needs; `kubectl get csistoragecapacities -A` "
+          "shows how much each node has left."),
     _rule("Unschedulable", "unbound", "The claim of the pod is not bound, which is what it waits for: `kubectl get "
           "pvc -n {namespace}`."),
     _rule("Unschedulable", "free ports", "Every node that fits has the pod's hostPort in use: choose another "

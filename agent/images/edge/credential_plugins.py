@@ -13,6 +13,7 @@ from nodelib.command import CommandError, run
 from nodelib.errors import Invalid, Temporary
 
 _LIMIT = 60.0  # seconds; upstream's pluginExecTimeout
+_MOST = 1 << 20  # bytes; an answer has a few hundred. Upstream reads whatever comes
 
 
 class CredentialPlugins:
@@ -25,7 +26,8 @@ class CredentialPlugins:
         """The plugin's answer to the request `text`. Raises Temporary."""
         program = os.path.join(self._folder, name)
         try:
-            done = await run([program, *args], stdin=text.encode(), env={**os.environ, **env}, timeout=_LIMIT)
+            environment = {**os.environ, **env}
+            done = await run([program, *args], stdin=text.encode(), env=environment, timeout=_LIMIT, most=_MOST)
         except CommandError as error:
             raise Temporary(error.message, obj=program, step="ask for credentials") from error
         return done.text

@@ -15,8 +15,8 @@ from typing import Any
 from agent.common.model.errors import PluginError
 from agent.images.model.pulls import Manifest
 from agent.plugins.edge.rpc import PluginClient
-from agent.plugins.edge.wire import Api
 from nodelib.json_values import Json, decode
+from nodelib.plugin_apis.wire import Api
 
 # google.protobuf.Timestamp has the same encoding as any message with these two fields.
 CONTENT = Api(
@@ -39,6 +39,9 @@ CONTENT = Api(
 _NAMESPACE = (("containerd-namespace", "k8s.io"),)  # internal/cri/constants
 _NAME = "containerd's content service"
 _LIMIT = 5.0  # seconds
+# Registries refuse larger ones (MaxManifestSize of distribution). One that does not may serve any number of bytes, and
+# the runtime stores them.
+_MOST_MANIFEST = 4 << 20
 _SOURCE = "containerd.io/distribution.source."
 _CHILD = "containerd.io/gc.ref.content."
 
@@ -63,15 +66,14 @@ class ImageContent:
         """The manifests of images (not indexes) from this repository. `host`: without its port."""
         source = f'labels."{_SOURCE}{host}"~={json.dumps(f"(^|,){re.escape(repository)}(,|$)")}'
         found = await self._listed([f'{source},labels."{_CHILD}config"'])
-        return tuple(_manifest(one) for one in found)
+        return tuple(_manifest(one) for one in found if int(one["size"]) <= _MOST_MANIFEST)
 
     async def sizes(self, manifest: str) -> Mapping[str, int]:
         """Digest -> bytes of the config and all layers that the manifest names."""
         answers = await self._streamed("Content.Read", {"digest": manifest})
         data = b"".join(one["data"] for one in answers)
         try:
-            document = decode(data)
-            return {str(one["digest"]): int(one["size"]) for one in (document["config"], *document["layers"])}
+            return await asyncio.to_thread(_sizes, data)
         except (ValueError, KeyError, TypeError) as error:
             raise PluginError(f"this is not an image manifest: {error!r}", obj=manifest, step="read") from error
 
@@ -98,6 +100,11 @@ class ImageContent:
         if self._client is None:
             self._client = PluginClient(CONTENT, _NAME, self._socket, _NAMESPACE)
         return self._client
+
+
+def _sizes(manifest: bytes) -> dict[str, int]:
+    document = decode(manifest)
+    return {str(one["digest"]): int(one["size"]) for one in (document["config"], *document["layers"])}
 
 
 def _manifest(info: Mapping[str, Any]) -> Manifest:

@@ -18,12 +18,37 @@ class SecretSource:
     hash: str
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class AccountSource:
+    """A service account for whose pods a plugin gave a credential."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class PullCredential:
-    """A CRI AuthConfig and the secret that it is from; None: the node's own, which every pod may use."""
+    """A CRI AuthConfig and whose it is; None: the node's own, which every pod may use."""
 
     auth: Json = field(repr=False)
-    source: SecretSource | None = None
+    source: SecretSource | AccountSource | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A pod's service account as the API has it."""
+
+    source: AccountSource
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountToken:
+    """A token of a service account for one pod. `seconds`: how long it is valid from now on."""
+
+    text: str = field(repr=False)
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +57,7 @@ class Access:
 
     everybody: bool = False
     secrets: tuple[SecretSource, ...] = ()
+    accounts: tuple[AccountSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from agent.images.model.pulls import Access, PullCredential, PulledRecord, SecretSource
+from agent.images.model.pulls import Access, AccountSource, PullCredential, PulledRecord, SecretSource
 from nodelib.errors import Invalid
 from nodelib.json_values import Json, compact
 from nodelib.json_values import decode as decode_json
@@ -58,7 +58,9 @@ def is_known(record: PulledRecord | None, image: str, credentials: Iterable[Pull
     places = {(one.uid, one.namespace, one.name) for one in access.secrets}
     # A secret is still trusted after its credential was renewed.
     return any(
-        one.source.hash in hashes or (one.source.uid, one.source.namespace, one.source.name) in places
+        one.source in access.accounts
+        if isinstance(one.source, AccountSource)
+        else one.source.hash in hashes or (one.source.uid, one.source.namespace, one.source.name) in places
         for one in credentials
         if one.source is not None
     )
@@ -77,8 +79,12 @@ def granted(
     if before.everybody or len(sources) < len(by) or not by:
         after = Access(everybody=True)
     else:
-        kept = {(one.uid, one.namespace, one.name): one for one in (*before.secrets, *sources)}
-        after = Access(secrets=tuple(sorted(kept.values()))[:_MOST_SECRETS])
+        secrets = [one for one in sources if isinstance(one, SecretSource)]
+        kept = {(one.uid, one.namespace, one.name): one for one in (*before.secrets, *secrets)}
+        accounts = {*before.accounts, *(one for one in sources if isinstance(one, AccountSource))}
+        after = Access(
+            secrets=tuple(sorted(kept.values()))[:_MOST_SECRETS], accounts=tuple(sorted(accounts))[:_MOST_SECRETS]
+        )
     return found if after == before else replace(found, updated=now, access={**found.access, name: after})
 
 
@@ -100,7 +106,13 @@ def encode(record: PulledRecord) -> str:
             {"uid": one.uid, "namespace": one.namespace, "name": one.name, "credentialHash": one.hash}
             for one in access.secrets
         ]
-        mapping[name] = {"nodePodsAccessible": True} if access.everybody else {"kubernetesSecrets": secrets}
+        accounts = [{"uid": one.uid, "namespace": one.namespace, "name": one.name} for one in access.accounts]
+        listed = {"kubernetesSecrets": secrets, "kubernetesServiceAccounts": accounts}
+        mapping[name] = (
+            {"nodePodsAccessible": True}
+            if access.everybody
+            else {kind: found for kind, found in listed.items() if found or kind == "kubernetesSecrets"}
+        )
     body: Json = {"kind": "ImagePulledRecord", "apiVersion": _API, "lastUpdatedTime": format_rfc3339(record.updated)}
     return json.dumps({**body, "imageRef": record.image_id, "credentialMapping": mapping})
 
@@ -134,4 +146,8 @@ def _access(one: Json) -> Access:
         )
         for entry in one.get("kubernetesSecrets") or []
     )
-    return Access(bool(one.get("nodePodsAccessible")), secrets)
+    accounts = tuple(
+        AccountSource(str(entry["namespace"]), str(entry["name"]), str(entry["uid"]))
+        for entry in one.get("kubernetesServiceAccounts") or []
+    )
+    return Access(bool(one.get("nodePodsAccessible")), secrets, accounts)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from agent.common.metrics import Metrics, image_size_class
 from agent.common.model.errors import CriError, CriUnavailable
 from agent.common.model.pods import ImageFacts, Pod
-from agent.common.model.states import BackOff, ImagePhase, ImageState, Waiting
+from agent.common.model.states import BackOff, BackOffBounds, ImagePhase, ImageState, Waiting
 from agent.common.plan import backoff
 from agent.common.ports import Events
 from agent.common.work.gate import Gate
@@ -228,7 +228,7 @@ class ImageManager:
     def _pull_failed(self, pod: Pod, want: Wanted, attempt: int, message: str, on_state: OnState) -> None:
         now = self._clock.steady()
         entry = self._backoff.get((pod.uid, want.image))
-        extended = backoff.extended(entry[0] if entry else None, now, now)
+        extended = backoff.extended(entry[0] if entry else None, now, now, BackOffBounds())
         why = pull_failure(want.image, message)
         if len(self._backoff) >= _BACKOFFS_KEPT:
             self._backoff.pop(next(iter(self._backoff)))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agent.common.model.pods import Pod
-from agent.images.model.pulls import PullCredential
+from agent.images.model.pulls import Account, AccountToken, PullCredential
 from agent.images.plan import credential_providers as plan
 from agent.images.plan import keyring
 from agent.images.plan.credential_providers import Answer, Provider
@@ -34,6 +34,16 @@ class Plugins(Protocol):
     async def ask(self, name: str, args: Sequence[str], env: Mapping[str, str], text: str) -> str: ...
 
 
+class Accounts(Protocol):
+    """images/edge/service_accounts.py. Calls raise NodewrightError."""
+
+    async def account(self, namespace: str, name: str) -> Account: ...
+
+    async def token(self, pod: Pod, account: Account, audience: str) -> AccountToken:
+        """A token for the registry, bound to the pod."""
+        ...
+
+
 class Logins(Protocol):
     """images/edge/docker_config.py. Blocks on files: call it in a thread."""
 
@@ -50,10 +60,11 @@ class PullCredentials:
         plugins: Plugins | None,
         clock: Clock,
         logins: Logins | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
         self._secrets, self._providers, self._plugins, self._clock = secrets, providers, plugins, clock
-        self._logins = logins
-        self._cache: dict[tuple[str, str], tuple[float, Answer]] = {}
+        self._logins, self._accounts = logins, accounts
+        self._cache: dict[tuple[str, str, str], tuple[float, Answer]] = {}
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
@@ -62,33 +73,58 @@ class PullCredentials:
         name = plan.full_name(image)
         asked = [one for one in self._providers if plan.concerns(one, name)]
         logins = await asyncio.to_thread(self._read_logins)
-        answers = await asyncio.gather(*(self._ask(one, name) for one in asked))
+        answers = await asyncio.gather(*(self._answer(one, name, pod) for one in asked))
         return own + keyring.match(name, [logins, *(one.credentials for one in answers if one is not None)])
 
     def _read_logins(self) -> Mapping[str, PullCredential]:
         return keyring.of_files(self._logins.read()) if self._logins is not None else {}
 
-    async def _ask(self, provider: Provider, name: str) -> Answer | None:
+    async def _answer(self, provider: Provider, name: str, pod: Pod) -> Answer | None:
         async with self._locks[provider.name, name]:
-            known = self._known(provider, name)
-            if known is not None or self._plugins is None:
-                return known
             try:
-                wanted = plan.request(provider, name)
-                text = await self._plugins.ask(provider.name, provider.args, provider.env, wanted)
-                found = plan.answer(provider, name, text)
+                return await (self._ask(provider, name) if provider.tokens is None else self._for(provider, name, pod))
             except NodewrightError as error:
-                log.warning("credential provider %s, image %s: %s", provider.name, name, error)
+                log.warning("pod %s, credential provider %s, image %s: %s", pod.full_name, provider.name, name, error)
                 return None
-            if found.seconds > 0:
-                self._cache[provider.name, found.key] = (self._clock.monotonic() + found.seconds, found)
-            return found
 
-    def _known(self, provider: Provider, name: str) -> Answer | None:
+    async def _for(self, provider: Provider, name: str, pod: Pod) -> Answer | None:
+        """The answer of a plugin that gets a token of the pod's service account."""
+        wanted, account_name = provider.tokens, str(pod.spec.get("serviceAccountName") or "")
+        assert wanted is not None
+        if not account_name:
+            return None if wanted.account_needed else await self._ask(provider, name)
+        if self._accounts is None:
+            return None  # without an API server there are no tokens
+        account = await self._accounts.account(pod.namespace, account_name)
+        annotations = plan.annotations_for(wanted, account)
+        if annotations is None:
+            return None
+        scope = plan.scope(wanted, account, annotations, pod.uid)
+        known = self._known(provider, name, scope)
+        if known is not None or self._plugins is None:
+            return known
+        token = await self._accounts.token(pod, account, wanted.audience)
+        request = plan.request(provider, name, token.text, annotations)
+        text = await self._plugins.ask(provider.name, provider.args, provider.env, request)
+        return self._cached(provider, scope, plan.of_account(plan.answer(provider, name, text), wanted, account, token))
+
+    async def _ask(self, provider: Provider, name: str) -> Answer | None:
+        known = self._known(provider, name, "")
+        if known is not None or self._plugins is None:
+            return known
+        text = await self._plugins.ask(provider.name, provider.args, provider.env, plan.request(provider, name))
+        return self._cached(provider, "", plan.answer(provider, name, text))
+
+    def _cached(self, provider: Provider, scope: str, found: Answer) -> Answer:
+        if found.seconds > 0:
+            self._cache[provider.name, scope, found.key] = (self._clock.monotonic() + found.seconds, found)
+        return found
+
+    def _known(self, provider: Provider, name: str, scope: str) -> Answer | None:
         now = self._clock.monotonic()
         self._cache = {key: cached for key, cached in self._cache.items() if cached[0] > now}
         for kind, key in plan.keys(name).items():
-            cached = self._cache.get((provider.name, f"{kind}/{key}"))
+            cached = self._cache.get((provider.name, scope, f"{kind}/{key}"))
             if cached is not None:
                 return cached[1]
         return None

@@ -7,6 +7,7 @@ import os
 import shutil
 from contextlib import suppress
 
+from nodelib import files
 from nodelib.errors import Temporary
 
 
@@ -35,13 +36,19 @@ def rename(path: str, to: str) -> None:
 
 
 def pack(path: str) -> None:
-    """Compress `path` to `path`.gz with the same mode; one of the two exists at all times. Raises Temporary."""
+    """Compress `path` to `path`.gz with the same mode; one of the two exists at all times. Raises Temporary.
+
+    No link is followed: a pod that may write to the folder would have any file of the node packed for it, or written.
+    """
     staged = f"{path}.tmp"
     with _explained("compress a rotated log", path):
         try:
-            with open(path, "rb") as source:
+            found = files.readable(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+            with os.fdopen(found, "rb") as source:
                 mode = os.fstat(source.fileno()).st_mode & 0o777
-                handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+                with suppress(FileNotFoundError):
+                    os.unlink(staged)
+                handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
                 with os.fdopen(handle, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as packed:
                     shutil.copyfileobj(source, packed, 1 << 18)
             os.rename(staged, f"{path}.gz")

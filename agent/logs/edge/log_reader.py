@@ -9,6 +9,7 @@ own reader skips a file when two rotations happen between two reads.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import logging
 import os
@@ -19,6 +20,7 @@ from typing import BinaryIO
 
 from agent.common.edge.inotify import Inotify
 from agent.logs.model import IsRunning
+from nodelib import files
 from nodelib.errors import NotFound
 
 log = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ class LogFile:
         self._pending = b""
         self._packed: gzip.GzipFile | None = None
         try:
-            self._file: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+            self._file: BinaryIO = _opened(path)
         except FileNotFoundError:
             self._file = _open_packed(path)
             self._packed = gzip.GzipFile(fileobj=self._file)
@@ -108,9 +110,19 @@ def _unpacked(packed: gzip.GzipFile) -> bytes:
         return b""
 
 
+def _opened(path: str) -> BinaryIO:
+    """A pod may have the folder: a pipe in the place of a log would be waited for, on the event loop."""
+    try:
+        return os.fdopen(files.readable(os.open(path, os.O_PATH | os.O_CLOEXEC)), "rb", buffering=0)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise NotFound(f'failed to open log file "{path}": it is no regular file') from error
+
+
 def _open_packed(path: str) -> BinaryIO:
     try:
-        return open(path + ".gz", "rb")
+        return _opened(path + ".gz")
     except FileNotFoundError as error:
         raise NotFound(
             f'failed to open log file "{path}": no such file',

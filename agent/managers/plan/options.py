@@ -27,7 +27,6 @@ _LEVELS = {
     BY_SOCKET: "Alpha",
     ACROSS_CORES: "Alpha",
 }
-_DEFAULT_GATES = {"CPUManagerPolicyAlphaOptions": False, "CPUManagerPolicyBetaOptions": True}
 _EXCLUDE = (
     (FULL_CORES, ACROSS_CORES),
     (ACROSS_NUMA, ACROSS_CORES),
@@ -59,14 +58,14 @@ class TopologyOptions:
 
 
 def cpu_options(given: Mapping[str, str], gates: Mapping[str, bool]) -> CpuOptions:
-    """`gates`: the configured featureGates. Raises Invalid."""
+    """`gates`: feature gates, and whether they are on. Raises Invalid."""
     found: dict[str, bool] = {}
     for name, text in sorted(given.items()):
         level = _LEVELS.get(name)
         if level is None:
             raise Invalid(f'unknown CPU Manager Policy option: "{name}"')
         gate = f"CPUManagerPolicy{level}Options"
-        if level and not gates.get(gate, _DEFAULT_GATES[gate]):
+        if level and not gates[gate]:
             raise Invalid(
                 f'CPU Manager Policy {level}-level Options not enabled, but option "{name}" provided',
                 action=f"Set featureGates.{gate}: true, or leave the option out.",

@@ -1,23 +1,13 @@
-"""The kubelet's plugin APIs on the wire: the .proto files of k8s.io/kubelet (pkg/apis) and of the CSI specification.
+"""The kubelet's own plugin APIs on the wire: the .proto files of k8s.io/kubelet (pkg/apis).
+
+Those of registration and CSI, which drivers of this project serve too, are in nodelib/plugin_apis.
 
 tests/unit/agent/plugins/test_plugin_apis.py compares the fields and their numbers with the originals.
 """
 
 from __future__ import annotations
 
-from agent.plugins.edge.wire import Api
-
-REGISTRATION = Api(
-    "pluginregistration",
-    """
-    InfoRequest:
-    PluginInfo: type string, name string, endpoint string, supported_versions [string]
-    RegistrationStatus: plugin_registered bool, error string
-    RegistrationStatusResponse:
-    rpc Registration.GetInfo InfoRequest PluginInfo
-    rpc Registration.NotifyRegistrationStatus RegistrationStatus RegistrationStatusResponse
-    """,
-)
+from nodelib.plugin_apis.wire import Api
 
 DEVICE_PLUGIN = Api(
     "v1beta1",
@@ -88,51 +78,6 @@ POD_RESOURCES_ALPHA = Api(
     ListPodResourcesRequest:
     ListPodResourcesResponse: pod_resources [PodResources]
     rpc PodResourcesLister.List ListPodResourcesRequest ListPodResourcesResponse
-    """,
-)
-
-CSI = Api(
-    "csi.v1",
-    """
-    BlockVolume:
-    MountVolume: fs_type string, mount_flags [string], volume_mount_group string
-    AccessMode: mode int32
-    VolumeCapability: block BlockVolume, mount MountVolume, access_mode AccessMode
-    CapacityRange: required_bytes int64, limit_bytes int64
-    Topology: segments {string}
-    RPC: type int32
-    NodeServiceCapability: rpc RPC
-    VolumeUsage: available int64, total int64, used int64, unit int32
-    GetPluginInfoRequest:
-    GetPluginInfoResponse: name string, vendor_version string, manifest {string}
-    NodeGetInfoRequest:
-    NodeGetInfoResponse: node_id string, max_volumes_per_node int64, accessible_topology Topology
-    NodeGetCapabilitiesRequest:
-    NodeGetCapabilitiesResponse: capabilities [NodeServiceCapability]
-    NodeStageVolumeRequest: volume_id string, publish_context {string}, staging_target_path string, \
-volume_capability VolumeCapability, secrets {string}, volume_context {string}
-    NodeStageVolumeResponse:
-    NodeUnstageVolumeRequest: volume_id string, staging_target_path string
-    NodeUnstageVolumeResponse:
-    NodePublishVolumeRequest: volume_id string, publish_context {string}, staging_target_path string, \
-target_path string, volume_capability VolumeCapability, readonly bool, secrets {string}, volume_context {string}
-    NodePublishVolumeResponse:
-    NodeUnpublishVolumeRequest: volume_id string, target_path string
-    NodeUnpublishVolumeResponse:
-    NodeGetVolumeStatsRequest: volume_id string, volume_path string, staging_target_path string
-    NodeGetVolumeStatsResponse: usage [VolumeUsage]
-    NodeExpandVolumeRequest: volume_id string, volume_path string, capacity_range CapacityRange, \
-staging_target_path string, volume_capability VolumeCapability, secrets {string}
-    NodeExpandVolumeResponse: capacity_bytes int64
-    rpc Identity.GetPluginInfo GetPluginInfoRequest GetPluginInfoResponse
-    rpc Node.NodeGetInfo NodeGetInfoRequest NodeGetInfoResponse
-    rpc Node.NodeGetCapabilities NodeGetCapabilitiesRequest NodeGetCapabilitiesResponse
-    rpc Node.NodeStageVolume NodeStageVolumeRequest NodeStageVolumeResponse
-    rpc Node.NodeUnstageVolume NodeUnstageVolumeRequest NodeUnstageVolumeResponse
-    rpc Node.NodePublishVolume NodePublishVolumeRequest NodePublishVolumeResponse
-    rpc Node.NodeUnpublishVolume NodeUnpublishVolumeRequest NodeUnpublishVolumeResponse
-    rpc Node.NodeGetVolumeStats NodeGetVolumeStatsRequest NodeGetVolumeStatsResponse
-    rpc Node.NodeExpandVolume NodeExpandVolumeRequest NodeExpandVolumeResponse
     """,
 )
 

@@ -8,11 +8,11 @@ import stat
 from dataclasses import dataclass
 
 from agent.common.edge.inotify import Inotify, Watch
-from agent.plugins.edge.apis import REGISTRATION
 from agent.plugins.edge.rpc import PluginClient
 from agent.plugins.model import PluginInfo, SocketFile
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
+from nodelib.plugin_apis.registration import REGISTRATION
 
 _INFO_LIMIT, _NOTIFY_LIMIT = 5.0, 5.0  # seconds
 _DEPTH = 4

@@ -1,10 +1,7 @@
-"""Calls to a plugin over its unix socket, and servers on sockets of the agent."""
+"""Calls to a plugin over its unix socket."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -12,18 +9,16 @@ import grpc
 import grpc.aio
 
 from agent.common.model.errors import PluginError, PluginUnavailable
-from agent.plugins.edge.wire import Api, Call
-from nodelib.errors import Temporary
 from nodelib.json_values import Json
+from nodelib.plugin_apis.server import MOST
+from nodelib.plugin_apis.wire import Api, Call
 
-# A restarted plugin is reconnected within a second. The message size is upstream's for all kubelet plugins.
-_MOST = 16 * 1024 * 1024  # bytes
+# A restarted plugin is reconnected within a second.
 _OPTIONS = [
-    ("grpc.max_send_message_length", _MOST),
+    ("grpc.max_send_message_length", MOST),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-_RECEIVED = ("grpc.max_receive_message_length", _MOST)
 _NO_ANSWER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
 
@@ -34,7 +29,7 @@ class PluginClient:
     """
 
     def __init__(
-        self, api: Api, name: str, socket: str, metadata: Sequence[tuple[str, str]] = (), *, most: int = _MOST
+        self, api: Api, name: str, socket: str, metadata: Sequence[tuple[str, str]] = (), *, most: int = MOST
     ) -> None:
         self.name, self.socket = name, socket
         self._api, self._metadata = api, tuple(metadata)
@@ -83,31 +78,3 @@ class PluginClient:
             action = f"Check that the plugin runs and listens at {self.socket}; the agent tries again."
             return PluginUnavailable(message, code=code.name, obj=self.name, step=step, action=action)
         return PluginError(message, code=code.name, obj=self.name, step=step)
-
-
-async def serve(
-    socket: str,
-    handlers: Sequence[grpc.GenericRpcHandler],
-    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
-) -> grpc.aio.Server:
-    """Listen at `socket`, for root only; the socket of an earlier agent is replaced. Raises Temporary."""
-    try:
-        await asyncio.to_thread(_remove_old_socket, socket)
-        server = grpc.aio.server(interceptors=tuple(interceptors), options=[*_OPTIONS, _RECEIVED])
-        server.add_generic_rpc_handlers(tuple(handlers))
-        server.add_insecure_port(f"unix://{socket}")
-        await server.start()
-        os.chmod(socket, 0o600)
-    except (OSError, RuntimeError) as error:
-        action = "Check that its directory is writable and that no other kubelet listens there."
-        raise Temporary(str(error), obj=socket, step="listen", action=action) from error
-    return server
-
-
-def _remove_old_socket(socket: str) -> None:
-    os.makedirs(os.path.dirname(socket), mode=0o750, exist_ok=True)
-    try:
-        if stat.S_ISSOCK(os.lstat(socket).st_mode):
-            os.unlink(socket)
-    except FileNotFoundError:
-        return

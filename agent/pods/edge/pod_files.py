@@ -132,7 +132,7 @@ def _end_of_log(path: str) -> str:
         raw = _tail(path, _LOG_BYTES + _LOG_LINES * 64).decode(errors="replace")
     except OSError as error:
         return f"Error reading from container log: {error}"
-    lines = [_content(line) for line in raw.splitlines()[-_LOG_LINES:]]
+    lines = [_content(line) for line in raw.removesuffix("\n").split("\n")[-_LOG_LINES:]]
     return "".join(lines).encode()[-_LOG_BYTES:].decode(errors="replace")
 
 

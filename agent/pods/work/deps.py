@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.common.metrics import Metrics
 from agent.common.model.pods import Pod
+from agent.common.model.states import BackOffBounds
 from agent.common.ports import Events, PodFiles
 from agent.common.work.gate import Gate
 from agent.common.work.observable import Signal
@@ -51,7 +52,7 @@ class ContainerDeps:
     """For creating, starting and stopping sandboxes and containers.
 
     `sandbox_gate` limits how many sandboxes are made at once; `takeover_gate`, how many running pods a restarted agent
-    prepares at once.
+    prepares at once. `restarts`: the back-off of containers that end again and again.
     """
 
     runtime: RuntimeService
@@ -62,6 +63,7 @@ class ContainerDeps:
     deferred_removal: DeferredRemoval = field(default_factory=DeferredRemoval)
     sandbox_gate: Gate = field(default_factory=Gate)
     takeover_gate: Gate = field(default_factory=Gate)
+    restarts: BackOffBounds = field(default_factory=BackOffBounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,7 +352,7 @@ class PodWorker:
             if latest is None or latest.state is not RunState.EXITED:
                 continue
             ended, ran = memory.ended[latest.id], max(0, latest.finished_at - latest.started_at) / 1e9
-            entry = backoff.derived(latest.attempt, ended - ran, ended)
+            entry = backoff.derived(latest.attempt, ended - ran, ended, self._deps.containers.restarts)
             if entry is not None:
                 memory.backoff[backoff_key(container)] = entry
 

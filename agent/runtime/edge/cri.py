@@ -22,11 +22,13 @@ from agent.runtime.edge import convert
 from agent.runtime.edge.starts import KeptStarts
 from agent.runtime.model import RuntimeEvent
 from nodelib.json_values import Json
+from nodelib.plugin_apis.plain import to_plain
 
 # The generated stubs ask for message objects where the classes also take plain dicts.
 pb: Any = api_pb2
 
 _LIMIT = 120.0  # seconds
+_START_LIMIT = 3.0  # for what an agent that starts waits for
 _SANDBOX_LIMIT = 240.0
 _EXEC_SLACK = 10.0  # the runtime enforces the caller's limit itself; this is only for a runtime that does not
 _MESSAGE_BYTES = 16 * 1024 * 1024
@@ -75,8 +77,8 @@ class Cri:
         self._starts = KeptStarts(self._endpoint, _OPTIONS)
 
     async def keep_starts(self) -> None:
-        """Until cancelled: sandboxes and containers are started over a connection on which the calls finish even if
-        this process is killed or closes this client meanwhile."""
+        """Until cancelled: containers are started, and sandboxes made and ended, over a connection on which the calls
+        finish even if this process is killed or closes this client meanwhile."""
         await self._starts.run()
 
     async def close(self) -> None:
@@ -116,13 +118,12 @@ class Cri:
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         request = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._ignore_not_found("stop sandbox", sandbox_id, self._runtime.StopPodSandbox(request, timeout=_LIMIT))
+        await self._ignore_not_found("stop sandbox", sandbox_id, await self._kept("StopPodSandbox", request, _LIMIT))
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         request = pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._ignore_not_found(
-            "remove sandbox", sandbox_id, self._runtime.RemovePodSandbox(request, timeout=_LIMIT)
-        )
+        call = await self._kept("RemovePodSandbox", request, _LIMIT)
+        await self._ignore_not_found("remove sandbox", sandbox_id, call)
 
     async def create_container(self, sandbox_id: str, config: Json, sandbox_config: Json) -> str:
         name = f"{_pod_of(sandbox_config)}[{config['metadata']['name']}]"
@@ -221,16 +222,30 @@ class Cri:
         """PodSandboxStats of every sandbox, as plain dicts."""
         call = self._runtime.ListPodSandboxStats(pb.ListPodSandboxStatsRequest(), timeout=_LIMIT)
         answer = await self._ask("sandbox stats", "", call)
-        return [convert.to_plain(item) for item in answer.stats]
+        return [to_plain(item) for item in answer.stats]
 
     async def status(self) -> Json:
         """StatusResponse as a plain dict: status.conditions, runtime_handlers, features."""
         request = pb.StatusRequest(verbose=False)
-        return convert.to_plain(await self._ask("status", "", self._runtime.Status(request, timeout=_LIMIT)))
+        return to_plain(await self._ask("status", "", self._runtime.Status(request, timeout=_LIMIT)))
 
     async def version(self) -> Json:
         request = pb.VersionRequest(version="0.1.0")
-        return convert.to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=_LIMIT)))
+        return to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=_LIMIT)))
+
+    async def cgroup_driver(self) -> str:
+        """ "systemd", "cgroupfs", or "" if the runtime does not say. Code UNIMPLEMENTED: it cannot."""
+        answer = await self._ask(
+            "runtime config", "", self._runtime.RuntimeConfig(pb.RuntimeConfigRequest(), timeout=_START_LIMIT)
+        )
+        if not answer.HasField("linux"):
+            return ""
+        known = dict(zip(pb.CgroupDriver.values(), pb.CgroupDriver.keys(), strict=True))
+        name = known.get(answer.linux.cgroup_driver)
+        if name is None:
+            number = answer.linux.cgroup_driver
+            raise CriError(f"{number} is no cgroup driver of the CRI", step="runtime config", code="INTERNAL")
+        return str(name).lower()
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
         """Until the runtime ends the stream. Raises CriError; code UNIMPLEMENTED: it has no events."""
@@ -269,7 +284,7 @@ class Cri:
     async def image_fs_info(self) -> list[Json]:
         call = self._images.ImageFsInfo(pb.ImageFsInfoRequest(), timeout=_LIMIT)
         answer = await self._ask("image filesystem", "", call)
-        return [convert.to_plain(item) for item in answer.image_filesystems]
+        return [to_plain(item) for item in answer.image_filesystems]
 
     async def _kept(self, method: str, request: Any, timeout: float) -> Awaitable[Any]:
         """A call that finishes even if this process is killed, where there is a connection for it."""

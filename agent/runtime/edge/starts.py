@@ -1,4 +1,4 @@
-"""A connection over which sandboxes and containers are started; it stays open for a while after the agent has ended.
+"""A connection over which containers are started, and sandboxes made and ended; it outlives the agent for a while.
 
 When a caller's connection ends, containerd cancels its calls: a container whose start is cancelled has failed
 (StartError), and its process, if it exists already, is killed (internal/cri/server/container_start.go). A SIGKILL of
@@ -13,8 +13,10 @@ peer says nothing: the runtime may have made its socket in another file tree, or
 An agent that stops while a start is under way leaves the connection as a killed one would: gRPC cancels its calls and
 shuts the socket down when a channel is closed, so the channel gets another socket before that.
 
-Only starts use it: the next agent repeats any other call that was cancelled. An event stream that nobody reads would
-block every event of the runtime (internal/eventq publishes to one subscriber after the other).
+The end of a sandbox takes several steps (its network, its process, its files), and one that is cancelled begins at the
+first again: under an agent that is killed every few seconds on a busy machine no pod would ever be gone. The next agent
+repeats any other call. An event stream that nobody reads would block every event of the runtime (internal/eventq
+publishes to one subscriber after the other).
 """
 
 from __future__ import annotations

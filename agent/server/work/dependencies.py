@@ -11,7 +11,17 @@ from prometheus_client import CollectorRegistry
 from agent.common.ports import PodView
 from agent.runtime.ports import RuntimeService
 from agent.server.model import ServerSettings
-from agent.server.ports import Explains, ImageReports, Listeners, LogReader, ReviewApi, SystemLogFiles, Tls, Upgrades
+from agent.server.ports import (
+    Explains,
+    ImageReports,
+    Journal,
+    Listeners,
+    LogReader,
+    ReviewApi,
+    SystemLogFiles,
+    Tls,
+    Upgrades,
+)
 from agent.stats.work.provider import StatsProvider
 
 
@@ -43,6 +53,7 @@ class ServerEdges:
     upgrades: Upgrades
     logs: LogReader
     system_logs: SystemLogFiles
+    journal: Journal
     listeners: Listeners
 
 

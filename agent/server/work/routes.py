@@ -75,10 +75,13 @@ def add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> None
     pods, zpages = Pods(deps, clock), ZPages(deps, clock)
     _get(app, f"/containerLogs{_POD}/{{container}}", ContainerLogs(deps, clock).get)
     _get(app, "/configz", zpages.configz)
-    _get(app, "/statusz", zpages.statusz)
-    _get(app, "/flagz", zpages.flagz)
+    if settings.statusz:
+        _get(app, "/statusz", zpages.statusz)
+    if settings.flagz:
+        _get(app, "/flagz", zpages.flagz)
     _get(app, "/runningpods/", pods.running)
-    app.router.add_post(f"/checkpoint{_POD}/{{container}}", pods.checkpoint)
+    if settings.checkpoints:
+        app.router.add_post(f"/checkpoint{_POD}/{{container}}", pods.checkpoint)
     _get(app, "/debug/pprof/{name:.*}", no_pprof)
     system_logs = SystemLogs(deps).get if settings.system_log_handler else system_logs_disabled
     _get(app, "/logs/", system_logs)

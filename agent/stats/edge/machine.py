@@ -67,10 +67,11 @@ def process_limits(proc: str = "/proc") -> tuple[int, int]:
 def interfaces(pid: int | str = "self", proc: str = "/proc") -> tuple[Interface, ...]:
     """Counters of the interfaces in a process's network namespace; empty when the process is gone."""
     try:
-        lines = text(f"{proc}/{pid}/net/dev").splitlines()[2:]
+        lines = text(f"{proc}/{pid}/net/dev").split("\n")[2:]
     except OSError:
         return ()
-    return tuple(_interface(line) for line in lines)
+    # Not splitlines(): a pod that may make links chooses their names.
+    return tuple(_interface(line) for line in lines if line)
 
 
 def _interface(line: str) -> Interface:

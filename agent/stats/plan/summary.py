@@ -72,6 +72,8 @@ class _Rates:
 
 def _node(node: NodeStats, rates: _Rates, brief: bool) -> Json:
     memory = _memory(node.sample, capacity=node.memory_capacity)
+    if "availableBytes" in memory:
+        memory["availableBytes"] = max(0, memory["availableBytes"] - node.huge_pages)
     answer: Json = {
         "nodeName": node.name,
         "systemContainers": [

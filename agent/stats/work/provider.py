@@ -47,7 +47,7 @@ class StatsSettings:
 
     `kubepods` is the cgroup of all pods. `node_cgroup` is that of the whole node, which may be a part of a bigger
     machine: its memory limit, if it has one, is the node's capacity. `runtime_cgroup` is the container runtime's, "" if
-    it is not known.
+    it is not known. `huge_pages`: bytes of the machine's memory that are set aside for them.
     """
 
     node_name: str
@@ -56,6 +56,7 @@ class StatsSettings:
     pod_logs_dir: str = "/var/log/pods"
     node_cgroup: str = "/"
     runtime_cgroup: str = ""
+    huge_pages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,10 @@ class StatsProvider:
         memory, capacity, swap = self._machine.node_memory()
         part = self._settings.node_cgroup != "/" or self._machine.is_part()
         whole = self._reader.sample(self._settings.node_cgroup) if part else None
+        huge_pages = self._settings.huge_pages
         if whole is not None and (self._settings.node_cgroup == "/" or 0 < whole.memory.limit < capacity):
+            if 0 < whole.memory.limit < capacity:
+                huge_pages = 0  # such a limit does not count them
             memory, capacity = whole.memory, min(whole.memory.limit or capacity, capacity)
         root = self._reader.sample("/")
         at = self._clock_ns()
@@ -244,6 +248,7 @@ class StatsProvider:
             max_pid=most,
             processes=processes,
             swap_total=swap,
+            huge_pages=huge_pages,
             systems=systems,
         )
 

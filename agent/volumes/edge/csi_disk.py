@@ -12,11 +12,11 @@ import os
 from collections.abc import Iterator, Mapping
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts, subpath
+from agent.volumes.edge import subpath
 from agent.volumes.edge.ownership import apply_fs_group
 from agent.volumes.edge.setup import make_directories
 from agent.volumes.model.csi import Published, Staged, VolumeKey
-from nodelib import files
+from nodelib import files, mounts
 from nodelib.json_values import decode
 
 _DATA = "vol_data.json"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agent.plugins.edge.apis import CSI
 from agent.plugins.edge.rpc import PluginClient
 from agent.volumes.model.csi import DriverFacts
 from nodelib.json_values import Json
+from nodelib.plugin_apis.csi import CSI
 
 _TIMEOUT = 120.0  # seconds; upstream's csiTimeout
 

@@ -12,10 +12,10 @@ import stat
 from collections.abc import Sequence
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts, subpath
+from agent.volumes.edge import subpath
 from agent.volumes.edge.setup import make_directories
 from agent.volumes.model.local import Device, GlobalMount, Inspection
-from nodelib import command
+from nodelib import command, mounts
 from nodelib.command import Completed
 from nodelib.errors import Permanent
 from nodelib.threads import alone

@@ -7,9 +7,9 @@ import stat
 import threading
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts, setup, subpath, teardown
+from agent.volumes.edge import setup, subpath, teardown
 from agent.volumes.model.volumes import DiskVolume, MountedVolume
-from nodelib import files
+from nodelib import files, mounts
 
 _ENV_FILE_LIMIT = 1024 * 1024
 

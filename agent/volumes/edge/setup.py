@@ -7,9 +7,10 @@ import os
 import stat
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import atomic, mounts
+from agent.volumes.edge import atomic
 from agent.volumes.edge.ownership import apply_fs_group
 from agent.volumes.model.volumes import AtomicVolume, DiskVolume, EmptyDir, HostPath, ImageVolume, MountedVolume
+from nodelib import mounts
 from nodelib.errors import NodewrightError, Permanent, Temporary
 
 _EMPTY_DIR = "kubernetes.io~empty-dir"

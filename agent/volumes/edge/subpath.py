@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import stat
 
-from agent.volumes.edge import mounts
 from agent.volumes.edge.setup import make_directories
+from nodelib import mounts
 from nodelib.errors import Permanent
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY

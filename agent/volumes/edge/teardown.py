@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 
 from agent.common.model.pod_settings import PodPaths
-from agent.volumes.edge import mounts, subpath
-from nodelib import file_trees
+from agent.volumes.edge import subpath
+from nodelib import file_trees, mounts
 from nodelib.errors import Temporary
+from nodelib.mountinfo import Mount
 
 
 def tear_down(paths: PodPaths) -> None:
@@ -61,7 +62,7 @@ def _unmount_all(paths: PodPaths) -> None:
             mounts.seal(found.path)  # another one may have been below it
 
 
-def _tops(found: list[mounts.Mounted]) -> set[str]:
+def _tops(found: list[Mount]) -> set[str]:
     """Mount points that are in no other of these."""
     tops: set[str] = set()
     last = "\0"

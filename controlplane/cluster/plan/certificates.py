@@ -12,6 +12,8 @@ from typing import Literal
 from controlplane.cluster.model import Cluster
 
 POLICY_USER = "nodewright:network-policy"
+BALANCER_USER = "nodewright:load-balancer"
+STORAGE_USER = "nodewright:csi"
 RENEW_BEFORE = 30 * 86400.0  # seconds before a certificate expires
 Usage = Literal["ca", "server", "client", "peer"]
 
@@ -94,6 +96,10 @@ def certificates(cluster: Cluster) -> tuple[Certificate, ...]:
         ]
         if cluster.options.enforces_policies:
             found.append(Certificate(f"{own}/pki/policy-client", POLICY_USER, ca, "client"))
+        if cluster.options.gives_addresses:
+            found.append(Certificate(f"{own}/pki/loadbalancer-client", BALANCER_USER, ca, "client"))
+        if cluster.options.provides_volumes:
+            found.append(Certificate(f"{own}/pki/csi-client", STORAGE_USER, ca, "client"))
     return tuple(found)
 
 
@@ -147,6 +153,11 @@ def kubeconfigs(cluster: Cluster) -> tuple[Kubeconfig, ...]:
         ]
         if cluster.options.enforces_policies:
             found.append(Kubeconfig(f"{own}/policy.conf", f"{own}/pki/policy-client", POLICY_USER, url))
+        if cluster.options.gives_addresses:
+            balancer = f"{own}/pki/loadbalancer-client"
+            found.append(Kubeconfig(f"{own}/loadbalancer.conf", balancer, BALANCER_USER, url))
+        if cluster.options.provides_volumes:
+            found.append(Kubeconfig(f"{own}/csi.conf", f"{own}/pki/csi-client", STORAGE_USER, url))
     return tuple(found)
 
 

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controlplane.cluster.model import API_PORT, CONTROL_PLANE, PORTS, Cluster, Node, Options, in_url
+from controlplane.cluster.plan import storage as storage_plan
 from controlplane.cluster.plan.certificates import authentication_config, service_account_key
+from controlplane.cluster.plan.load_balancer import pool as load_balancer_pool
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET, SYSTEM_PATH
 from controlplane.cluster.plan.node_marks import registration_flags
+from controlplane.cluster.plan.wiring import UPLINK
 from controlplane.supervisor.model import Program
 from policy.settings import SOCKET as POLICY_SOCKET
 
@@ -41,6 +44,8 @@ def needed(options: Options) -> tuple[str, ...]:
         names.append("kubelet")
     if options.proxy == "upstream":
         names.append("kube-proxy")
+    if options.provides_volumes:
+        names += storage_plan.HELPERS
     return tuple(names)
 
 
@@ -255,6 +260,38 @@ def policy(cluster: Cluster, node: Node, tools: Tools) -> Program:
     )
     log = f"{cluster.log_dir(node.name)}/policy.log"
     return Program("policy", (tools.python, "-m", "policy", *flags), log, tools.python_environment())
+
+
+def load_balancer(cluster: Cluster, node: Node, tools: Tools) -> Program:
+    """The daemon of a node that announces addresses of Services; one of them gives them out."""
+    flags = (
+        "--kubeconfig=/etc/kubernetes/loadbalancer.conf",
+        f"--hostname-override={node.name}",
+        f"--pool={load_balancer_pool(cluster)}",
+        f"--interface={UPLINK}",
+        "--v=2",
+    )
+    log = f"{cluster.log_dir(node.name)}/loadbalancer.log"
+    return Program("loadbalancer", (tools.python, "-m", "loadbalancer", *flags), log, tools.python_environment())
+
+
+def volumes(cluster: Cluster, node: Node, tools: Tools) -> tuple[Program, ...]:
+    """The CSI driver of a node, and upstream's programs that turn claims and snapshots into calls of it."""
+    logs = cluster.log_dir(node.name)
+    argv = (tools.python, "-m", "csi", f"--hostname-override={node.name}", "--v=2")
+    driver = Program("csi", argv, f"{logs}/csi.log", tools.python_environment(), stop_timeout=15)
+    return (
+        driver,
+        *(
+            Program(
+                name,
+                (tools.binaries[name], *flags),
+                f"{logs}/{name}.log",
+                tools.environment(name, **storage_plan.environment(node)),
+            )
+            for name, flags in storage_plan.helpers(cluster, node).items()
+        ),
+    )
 
 
 def proxy(cluster: Cluster, node: Node, tools: Tools) -> Program:

@@ -119,6 +119,8 @@ def settings(options: Options) -> dict[str, str]:
         "agent": options.agent if options.agent != "nodewright" else "",
         "proxy": options.proxy if options.proxy != "nodewright" else "",
         "network policies": "enforced" if options.enforces_policies else "",
+        "LoadBalancer addresses": "given" if options.gives_addresses else "",
+        "volumes": "provided by the nodes" if options.provides_volumes else "",
         "by": "kubeadm" if options.kubeadm else "",
         "pod network": options.network if options.network != "nodewright" else "",
         "addons": options.addons,

@@ -16,7 +16,7 @@ from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import state_root
 from controlplane.cluster.model import CGROUP_ROOT, Cluster, Options
 from controlplane.cluster.plan.addresses import check_name
-from controlplane.cluster.work import host_changes, user_kubeconfig
+from controlplane.cluster.work import host_changes, user_kubeconfig, volume_devices
 from controlplane.machine.edge import cgroups, namespaces, process_one
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.machine.edge.netlink import Netlink
@@ -71,7 +71,8 @@ async def clear(cluster: Cluster, progress: Progress) -> Removed:
         link = await asyncio.to_thread(_remove_link, cluster)
     with progress.step("namespaces and mounts") as say:
         mounts = await asyncio.to_thread(namespaces.unmount_below, cluster.dir)
-        say(f"{mounts} unmounted")
+        devices = await asyncio.to_thread(_detach_volumes, cluster)
+        say(f"{mounts} unmounted" + (f", {devices} loop devices detached" if devices else ""))
     with progress.step("cgroups"):
         await asyncio.to_thread(cgroups.remove, trees, cluster.cgroup)
         cgroups.remove_if_empty(trees, CGROUP_ROOT)
@@ -96,6 +97,11 @@ def _end_processes(cluster: Cluster, trees: cgroups.Hierarchies) -> int:
             # The kernel ends a node with its process 1.
             supervisors += process_one.kill(units.machine_lock(folder)) or units.kill_supervisor(folder)
     return supervisors + cgroups.kill_all(trees, cluster.cgroup)
+
+
+def _detach_volumes(cluster: Cluster) -> int:
+    names = os.listdir(cluster.dir) if os.path.isdir(cluster.dir) else []
+    return sum(volume_devices.detach(cluster.node_dir(name)) for name in names)
 
 
 def _remove_link(cluster: Cluster) -> bool:

@@ -17,7 +17,7 @@ from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import removal
 from controlplane.cluster.plan.components import Tools
-from controlplane.cluster.work import drain, host_ports, nodes
+from controlplane.cluster.work import drain, host_ports, nodes, volume_devices
 from controlplane.machine.edge import cgroups, namespaces, process_one
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.machine.edge.netlink import Netlink
@@ -134,6 +134,7 @@ def remove_machine(cluster: Cluster, node: Node) -> None:
         if os.path.exists(path):
             os.unlink(path)
     namespaces.unmount_below(cluster.node_dir(node.name))
+    volume_devices.detach(cluster.node_dir(node.name))
     cgroups.remove(trees, group)
     if os.path.isdir(cluster.node_dir(node.name)):
         file_trees.remove(cluster.node_dir(node.name))

@@ -126,7 +126,7 @@ def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
 
 
 def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
-    """Start containerd, agent and proxy, and what enforces network policies."""
+    """Start containerd, agent and proxy, what enforces policies, announces addresses and provides volumes."""
     programs: tuple[Program, ...] = (
         components.runtime(cluster, node, tools),
         components.agent(cluster, node, tools),
@@ -134,6 +134,10 @@ def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
     )
     if cluster.options.enforces_policies:
         programs = (*programs, components.policy(cluster, node, tools))
+    if cluster.options.gives_addresses:
+        programs = (*programs, components.load_balancer(cluster, node, tools))
+    if cluster.options.provides_volumes:
+        programs = (*programs, *components.volumes(cluster, node, tools))
     start_unit(cluster, node.name, programs, tools.project)
 
 

@@ -17,6 +17,7 @@ from agent.common.model.pods import RunState
 from agent.runtime.edge.cri import Cri
 from controlplane.cluster.edge import disk
 from controlplane.cluster.model import BALANCER, CONTROL_PLANE, PORTS, Cluster, Node
+from controlplane.cluster.plan import storage
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET
 from controlplane.cluster.work.down import clear
 from controlplane.machine.edge import process_one
@@ -70,7 +71,7 @@ async def _quiet(cluster: Cluster, node: Node, grace: int, clock: Clock) -> int:
         return 0
     os.kill(one, signal.SIGSTOP)  # or it would start the supervisor again, and that all the others
     units.kill_supervisor(folder)
-    await _end_programs(folder, ("policy", "proxy", "agent"), clock)
+    await _end_programs(folder, (*storage.HELPERS, "csi", "loadbalancer", "policy", "proxy", "agent"), clock)
     ended = await _end_containers(one, grace)
     await _end_programs(folder, ("containerd",), clock)
     return ended

@@ -25,6 +25,7 @@ from controlplane.config.plan.fields import (
     Whole,
     matches,
 )
+from loadbalancer.plan import pool
 from nodelib import quantity
 from nodelib.errors import Invalid
 
@@ -71,6 +72,14 @@ def _cidrs(text: str) -> str:
             ipaddress.ip_network(one.strip())
     except ValueError as error:
         return f"is not a range of addresses ({error})"
+    return ""
+
+
+def _pool(text: str) -> str:
+    try:
+        pool.parse([text])
+    except Invalid as error:
+        return f"is not a pool ({error.message})"
     return ""
 
 
@@ -188,6 +197,10 @@ _NETWORKING = Table(
         "ipFamily": Field(Text("a family", ("ipv4", "ipv6", "dual")), "Addresses of nodes, pods and Services."),
         "proxyMode": Field(Text("a mode", ("iptables", "nftables", "userspace")), "How the proxy programs Services."),
         "networkPolicy": Field(Switch(), "Whether the nodes enforce NetworkPolicies; by default they do not."),
+        "loadBalancer": Field(Switch(), "Whether Services of type LoadBalancer get addresses; by default they do not."),
+        "loadBalancerPool": Field(
+            Text("ranges of addresses", problem=_pool), "These addresses; by default the last quarter of nodeSubnet."
+        ),
         "routed": Field(Switch(), "Each node on its own network behind a router; pods connect by VXLAN."),
         "uplink": Field(Switch(), "Whether pods reach the network of this machine."),
         "nodeSubnet": Field(Text("a CIDR", problem=_cidrs), "Subnet of the nodes; by default a free /24 of 10.89/16."),
@@ -244,6 +257,7 @@ DOCUMENT = Table(
         "featureGates": Field(Names(Switch(), "feature gate", _GATE), "Feature gates of all components."),
         "registries": Field(Sequence(_REGISTRY, ("host",)), "Mirrors and logins of registries."),
         "addons": Field(Sequence(Text("the name of an add-on", ADDONS)), "Add-ons besides DNS: metrics, ingress."),
+        "storage": Field(Switch(), "Whether the nodes provide volumes for claims; by default they do not."),
         "demo": Field(Switch(), "Deploy a web server on every node, and check that it answers."),
         "durable": Field(Switch(), "Have etcd and containerd flush their writes to disk."),
         "images": Field(Text("a set", ("demo", "conformance")), "Images that the nodes have from the start."),

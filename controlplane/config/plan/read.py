@@ -22,11 +22,13 @@ _NETWORKING = {
     "ipFamily": "ip_family",
     "proxyMode": "proxy_mode",
     "networkPolicy": "network_policy",
+    "loadBalancer": "load_balancer",
+    "loadBalancerPool": "load_balancer_pool",
     "routed": "routed",
     "uplink": "uplink",
 }
 _KUBEADM = {"controlPlanes": "control_planes", "joined": "joined", "network": "network"}
-_OPTIONS = ("kubernetes", "cpus", "agent", "proxy", "demo", "durable")
+_OPTIONS = ("kubernetes", "cpus", "agent", "proxy", "storage", "demo", "durable")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ TREE = (
     "cli",
     "cni",
     "controlplane",
+    "loadbalancer",
+    "csi",
     "nodelib",
     "policy",
     "proxy",

@@ -3,6 +3,9 @@
 Importing the demo images takes seconds (hashing, journalling and unpacking 300 MB), a clone takes milliseconds: content
 blobs and files of committed snapshots are never written again (overlayfs copies up), so every node has hard links to
 them, and only the two bolt databases are really copied. On another file system everything is copied.
+
+Layers are kept unpacked only: their packed form would take as much of the disk again, and a runtime reads it only to
+export an image (the archives are in the cache for that).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from nodelib.errors import Conflict, Permanent
 
 Progress = Callable[[str], None]
 
-_FORMAT = "1"
+_FORMAT = "2"
 # What belongs to one node (uuid) or is only scratch: a clone starts without it.
 _OWN = ("io.containerd.grpc.v1.introspection", "io.containerd.content.v1.content/ingest", "tmpmounts")
 _DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
@@ -39,6 +42,7 @@ state = "{state}"
 """
 
 # Import, then wait until the CRI plugin has labelled every image, so that a node's first kubelet call finds them.
+# Layers that were unpacked go when containerd collects its garbage, which only the end of a lease can wait for.
 # A clean exit flushes the databases.
 _SCRIPT = """set -eu
 containerd=$1; ctr="$2 -a $3/containerd.sock -n k8s.io"; log=$3/containerd.log; wanted=$4; shift 4
@@ -50,10 +54,11 @@ until $ctr version >/dev/null 2>&1; do
   tries=$((tries + 1)); kill -0 $pid 2>/dev/null && [ $tries -lt 600 ] || { tail -n 5 "$log" >&2; exit 1; }
   sleep 0.05
 done
+import="$ctr images import --local --discard-unpacked-layers --snapshotter overlayfs"
 for archive in "$@"; do
   case $archive in
-    *.xz) $UNXZ "$archive" | $ctr images import --local --snapshotter overlayfs - >/dev/null ;;
-    *) $ctr images import --local --snapshotter overlayfs "$archive" >/dev/null ;;
+    *.xz) $UNXZ "$archive" | $import - >/dev/null ;;
+    *) $import "$archive" >/dev/null ;;
   esac
 done
 tries=0
@@ -61,6 +66,8 @@ until [ "$($ctr images ls -q 'labels."io.cri-containerd.image"==managed' | grep 
   tries=$((tries + 1)); [ $tries -lt 600 ] || { echo "the CRI plugin did not take the images over" >&2; exit 1; }
   sleep 0.05
 done
+$ctr leases create --id collect >/dev/null
+$ctr leases delete --sync collect >/dev/null
 """
 
 

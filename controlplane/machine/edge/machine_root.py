@@ -13,6 +13,7 @@ import fnmatch
 import os
 import shutil
 import stat
+import time
 from typing import Any
 
 from controlplane.machine.edge.syscalls import (
@@ -30,6 +31,7 @@ from controlplane.machine.edge.syscalls import (
     pivot_root,
     unmount,
 )
+from nodelib import mountinfo
 
 # Folders of an operating system, "nix" and "gnu" on systems that keep everything there.
 _SYSTEM = ("usr", "etc", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix", "gnu")
@@ -39,11 +41,13 @@ _OWN = {
     "var/log": 0o755, "var/spool": 0o755, "var/tmp": 0o1777,
 }  # fmt: skip
 _LINKS = {"var/run": "/run", "var/lock": "/run/lock"}
-# The machine's own secrets, which are no business of a node's pods. A node's /etc/kubernetes is a folder of its own.
+# No business of a node's pods either, beside what users of the machine may not read. A node's /etc/kubernetes
+# is a folder of its own.
 _SECRETS = (
     "shadow", "shadow-", "gshadow", "gshadow-", "ssh/ssh_host_*", "ssl/private", "krb5.keytab", "wireguard",
     "NetworkManager/system-connections", "kubernetes", "rancher", "docker", "sudoers", "sudoers.d",
 )  # fmt: skip
+_READ_AND_ENTER = stat.S_IROTH | stat.S_IXOTH
 # Character devices that every node has if the machine does. The machine's disks are not among a node's devices; loop
 # devices are, although the kernel has them only once.
 _DEVICES = (
@@ -92,7 +96,7 @@ def enter(spec: dict[str, Any]) -> None:
 
 def _folders(root: str) -> None:
     for name, mode in _OWN.items():
-        if _no_link(f"{root}/{name}"):
+        if _free(f"{root}/{name}"):
             os.mkdir(f"{root}/{name}")
             os.chmod(f"{root}/{name}", mode)
     for name, target in _LINKS.items():
@@ -100,11 +104,23 @@ def _folders(root: str) -> None:
             os.symlink(target, f"{root}/{name}")
 
 
-def _no_link(path: str) -> bool:
-    """Whether nothing is there. A link is removed: a pod may have left it, and it would lead out of the tree."""
-    if os.path.islink(path):
+def _free(path: str, *, folder: bool = True) -> bool:
+    """Whether nothing is there. What cannot stay is out of the way then: a pod may have left a link, which would lead
+    out of the tree, a pipe, which would be waited for, or a file where a folder is wanted.
+
+    Only links are removed; the rest gets another name, as it may be somebody's data.
+    """
+    try:
+        there = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return True
+    if stat.S_ISLNK(there):
         os.unlink(path)
-    return not os.path.exists(path)
+    elif stat.S_ISDIR(there) is folder and (folder or stat.S_ISREG(there)):
+        return False
+    else:
+        os.rename(path, f"{path}.was-in-the-way-{time.time_ns()}")
+    return True
 
 
 def _system(root: str, name: str, layers: str) -> None:
@@ -114,11 +130,11 @@ def _system(root: str, name: str, layers: str) -> None:
         if not os.path.lexists(target):
             os.symlink(os.readlink(source), target)
     elif os.path.isdir(source):
-        if _no_link(target):
+        if _free(target):
             os.mkdir(target, mode=0o755)
         _overlay(source, target, f"{layers}/{name}")
         if name == "etc":
-            _hide_secrets(target)
+            _hide_secrets(target, f"{layers}/{name}/upper")
 
 
 def _overlay(lower: str, target: str, layers: str) -> None:
@@ -137,18 +153,51 @@ def _overlay(lower: str, target: str, layers: str) -> None:
         mount("overlay", target, "overlay", data=data)
 
 
-def _hide_secrets(etc: str) -> None:
-    """Remove them from the node's layer. No link is followed: it leads out of the node's tree, to the very files."""
+def private(folder: str) -> list[str]:
+    """What below a folder of this machine not every user of it may read: keys and passwords of whatever is installed.
+
+    Of a folder that is closed only the folder itself is in the list.
+    """
+    found, pending = [], [folder]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    continue
+                is_folder = entry.is_dir(follow_symlinks=False)
+                wanted = _READ_AND_ENTER if is_folder else stat.S_IROTH
+                if entry.stat(follow_symlinks=False).st_mode & wanted != wanted:
+                    found.append(entry.path)
+                elif is_folder:
+                    pending.append(entry.path)
+    return found
+
+
+def _hide_secrets(etc: str, layer: str) -> None:
+    """Remove the machine's own from the node's view; what the node has made since, in its own `layer`, stays.
+
+    No link is followed: it leads out of the node's tree, to the very files. Nothing of the node runs yet that could
+    change one meanwhile.
+    """
+    names = [path.removeprefix("/etc/") for path in private("/etc")]
     for pattern in _SECRETS:
         folder, _, name = pattern.rpartition("/")
-        if os.path.islink(f"{etc}/{folder}".rstrip("/")) or not os.path.isdir(f"{etc}/{folder}"):
-            continue  # at most one level, and nothing of the node runs yet that could change it meanwhile
-        for found in fnmatch.filter(os.listdir(f"{etc}/{folder}"), name):
-            path = f"{etc}/{folder}/{found}"
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path)
-            else:
-                os.unlink(path)
+        if os.path.isdir(f"/etc/{folder}"):
+            names += [f"{folder}/{one}".lstrip("/") for one in fnmatch.filter(os.listdir(f"/etc/{folder}"), name)]
+    for name in names:
+        path = f"{etc}/{name}"
+        if os.path.lexists(f"{layer}/{name}") or _leads_elsewhere(etc, name) or not os.path.lexists(path):
+            continue
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
+def _leads_elsewhere(root: str, name: str) -> bool:
+    """Whether a folder on the way to `name` is a link."""
+    parts = name.split("/")[:-1]
+    return any(os.path.islink("/".join((root, *parts[: end + 1]))) for end in range(len(parts)))
 
 
 def _devices(folder: str) -> None:
@@ -176,14 +225,11 @@ def _devices(folder: str) -> None:
 def _cgroup_mounts() -> list[tuple[str, str, str]]:
     """Of the machine: (path below /sys/fs/cgroup, file system, options that choose the v1 hierarchy)."""
     found = []
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            left, _, right = line.partition(" - ")
-            kind, _, options = right.split()
-            path = os.path.relpath(left.split()[4], "/sys/fs/cgroup")
-            if kind in ("cgroup", "cgroup2") and not path.startswith(".."):
-                words = [word for word in options.split(",") if word not in ("rw", "ro") and kind == "cgroup"]
-                found.append((path, kind, ",".join(words)))
+    for one in mountinfo.of_process():
+        path = os.path.relpath(one.path, "/sys/fs/cgroup")
+        if one.fs_type in ("cgroup", "cgroup2") and not path.startswith(".."):
+            words = [word for word in one.options.split(",") if word not in ("rw", "ro") and one.fs_type == "cgroup"]
+            found.append((path, one.fs_type, ",".join(words)))
     return found
 
 
@@ -220,17 +266,16 @@ def _read_only(path: str) -> None:
 
 
 def _mount(root: str, entry: dict[str, Any]) -> None:
-    target = _inside(root, entry["target"])
-    if entry["type"] == "tmpfs":
-        os.makedirs(target, exist_ok=True)
-        mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
-        return
-    if os.path.isdir(entry["source"]):
+    folder = entry["type"] == "tmpfs" or os.path.isdir(entry["source"])
+    target = _inside(root, entry["target"], folder=folder)
+    if folder:
         os.makedirs(target, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "a", encoding="ascii"):
-            pass
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644))
+    if entry["type"] == "tmpfs":
+        mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        return
     mount(entry["source"], target, flags=MS_BIND)
     if entry.get("readonly"):
         mount("", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
@@ -253,13 +298,13 @@ def _boot_id(root: str) -> None:
     mount(f"{root}/run/boot-id", f"{root}/proc/sys/kernel/random/boot_id", flags=MS_BIND)
 
 
-def _inside(root: str, path: str) -> str:
+def _inside(root: str, path: str, *, folder: bool) -> str:
     """Where `path` is to be mounted in the tree. No link of the tree is followed: it could lead out of it.
 
     A file that is a link (/etc/resolv.conf of systemd-resolved) is replaced by an empty one.
     """
-    current = root
-    for part in path.strip("/").split("/"):
+    current, parts = root, path.strip("/").split("/")
+    for number, part in enumerate(parts, 1):
         current = f"{current}/{part}"
-        _no_link(current)
+        _free(current, folder=folder or number < len(parts))
     return current

@@ -5,18 +5,16 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodelib import command
+from nodelib import command, mountinfo
 from nodelib.errors import Permanent
 
 _MNT_DETACH = 2
 _MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
-_OCTAL = re.compile(r"\\([0-7]{3})")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -36,8 +34,7 @@ async def make(spec: dict[str, Any], project: str) -> None:
 
 def mount_points() -> list[str]:
     """Targets of all mounts of this mount namespace, in mount order."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return [_OCTAL.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4]) for line in file]
+    return [one.path for one in mountinfo.of_process()]
 
 
 def unmount_below(directory: str) -> int:
@@ -97,8 +94,7 @@ def mount_points_in_use() -> frozenset[str]:
             if space in seen:
                 continue
             seen.add(space)
-            with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-                found.update(line.split(" ")[4] for line in file)
+            found.update(one.path for one in mountinfo.of_process(pid))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return frozenset(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from nodelib import mountinfo
+
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE, MS_SHARED = 0x1000, 0x4000, 1 << 18, 1 << 20
 _MNT_DETACH = 2
@@ -51,5 +53,4 @@ def attach(tree: int, target: str) -> None:
 
 def mount_points(process: int | str = "self") -> set[str]:
     """Targets of all mounts of this namespace, or of another process's."""
-    with open(f"/proc/{process}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return {line.split()[4].encode().decode("unicode_escape") for line in file}
+    return {one.path for one in mountinfo.of_process(process)}

@@ -41,6 +41,12 @@ def test_stats_of_pods_are_read_where_their_cgroups_are(tmp_path: Path, lines: s
     assert derive.stats_settings(parse([f"--config={file}"], hostname="n")).kubepods == kubepods
 
 
+@pytest.mark.parametrize(("gates", "expect"), [("", 4096), ("HugepageAwareEviction=false", 0)])
+def test_huge_pages_are_left_out_unless_their_gate_is_off(gates: str, expect: int) -> None:
+    settings = parse([f"--feature-gates={gates}"], hostname="n")
+    assert derive.stats_settings(settings, 4096).huge_pages == expect
+
+
 def test_every_setting_is_read_by_somebody() -> None:
     """A setting that nobody reads is silently not obeyed: its field needs an `instead` in the schema."""
     read: set[str] = set()

@@ -27,7 +27,7 @@ COMMANDS = {
     ),
     "Diagnosis": ("status", "why", "doctor", "images", "trace", "service", "view", "version", "completion", "export"),
     "Nodes": ("join", "leave", "install", "uninstall", "payload", "package", "release"),
-    "Daemons": ("agent", "kubelet", "kube-proxy", "proxy"),
+    "Daemons": ("agent", "kubelet", "kube-proxy", "loadbalancer", "proxy"),
     "Tests": ("test", "conformance", "bench"),
 }
 BELOW = ("node add", "node remove", "addons list", "addons add", "addons remove")

@@ -84,7 +84,7 @@ def test_help_is_no_failure_and_an_unknown_option_is_a_usage_error(command: str)
         assert done.exit_code == 2 and "--no-such-option" in done.output
 
 
-@pytest.mark.parametrize("command", [*_COMMANDS, "agent", "kubelet", "proxy", "kube-proxy"])
+@pytest.mark.parametrize("command", [*_COMMANDS, "agent", "kubelet", "loadbalancer", "proxy", "kube-proxy"])
 def test_the_page_names_every_command(command: str) -> None:
     assert f"`{command}`" in _TABLE
 
@@ -95,4 +95,4 @@ def test_the_page_names_no_command_that_is_gone() -> None:
         for row in _TABLE.splitlines()
         for name in re.findall(r"`([a-z][a-z -]*)`", row.split("|")[1:2][0] if "|" in row else "")
     }
-    assert named - {"agent", "kubelet", "proxy", "kube-proxy"} == set(_COMMANDS)
+    assert named - {"agent", "kubelet", "loadbalancer", "proxy", "kube-proxy"} == set(_COMMANDS)

@@ -12,7 +12,13 @@ from typer.testing import CliRunner
 from cli.app import app
 
 _ROOT: Any = typer.main.get_command(app)
-_OWN_HELP = ("agent", "kubelet", "kube-proxy", "proxy")  # upstream's flags, printed by the daemons themselves
+_OWN_HELP = (
+    "agent",
+    "kubelet",
+    "kube-proxy",
+    "loadbalancer",
+    "proxy",
+)  # upstream's flags, printed by the daemons themselves
 
 
 def _every(command: Any, *path: str) -> dict[tuple[str, ...], Any]:

@@ -199,6 +199,35 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         "provisioner",
         True,
     ),
+    "a claim of our own driver, bound late": (
+        "pvc",
+        thing(storageClassName="local"),
+        {"storageclass": [cluster_wide("local", **{**LATE, "provisioner": "csi.nodewright.local"})], "pod": [USER]},
+        "Provisioning",
+        "csi.nodewright.local has not made",
+        "csi-provisioner.log",
+        True,
+    ),
+    "a claim for which a node has no room": (
+        "pvc",
+        thing(storageClassName="local"),
+        {
+            "storageclass": [cluster_wide("local", **LATE)],
+            "pod": [USER],
+            "event": [
+                event(
+                    thing(),
+                    "ProvisioningFailed",
+                    "rpc error: code = ResourceExhausted desc = 2Ti are needed, and 40Gi are left on this node for "
+                    "volumes.",
+                )
+            ],
+        },
+        "ProvisioningFailed",
+        "40Gi are left",
+        "csistoragecapacities",
+        True,
+    ),
     "a claim that is deleted and used": (
         "pvc",
         {**thing(), "metadata": {**thing()["metadata"], "deletionTimestamp": NOW}},

@@ -18,6 +18,7 @@ _PODS, _CLAIMS, _JOBS = "/api/v1/pods", "/api/v1/persistentvolumeclaims", "/apis
 
 _KINDS = (
     "Pod Deployment ReplicaSet StatefulSet DaemonSet Job CronJob PersistentVolumeClaim Service EndpointSlice Node Event"
+    " Lease"
 )
 _LISTS = {f"{kind.lower()}s": f"{kind}List" for kind in _KINDS.split()}
 _LISTS |= {f"{kind.lower()}es": f"{kind}List" for kind in ("Ingress", "IngressClass", "StorageClass")}
@@ -46,6 +47,7 @@ class Slow:
             else []
         )
         group, _, plural = request.path.removeprefix("/api/").removeprefix("/apis/").rpartition("/")
+        group = group.partition("/namespaces/")[0]
         meta = {"resourceVersion": "1"}
         return web.json_response({"kind": _LISTS[plural], "apiVersion": group, "metadata": meta, "items": items})
 

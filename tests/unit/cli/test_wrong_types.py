@@ -20,6 +20,7 @@ from cli.commands import images, why
 from cli.display.terminal import new_console
 from cli.explain import facts as explain
 from cli.explain import places, service_text, service_words
+from cli.explain.balancer import announced
 from cli.explain.endpoints import missing, ports, silent_endpoints
 from cli.why import judge, logs, show
 from cli.why.model import KINDS, OTHERS, Facts
@@ -34,6 +35,8 @@ from controlplane.cluster.plan.readiness import (
 )
 from controlplane.doctor.model import NodeFacts
 from controlplane.doctor.plan import cis, registration
+from loadbalancer.model import NAMESPACE
+from loadbalancer.plan import table
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
 from nodelib.kube import shapes
@@ -134,6 +137,19 @@ WORLD: Mapping[str, list[Json]] = {
             "metadata": {**_META, "name": "often", "uid": "cron-1"},
             "spec": {"schedule": "* * * * *", "suspend": False},
             "status": {"lastScheduleTime": _TIME, "active": []},
+        }
+    ],
+    f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases": [
+        {
+            "metadata": {
+                "name": table.LEASE,
+                "uid": "lease-1",
+                "annotations": {
+                    table.ANNOTATION: '{"192.0.2.8":{"node":"","services":["svc-1"]}}',
+                    table.POOL: "192.0.2.8-192.0.2.9",
+                },
+            },
+            "spec": {"holderIdentity": "node1_x"},
         }
     ],
     "/api/v1/services": [
@@ -261,7 +277,7 @@ def shown(lists: Mapping[str, tuple[Json, ...]]) -> str:
 
 def explained(lists: Mapping[str, tuple[Json, ...]]) -> str:
     """All that `service` prints, and what `trace` makes of its words."""
-    names = ("services", "endpointslices", "pods", "nodes", "networkpolicies")
+    names = ("services", "endpointslices", "pods", "nodes", "networkpolicies", "leases")
     by_name = {path.rpartition("/")[2]: found for path, found in lists.items()}
     facts = explain.Facts.of(*(by_name[name] for name in names))
     said: list[str] = []
@@ -269,7 +285,9 @@ def explained(lists: Mapping[str, tuple[Json, ...]]) -> str:
         silent = silent_endpoints(service, facts, lambda address: ())
         problems = service_words.problems(service, facts, lambda address: (), "cluster.local")
         views = {node: tuple(ports(service, facts, node)) for node in ("node1", "node2")}
-        said += service_text.head(service, service_words.about(service, facts, "cluster.local"), problems)
+        said += service_text.head(
+            service, service_words.about(service, facts, "cluster.local"), problems, announced(service, facts)
+        )
         said += service_text.endpoints(service, facts, silent)
         said += service_text.ports(views, silent)
         said += missing(service, facts)

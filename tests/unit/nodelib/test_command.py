@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
+from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +38,45 @@ async def test_timeout_kills_the_whole_group() -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
     with pytest.raises(command.CommandError, match="killed"):
         await command.run([sys.executable, "-c", script], timeout=1)
+
+
+async def test_a_command_that_prints_without_end_is_killed_and_not_kept() -> None:
+    began = time.monotonic()
+    with pytest.raises(command.CommandError, match="printed more than 100000 bytes, killed"):
+        await command.run(["sh", "-c", "yes & yes >&2"], timeout=60, most=100_000)
+    assert time.monotonic() - began < 30
+
+
+async def test_both_outputs_and_a_long_input_at_once() -> None:
+    text = b"x" * 3_000_000
+    done = await command.run(["sh", "-c", "tee /dev/stderr"], stdin=text)
+    assert done.stdout == done.stderr == text
+    assert (await command.run(["true"], stdin=text)).returncode == 0, "a command need not read what it is given"
+
+
+async def test_a_stream_has_all_that_is_printed() -> None:
+    pieces = [piece async for piece in command.stream(["sh", "-c", "echo out; echo err >&2; exit 3"])]
+    assert b"".join(pieces) == b"out\nerr\n"
+
+
+async def test_a_stream_without_end_can_be_left_at_any_moment(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    reading = command.stream(["sh", "-c", f"echo $$ > {mark}; yes"])
+    assert (await anext(reading)).startswith(b"y\ny\n")
+    await reading.aclose()
+    assert not Path(f"/proc/{mark.read_text().strip()}").exists()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2), aclosing(command.stream(["yes"])) as pieces:
+            async for _ in pieces:
+                pass
+
+
+async def test_a_stream_that_takes_too_long_or_cannot_start() -> None:
+    for argv, said in (
+        (["yes"], "not finished after 0.1 s"),
+        (["sleep", "60"], "not finished"),
+        (["/no"], "cannot start"),
+    ):
+        with pytest.raises(command.CommandError, match=said):
+            async for _ in command.stream(argv, timeout=0.1):
+                pass

@@ -95,7 +95,7 @@ def test_pods_of_the_host_network_and_those_that_have_ended_have_no_address() ->
 
 def test_a_mirror_pod_has_the_uid_that_the_runtime_knows() -> None:
     obj = pod("static", "10.0.0.1")
-    obj["metadata"]["annotations"] = {"kubernetes.io/config.hash": "abc"}
+    obj["metadata"]["annotations"] = {"kubernetes.io/config.hash": "abc", "kubernetes.io/config.mirror": "abc"}
     assert parse.pod(obj).uid == "abc"
 
 

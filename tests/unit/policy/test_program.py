@@ -95,8 +95,8 @@ def test_ten_thousand_ports_and_names_with_every_allowed_character() -> None:
     ports = [{"port": port} for port in range(1, 20_001, 2)]
     name = "a-0." + "b" * 200
     program = planned(PODS, [policy(name, ingress=[{"ports": ports}])])
-    (numbers,) = [raws for key, raws in program.elements.items() if key.startswith("ports-")]
-    assert len(numbers) == 10_000
+    numbers = [raws for key, raws in program.elements.items() if key.startswith("ports-")]
+    assert sum(map(len, numbers)) == 10_000
     assert all(len(key) < 128 for key in (*program.chains, *program.sets))
     table = FakePolicyTable()
     asyncio.run(table.commit(whole(program)))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 from pathlib import Path
 
 import pytest
 
 from nodelib.errors import Invalid
 from nodelib.firewall.objects import Family
+from nodelib.upstream.answers import facts
 from proxy.app import main
 from proxy.config import derive
 from proxy.config.access import find_access
-from proxy.config.file import API_VERSION, IGNORED, SUPPORTED, decode_config, parse_duration
+from proxy.config.file import API_VERSION, IGNORED, SUPPORTED, decode_config, instead, parse_duration
+from proxy.config.flags import IGNORED_FLAGS, OWN_FLAGS, SETTING_FLAGS
 from proxy.config.settings import Listen, load_settings
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -72,9 +72,7 @@ winkernel: {enableDSR: false, forwardHealthCheckVip: false, networkName: "", roo
     assert settings.kubeconfig == "/var/lib/kube-proxy/kubeconfig.conf"
     assert settings.local.cluster_cidrs == ("10.244.0.0/16",)
     assert settings.conntrack.max_per_core == 32768 and settings.conntrack.tcp_established_timeout == 86400
-    assert [line.rpartition(": ")[0].rpartition(" ")[0].split(": ")[-1] for line in settings.notices] == [
-        "logging.options is not"
-    ]
+    assert not settings.notices
 
 
 def test_file_before_flags(tmp_path: Path) -> None:
@@ -90,9 +88,20 @@ def test_file_before_flags(tmp_path: Path) -> None:
 
 
 def test_unsupported_fields_are_logged_once(tmp_path: Path) -> None:
-    text = "featureGates: {X: true}\nenableProfiling: true\nclientConnection: {qps: 5}\nipvs: {scheduler: rr}\n"
+    text = "enableProfiling: true\nclientConnection: {qps: 5}\nipvs: {scheduler: rr}\n"
     settings = load_settings(config(tmp_path, text))
-    assert len(settings.notices) == 4 and all("not supported" in line for line in settings.notices)
+    assert len(settings.notices) == 3 and all("not supported" in line for line in settings.notices)
+
+
+def test_feature_gates_are_checked_as_upstream_does(tmp_path: Path) -> None:
+    text = "featureGates: {KubeProxyNFTablesLocalhostNodePorts: true, NFTablesNetlink: true}\n"
+    settings = load_settings(config(tmp_path, text))
+    (line,) = settings.notices
+    assert line.startswith("featureGates.KubeProxyNFTablesLocalhostNodePorts has no effect here: ")
+    assert settings.feature_gates == {"KubeProxyNFTablesLocalhostNodePorts": True, "NFTablesNetlink": True}
+    for wrong in ("Frobnicate=true", "NFTablesProxyMode=false"):
+        with pytest.raises(Invalid, match=wrong.partition("=")[0]):
+            load_settings([f"--feature-gates={wrong}"])
 
 
 @pytest.mark.parametrize(
@@ -202,32 +211,12 @@ def test_access() -> None:
         find_access("", "", {})
 
 
-# The places of upstream's types in KubeProxyConfiguration; the two of component-base are written out.
-TYPES = {
-    "KubeProxyConfiguration": "",
-    "KubeProxyIPTablesConfiguration": "iptables.",
-    "KubeProxyIPVSConfiguration": "ipvs.",
-    "KubeProxyNFTablesConfiguration": "nftables.",
-    "KubeProxyConntrackConfiguration": "conntrack.",
-    "KubeProxyWinkernelConfiguration": "winkernel.",
-    "DetectLocalConfiguration": "detectLocal.",
-}
-SECTIONS = {"clientConnection", "logging", *(place.rstrip(".") for place in TYPES.values() if place)}
-CLIENT = {f"clientConnection.{name}" for name in ("kubeconfig", "acceptContentTypes", "contentType", "qps", "burst")}
-LOGGING = {f"logging.{name}" for name in ("format", "flushFrequency", "verbosity", "vmodule", "options")}
-
-
-def test_every_field_of_upstreams_type_is_obeyed_or_answered() -> None:
-    modules = os.environ.get("GOMODCACHE") or os.path.expanduser("~/go/pkg/mod")
-    types = Path(modules, "k8s.io/kube-proxy@v0.37.1/config/v1alpha1/types.go")
-    if not types.exists():
-        pytest.skip("upstream's source is not on this machine")
-    upstream = set(CLIENT | LOGGING)
-    for kind, place in TYPES.items():
-        body = types.read_text().split(f"type {kind} struct {{")[1].split("\n}\n")[0]
-        upstream |= {place + name for name in re.findall(r'json:"([A-Za-z0-9]+)', body)}
-    assert upstream - SECTIONS == set(SUPPORTED) | set(IGNORED)
-    assert all(instead for _, instead in IGNORED.values())
+def test_every_field_and_flag_of_upstream_is_obeyed_or_answered() -> None:
+    upstream = facts("kube-proxy")
+    assert {one["path"] for one in upstream["fields"]} == set(SUPPORTED) | set(IGNORED)
+    known = {*SETTING_FLAGS, *OWN_FLAGS, *IGNORED_FLAGS}
+    assert {one["name"] for one in upstream["flags"]} - {"version"} == known
+    assert all(instead(field) for field in IGNORED)
 
 
 @pytest.mark.parametrize("name", sorted(IGNORED))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from dataclasses import replace
 
@@ -211,6 +212,48 @@ async def test_udp_keeps_a_client_with_its_endpoint_until_that_is_gone() -> None
     assert await client.ask() == b"one", "a conversation stays"
     one.drop_except(frozenset(left))
     assert await client.ask() == b"two"
+    await one.close()
+
+
+async def test_udp_from_thousands_of_ports_takes_a_bounded_number_of_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each packet from another port, or with another forged address, was a socket of the proxy for 30 seconds."""
+    monkeypatch.setattr(relay, "MOST_TALKS", 20)
+    loop = asyncio.get_running_loop()
+    server = _Named(b"one")
+    await loop.create_datagram_endpoint(lambda: server, local_addr=("127.0.0.1", 0))
+    one = await relay.listen("UDP", Family.IPV4, lambda client, reset_affinity: server.address)
+    busy = _Client()
+    await loop.create_datagram_endpoint(lambda: busy, remote_addr=("127.0.0.1", one.port))
+    before = len(os.listdir("/proc/self/fd"))
+    floods = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(200)]
+    for number, flood in enumerate(floods):
+        flood.sendto(b"?", ("127.0.0.1", one.port))
+        if number % 10 == 0:
+            assert await busy.ask() == b"one", "who talks is served"
+    assert len(os.listdir("/proc/self/fd")) - before <= len(floods) + 20 + 5
+    for flood in floods:
+        flood.close()
+    await one.close()
+
+
+async def test_tcp_connections_of_a_service_port_are_bounded(echo: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "MOST_CONNECTIONS", 2)
+    one = await relay.listen("TCP", Family.IPV4, lambda client, reset_affinity: echo)
+    held = [await asyncio.open_connection("127.0.0.1", one.port) for _ in range(2)]
+    for _, writer in held:
+        writer.write(b"x")
+    refused, refused_writer = await asyncio.open_connection("127.0.0.1", one.port)
+    with pytest.raises(ConnectionResetError):
+        await refused.readexactly(1)
+    for reader, writer in held:
+        writer.write_eof()
+        assert await reader.read() == b"<x>"
+        writer.close()
+    refused_writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+    writer.write_eof()
+    assert await reader.read() == b"<>", "there is room again"
+    writer.close()
     await one.close()
 
 

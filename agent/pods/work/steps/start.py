@@ -56,7 +56,9 @@ class StartSteps:
         latest = memory.seen.latest(container["name"])
         if latest is not None and latest.state is RunState.EXITED:
             now, ended = self._context.deps.clock.steady(), memory.ended.get(latest.id, latest.finished_at / 1e9)
-            memory.backoff[key] = backoff.extended(memory.backoff.get(key), ended, now)
+            memory.backoff[key] = backoff.extended(
+                memory.backoff.get(key), ended, now, self._context.deps.containers.restarts
+            )
 
     async def _create_and_run(self, step: Start) -> str:
         context, memory, name = self._context, self._context.memory, step.container["name"]

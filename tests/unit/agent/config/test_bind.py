@@ -7,29 +7,31 @@ from typing import Any
 
 import pytest
 
-from agent.common.model.binding import flag_source
+from agent.common.model.binding import flag_source, gate_source
 from agent.config.bind import bound
 from agent.config.flags import parse_flags
 from agent.config.schema import FIELDS
 from agent.node.plan.shutdown import Period
 from agent.settings import Settings
+from nodelib.upstream.answers import field_answers, gates
 from tests.unit.agent.config.test_settings import parsed
 
 # Fields that only change how the configuration is read (agent/config/load.py and rules.py).
-_NO_SETTING = {"mergeDefaultEvictionSettings", "runOnce"}
+_NO_SETTING = {"featureGates", "mergeDefaultEvictionSettings", "runOnce"}
 _NO_SETTING_FLAGS = {"--config", "--config-dir"}
 
 
 def test_every_field_is_bound_to_a_setting_or_says_what_happens_instead() -> None:
-    instead = {path for path, entry in FIELDS.items() if entry.instead}
-    assert set(FIELDS) - bound(Settings) - instead == _NO_SETTING
-    assert bound(Settings) & instead == {"podCIDR"}  # obeyed without an API server only
+    others = {path for path, entry in FIELDS.items() if not entry.obeyed}
+    assert set(FIELDS) - bound(Settings) - others == _NO_SETTING
+    assert not bound(Settings) & others
+    assert all(field_answers("kubelet")[path].instead for path in others)
 
 
 def test_every_flag_without_a_field_is_bound_to_a_setting() -> None:
     flags = {flag_source(name) for name in parse_flags([]).own}
     assert flags - bound(Settings) == _NO_SETTING_FLAGS
-    assert bound(Settings) - flags <= set(FIELDS)
+    assert bound(Settings) - flags <= set(FIELDS) | {gate_source(name) for name in gates()}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,13 @@ from hypothesis import strategies as st
 from agent.build.standalone import adapted
 from agent.common.model.durations import seconds
 from agent.config.decode import decode, flatten
+from agent.config.flags import FIELD_FLAGS, INERT_FLAGS, OWN_FLAGS
 from agent.config.parse import parse
 from agent.config.schema import FIELDS
 from agent.settings import Settings
 from nodelib.ciphers import STRONG_CIPHERS
 from nodelib.errors import Invalid
+from nodelib.upstream.answers import facts
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
@@ -97,21 +98,14 @@ volumeStatsAggPeriod: 0s
     assert found.status.update_frequency == 10.0 and found.status.report_frequency == 300.0
     assert found.server.streaming_idle_timeout == 14400.0
     assert found.static.path == "/etc/kubernetes/manifests" and found.static.file_frequency == 20.0
-    assert [line.split()[0] for line in found.notices] == [
-        "logging.options.text",
-        "logging.options.json",
-    ]
+    assert not found.notices
 
 
-def test_every_field_of_upstreams_type_is_known() -> None:
-    modules = os.environ.get("GOMODCACHE") or os.path.expanduser("~/go/pkg/mod")
-    types = Path(modules, "k8s.io/kubelet@v0.37.1/config/v1beta1/types.go")
-    if not types.exists():
-        pytest.skip("upstream's source is not on this machine")
-    body = types.read_text().split("type KubeletConfiguration struct {")[1].split("\n}\n")[0]
-    names = set(re.findall(r'json:"([A-Za-z0-9]+)', body))
-    known = {path.split(".")[0] for path in FIELDS}
-    assert names - known == set() and known - names == set()
+def test_every_field_and_flag_of_upstream_is_known() -> None:
+    upstream = facts("kubelet")
+    assert {one["path"] for one in upstream["fields"]} == set(FIELDS)
+    known = {*FIELD_FLAGS, *OWN_FLAGS, *INERT_FLAGS, "version"}
+    assert {one["name"] for one in upstream["flags"]} == known
 
 
 @pytest.mark.parametrize(
@@ -162,9 +156,11 @@ def test_a_bootstrap_needs_a_place_for_its_kubeconfig(folder: Path) -> None:
 
 
 def test_feature_gates_of_file_and_flags_are_merged_and_noticed(folder: Path) -> None:
-    found = parsed(folder, "featureGates: {A: true, B: true}\n", "--feature-gates=B=false,C=true")
-    assert found.effective["featureGates"] == {"A": True, "B": False, "C": True}
-    assert any(line == "featureGates.A has no effect here" for line in found.notices)
+    text = "featureGates: {QOSReserved: true, PodsAPI: true}\n"
+    found = parsed(folder, text, "--feature-gates=PodsAPI=false,H2CContainerProbe=true")
+    assert found.effective["featureGates"] == {"QOSReserved": True, "PodsAPI": False, "H2CContainerProbe": True}
+    said = "featureGates.QOSReserved has no effect here: memory requests are not reserved at the QoS level"
+    assert said in found.notices
 
 
 @pytest.mark.parametrize(

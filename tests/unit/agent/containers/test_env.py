@@ -213,6 +213,8 @@ def test_references() -> None:
         pytest.param("A='1\n2'\nK='x\ny'\n", "x\ny", id="several lines"),
         pytest.param("K= 'v'", "", id="blank before the value is empty"),
         pytest.param("OTHER='v'", "", id="not there"),
+        pytest.param("K='a\x0bb\x85c\u2028d'", "a\x0bb\x85c\u2028d", id="lines end at line feeds only"),
+        pytest.param("A='1'\r\nK='v'\r\n", "v", id="lines of DOS"),
         pytest.param("K='a=b $(C)'", "a=b $(C)", id="taken literally"),
     ],
 )

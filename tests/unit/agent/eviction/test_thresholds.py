@@ -117,6 +117,11 @@ def test_observed() -> None:
     assert found["nodefs.inodesFree"] == Observation(50, 100)
 
 
+def test_memory_set_aside_for_huge_pages_is_neither_there_nor_available() -> None:
+    found = signals.observe(replace(node(memory=300 * MIB), huge_pages=200 * MIB))
+    assert found["memory.available"] == Observation(100 * MIB, 824 * MIB)
+
+
 def test_a_file_system_that_counts_no_inodes_has_not_run_out_of_them() -> None:
     assert "nodefs.inodesFree" not in signals.observe(node(fs=FsUsage(1, 1000, 500, device=1)))
 

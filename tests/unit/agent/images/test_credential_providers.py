@@ -31,6 +31,9 @@ def test_a_provider() -> None:
     assert (found.name, found.args, found.env, found.cache) == ("ecr", ("get",), {"REGION": "x"}, 600.0)
 
 
+TOKENS = {"serviceAccountTokenAudience": "reg.io", "requireServiceAccount": True, "cacheType": "ServiceAccount"}
+
+
 @pytest.mark.parametrize(
     ("document", "part"),
     [
@@ -43,7 +46,32 @@ def test_a_provider() -> None:
         (config({**GOOD, "matchImages": []}), "at least one pattern"),
         (config({**GOOD, "defaultCacheDuration": None}), "must be a duration"),
         (config({**GOOD, "defaultCacheDuration": "-1s"}), "must not be negative"),
-        (config({**GOOD, "tokenAttributes": {"x": 1}}), "tokenAttributes is not supported"),
+        (config({**GOOD, "tokenAttributes": {"x": 1}}), "serviceAccountTokenAudience is required"),
+        (config({**GOOD, "tokenAttributes": {**TOKENS, "requireServiceAccount": 1}}), "must be true or false"),
+        (config({**GOOD, "tokenAttributes": {**TOKENS, "cacheType": "Pod"}}), "cacheType must be one of"),
+        (config({**GOOD, "tokenAttributes": TOKENS, "apiVersion": plan._VERSIONS[1]}), "is only supported for"),
+        (
+            config({**GOOD, "tokenAttributes": {**TOKENS, "requiredServiceAccountAnnotationKeys": ["a b"]}}),
+            "'a b' is no key of an annotation",
+        ),
+        (
+            config({**GOOD, "tokenAttributes": {**TOKENS, "optionalServiceAccountAnnotationKeys": ["a", "a"]}}),
+            "'a' is given twice",
+        ),
+        (
+            config(
+                {
+                    **GOOD,
+                    "tokenAttributes": {
+                        **TOKENS,
+                        "requireServiceAccount": False,
+                        "requiredServiceAccountAnnotationKeys": ["a"],
+                        "optionalServiceAccountAnnotationKeys": ["a"],
+                    },
+                }
+            ),
+            "requireServiceAccount cannot be false .* cannot be both required and optional: a",
+        ),
         (config(GOOD, GOOD), "'ecr' is given twice"),
     ],
 )
@@ -98,3 +126,11 @@ def test_a_wrong_answer_is_refused(text: str) -> None:
     (provider,) = plan.providers(config(GOOD), "file")
     with pytest.raises(Invalid):
         plan.answer(provider, "eu.reg.io/team/app", text)
+
+
+def test_a_plugin_that_gets_tokens() -> None:
+    given = {**TOKENS, "requiredServiceAccountAnnotationKeys": ["reg.io/role"]}
+    (found,) = plan.providers(config({**GOOD, "tokenAttributes": given}), "file")
+    assert found.tokens == plan.TokenAttributes("reg.io", True, False, ("reg.io/role",), ())
+    with pytest.raises(Invalid, match="KubeletServiceAccountTokenForCredentialProviders"):
+        plan.providers(config({**GOOD, "tokenAttributes": given}), "file", tokens=False)

@@ -180,3 +180,19 @@ class NestedManifest(ImageContent):
 async def test_a_deeply_nested_manifest_is_refused() -> None:
     with pytest.raises(PluginError, match="this is not an image manifest"):
         await NestedManifest("/run/c.sock").sizes("sha256:1")
+
+
+class AnyManifest(ImageContent):
+    """Has one manifest, of a size that its registry chose."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__("unix:///nowhere")
+        self.size = size
+
+    async def _listed(self, filters: list[str]) -> list[Any]:
+        return [{"digest": "sha256:a", "size": self.size, "labels": {}}]
+
+
+@pytest.mark.parametrize(("size", "count"), [(3000, 1), (4 << 20, 1), (1 << 30, 0)])
+async def test_a_manifest_of_any_size_is_not_read_into_memory(size: int, count: int) -> None:
+    assert len(await AnyManifest(size).manifests("registry.example", "x")) == count

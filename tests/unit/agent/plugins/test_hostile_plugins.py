@@ -14,13 +14,13 @@ import grpc
 import pytest
 
 from agent.common.model.errors import PluginError
-from agent.plugins.edge.apis import REGISTRATION
 from agent.plugins.edge.registration import PluginSockets, RegistrationClient
-from agent.plugins.edge.rpc import serve
 from agent.plugins.model import PluginInfo, SocketFile
 from agent.plugins.plan import check_info
 from agent.plugins.work import PluginManager
 from nodelib.errors import Invalid
+from nodelib.plugin_apis.registration import REGISTRATION
+from nodelib.plugin_apis.server import serve
 from tests.fakes.clock import FakeClock
 from tests.waiting import until
 

@@ -10,19 +10,23 @@ import pytest
 
 from agent.images.edge.image_content import CONTENT
 from agent.plugins.edge import apis
-from agent.plugins.edge.wire import Api
+from nodelib.plugin_apis.csi import CSI
+from nodelib.plugin_apis.registration import REGISTRATION
+from nodelib.plugin_apis.wire import Api
 
 _CACHE = Path(os.environ.get("GOMODCACHE") or Path.home() / "go/pkg/mod")
 _KUBELET = "k8s.io/kubelet@v0.37.*/pkg/apis"
 _PROTOS = {
-    "pluginregistration": (apis.REGISTRATION, f"{_KUBELET}/pluginregistration/v1/api.proto"),
+    "pluginregistration": (REGISTRATION, f"{_KUBELET}/pluginregistration/v1/api.proto"),
     "deviceplugin": (apis.DEVICE_PLUGIN, f"{_KUBELET}/deviceplugin/v1beta1/api.proto"),
     "podresources": (apis.POD_RESOURCES, f"{_KUBELET}/podresources/v1/api.proto"),
     "podresources alpha": (apis.POD_RESOURCES_ALPHA, f"{_KUBELET}/podresources/v1alpha1/api.proto"),
     "dra": (apis.DRA, f"{_KUBELET}/dra/v1/api.proto"),
     "content": (CONTENT, "github.com/containerd/containerd/api@v1.*/services/content/v1/content.proto"),
-    "csi": (apis.CSI, "github.com/container-storage-interface/spec@v*/csi.proto"),
+    "csi": (CSI, "github.com/container-storage-interface/spec@v*/csi.proto"),
 }
+_GOOGLE = ("Timestamp", "BoolValue", "Int64Value")  # google.protobuf's
+_ENTRIES = {"VolumeEntry": "Entry", "SnapshotEntry": "Entry"}  # inside of different messages there
 _FIELD = re.compile(r"(?:(repeated|optional)\s+)?(map<\s*string\s*,\s*\w+\s*>|[\w.]+)\s+(\w+)\s*=\s*(\d+)")
 Fields = dict[str, tuple[int, str, bool]]
 
@@ -41,14 +45,15 @@ def test_every_field_is_where_the_original_has_it(name: str) -> None:
     originals = _messages(re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S))
     enums = set(re.findall(r"enum (\w+)", text))
     for message, ours in _described(api).items():
-        if message == "Timestamp":  # google.protobuf's
+        if message in _GOOGLE or message in _ENTRIES:
             continue
         theirs = originals[message]
         for field, (number, kind, repeated) in ours.items():
             was = theirs[field]
             expected = "int32" if was[1] in enums else was[1]
+            kind = _ENTRIES.get(kind, kind)
             assert (number, kind, repeated) == (was[0], expected, was[2]), f"{message}.{field}"
-        if name != "csi":  # of CSI only what a kubelet uses is described
+        if name != "csi":  # of CSI only what is used is described
             assert set(ours) == set(theirs), message
     for call in api.calls:
         assert re.search(rf"rpc {call.split('.')[1]}\b", text), call

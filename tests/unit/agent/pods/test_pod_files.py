@@ -80,6 +80,15 @@ async def test_the_end_of_the_log_is_the_message_only_of_a_failure(
     assert await PodFiles().termination_message(ended(log, **fields)) == expected
 
 
+async def test_a_line_of_a_log_ends_at_its_line_feed(tmp_path: Path) -> None:
+    """Progress bars and the like: what stood before the last one was lost."""
+    log = tmp_path / "0.log"
+    log.write_bytes("2026-01-01T00:00:00.0Z stdout F 10 %\r20 %\x0bdone\u2028\n".encode())
+    assert (
+        await PodFiles().termination_message(ended(log, policy="FallbackToLogsOnError")) == "10 %\r20 %\x0bdone\u2028\n"
+    )
+
+
 async def test_a_started_containers_log_is_linked_and_removed_with_its_rotations(tmp_path: Path) -> None:
     logs, links = tmp_path / "pods", tmp_path / "containers"
     folder = logs / "shop_web_u1" / "main"

@@ -10,7 +10,7 @@ import pytest
 
 from agent.admission.plan.admit import NodeView, refusal
 from agent.common.model.pods import Pod
-from agent.common.model.states import BackOff, Waiting
+from agent.common.model.states import BackOff, BackOffBounds, Waiting
 from agent.common.plan import backoff
 from agent.images.plan.images import pull_failure, pull_policy, with_default_tag
 from agent.pods.model.facts import Cause, Termination
@@ -27,17 +27,33 @@ NODE = NodeView(name="n1", labels={"disk": "ssd", "cores": "8"}, allocatable={"c
 def test_back_off_doubles_to_five_minutes() -> None:
     entry, found, at = None, [], 0.0
     for _ in range(7):
-        entry = backoff.extended(entry, at, at)
+        entry = backoff.extended(entry, at, at, BackOffBounds())
         found.append(entry.delay)
         at = backoff.until(entry, at)
     assert found == [10, 20, 40, 80, 160, 300, 300]
+
+
+def test_back_off_stays_within_its_bounds() -> None:
+    entry, found = None, []
+    for at in range(4):
+        entry = backoff.extended(entry, at, at, BackOffBounds(3, 20))
+        found.append(entry.delay)
+    assert found == [3, 6, 12, 20]
+    derived = [backoff.derived(attempt, 1000, 1005, BackOffBounds(3, 20)) for attempt in (1, 2, 3, 4, 90)]
+    assert [one.delay for one in derived if one] == [3, 6, 12, 20, 20]
+
+
+def test_back_off_is_reset_after_ten_quiet_minutes_however_short_it_is() -> None:
+    entry = BackOff(20, 1000)
+    assert backoff.until(entry, 1000 + 599) == 1000 + 619
+    assert backoff.until(entry, 1000 + 601) == 0.0
 
 
 def test_back_off_is_reset_after_ten_quiet_minutes() -> None:
     entry = BackOff(300, 1000)
     assert backoff.until(entry, 1000 + 599) == 1000 + 899
     assert backoff.until(entry, 1000 + 601) == 0.0
-    assert backoff.extended(entry, 1000 + 601, 1700).delay == 10
+    assert backoff.extended(entry, 1000 + 601, 1700, BackOffBounds()).delay == 10
 
 
 @pytest.mark.parametrize(
@@ -51,7 +67,7 @@ def test_back_off_is_reset_after_ten_quiet_minutes() -> None:
     ],
 )
 def test_back_off_derived_from_the_runtime(attempt: int, ran: float, delay: float | None) -> None:
-    found = backoff.derived(attempt, 1000, 1000 + ran)
+    found = backoff.derived(attempt, 1000, 1000 + ran, BackOffBounds())
     assert (found.delay if found else None) == delay
 
 

@@ -12,6 +12,7 @@ from agent.resources.model import Limits
 from agent.resources.plan.cgroup_reading import limits_read
 from agent.resources.plan.cgroups import Policy
 from agent.resources.work.cgroups import KubepodsTree
+from nodelib import mountinfo
 from nodelib.cgroups import Mounts, find_mounts
 from nodelib.errors import Permanent
 from tests.builders.pods import pod
@@ -188,12 +189,12 @@ HYBRID = """
     ],
 )
 def test_find_mounts(text: str, expect: Mounts) -> None:
-    assert find_mounts(text.strip()) == expect
+    assert find_mounts(mountinfo.parsed(text.strip().encode())) == expect
 
 
 def test_no_cgroups_at_all() -> None:
     with pytest.raises(Permanent, match="no cgroup file system"):
-        find_mounts("1 2 0:3 / / rw - ext4 /dev/x rw")
+        find_mounts(mountinfo.parsed(b"1 2 0:3 / / rw - ext4 /dev/x rw"))
 
 
 @pytest.mark.parametrize("path", ["/", "", "a", "/a/../b", "/a//b"])

@@ -23,9 +23,9 @@ from tests.waiting import until
 
 pb: Any = api_pb2
 
-# The agent of these tests starts one container or sandbox: on the kept connection, at once while all its connections
-# are being made ("young"), or with none that is kept. After a line on its standard input it stops without waiting for
-# that start.
+# The agent of these tests starts one container or sandbox, or ends or removes one: on the kept connection, at once
+# while all its connections are being made ("young"), or with none that is kept. After a line on its standard input it
+# stops without waiting for that call.
 _AGENT = """
 import asyncio, sys
 from agent.runtime.edge.cri import Cri
@@ -40,8 +40,13 @@ async def main(socket, way, what):
         while way == "kept" and cri._starts.stub is None:
             await asyncio.sleep(0.005)
     sandbox = {"metadata": {"name": "p", "uid": "u", "namespace": "n", "attempt": 0}}
-    call = cri.start_container("c") if what == "container" else cri.run_sandbox(sandbox)
-    starting = asyncio.create_task(call)
+    calls = {
+        "container": lambda: cri.start_container("c"),
+        "sandbox": lambda: cri.run_sandbox(sandbox),
+        "end": lambda: cri.stop_sandbox("s"),
+        "removal": lambda: cri.remove_sandbox("s"),
+    }
+    starting = asyncio.create_task(calls[what]())
     await asyncio.to_thread(sys.stdin.readline)
     await cancel_and_wait(starting)
     await cri.close()
@@ -54,7 +59,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
-    """Like containerd, it cancels the start of a caller whose connection ends."""
+    """Like containerd, it cancels the calls of a caller whose connection ends."""
 
     def __init__(self) -> None:
         self.begun, self.go_on, self.ends = asyncio.Event(), asyncio.Event(), list[str]()
@@ -66,6 +71,14 @@ class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
     async def RunPodSandbox(self, request: Any, context: Any) -> Any:
         await self._start()
         return pb.RunPodSandboxResponse(pod_sandbox_id="s")
+
+    async def StopPodSandbox(self, request: Any, context: Any) -> Any:
+        await self._start()
+        return pb.StopPodSandboxResponse()
+
+    async def RemovePodSandbox(self, request: Any, context: Any) -> Any:
+        await self._start()
+        return pb.RemovePodSandboxResponse()
 
     async def _start(self) -> None:
         self.begun.set()
@@ -117,10 +130,10 @@ async def test_other_connections_that_are_made_meanwhile_do_not_delay_the_kept_o
             await one.close()
 
 
-@pytest.mark.parametrize("what", ["container", "sandbox"])
+@pytest.mark.parametrize("what", ["container", "sandbox", "end", "removal"])
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 @pytest.mark.parametrize(("way", "end"), [("kept", "started"), ("young", "started"), ("plain", "cancelled")])
-async def test_a_start_outlives_the_agent_that_asked_for_it(
+async def test_a_start_or_end_outlives_the_agent_that_asked_for_it(
     runtime: tuple[_Runtime, str], way: str, end: str, how: str, what: str
 ) -> None:
     served, path = runtime

@@ -216,6 +216,13 @@ async def test_system_logs_off(bench: Bench) -> None:
     assert await bench.get("/logs/a.log") == (405, "logs endpoint is disabled.\n")
 
 
+@pytest.mark.parametrize("on", [True, False])
+async def test_pages_whose_gates_are_off_are_not_there(bench: Bench, on: bool) -> None:
+    await _start(bench, flagz=on, statusz=on, checkpoints=on)
+    for path, method in (("/flagz", "GET"), ("/statusz", "GET"), ("/checkpoint/ns/web/main", "POST")):
+        assert ((await bench.get(path, method=method))[0] != 404) is on, path
+
+
 async def test_a_runtime_that_is_away_is_said(bench: Bench) -> None:
     await _start(bench)
     bench.runtime.fail = CriUnavailable("no runtime at the socket", code="UNAVAILABLE")

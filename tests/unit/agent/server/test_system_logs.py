@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,53 @@ def root(tmp_path: Path) -> Path:
     ],
 )
 def test_a_path_is_found_below_the_root_only(root: Path, path: str, found: str | None) -> None:
-    assert find(str(root), path) == (SystemLogFile(str(root / found)) if found else None)
+    one = find(str(root), path)
+    if found is None:
+        assert one is None
+    else:
+        assert isinstance(one, SystemLogFile) and one.path == str(root / found)
+        with one.file:
+            assert one.file.read() == b"text"
+
+
+def test_what_is_swapped_for_a_link_or_a_pipe_meanwhile_leads_nowhere(root: Path) -> None:
+    """A pod that has the folder swaps a file, or the folder above it, between the look and the opening."""
+    swapped, inner = root / "swapped", root / "inner"
+    inner.mkdir()
+    (inner / "secret").write_text("text")
+    end, seen = time.monotonic() + 3, set[bytes]()
+    done = threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            swapped.write_text("text")
+            swapped.unlink()
+            swapped.symlink_to(root.parent / "secret")
+            swapped.unlink()
+            os.mkfifo(swapped)
+            swapped.unlink()
+            inner.rename(root / "aside")
+            inner.symlink_to(root.parent)
+            inner.unlink()
+            (root / "aside").rename(inner)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        while time.monotonic() < end:
+            for path in ("swapped", "inner/secret"):
+                one = find(str(root), path)
+                if isinstance(one, SystemLogFile):
+                    with one.file:
+                        seen.add(one.file.read())
+    finally:
+        done.set()
+        swapper.join()
+    assert b"secret" not in seen and b"text" in seen
+
+
+def test_a_zero_byte_is_no_path(root: Path) -> None:
+    assert find(str(root), "a\0b") is None
 
 
 def test_a_folder_is_listed_in_order(root: Path) -> None:

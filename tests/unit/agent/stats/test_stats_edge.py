@@ -153,6 +153,14 @@ def test_the_machine(tmp_path: Path) -> None:
     assert machine.interfaces(4711, proc) == ()
 
 
+def test_a_pod_that_names_its_links_makes_no_others(tmp_path: Path) -> None:
+    """The kernel takes any name without a slash, a colon or what it holds for a blank."""
+    path = tmp_path / "self" / "net" / "dev"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"Inter-|  Receive\n face |bytes\na\x1ceth0: 1 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n")
+    assert machine.interfaces(proc=str(tmp_path)) == (Interface("a\x1ceth0", 1, 2, 3, 4, 5, 6, 7, 8),)
+
+
 def test_this_machine_answers() -> None:
     memory, capacity, _ = machine.node_memory()
     assert 0 < memory.working_set < capacity

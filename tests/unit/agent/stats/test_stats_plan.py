@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.stats.model import (
@@ -98,6 +99,13 @@ def test_summary_of_the_node() -> None:
     assert node["runtime"]["imageFs"]["usedBytes"] == 6_000
     assert node["rlimit"] == {"time": _WHEN, "maxpid": 32768, "curproc": 300}
     assert [entry["name"] for entry in node["systemContainers"]] == ["kubelet", "pods"]
+
+
+@pytest.mark.parametrize(("huge_pages", "available"), [(0, 4200), (1000, 3200), (4500, 0)])
+def test_memory_set_aside_for_huge_pages_is_not_available(huge_pages: int, available: int) -> None:
+    node = replace(_NODE, huge_pages=huge_pages)
+    assert stats.summary(replace(_SNAPSHOT, node=node))["node"]["memory"]["availableBytes"] == available
+    assert node.memory_available == available
 
 
 def test_summary_of_a_pod() -> None:

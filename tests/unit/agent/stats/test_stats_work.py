@@ -42,7 +42,7 @@ class _Runtime(FakeServerRuntime):
         return [{"linux": {"containers": [{"attributes": {"id": CONTAINER_ID}, "writable_layer": layer}]}}]
 
 
-def _provider(tmp_path: Path, **settings: str) -> tuple[StatsProvider, FakeView, _Runtime, FakeClock]:
+def _provider(tmp_path: Path, **settings: Any) -> tuple[StatsProvider, FakeView, _Runtime, FakeClock]:
     pod = f"kubepods/besteffort/pod{POD_UID}"
     for name, text in V1.items():
         for cgroup in ("kubepods", pod, f"{pod}/{CONTAINER_ID}", f"{pod}/{_BOX}"):
@@ -111,6 +111,18 @@ async def test_a_node_that_is_part_of_a_machine(
     node = (await provider.snapshot()).node
     assert (node.sample.memory.usage, node.sample.memory.working_set) == (614400, 614400 - 14400)
     assert node.memory_capacity == (capacity or machines.memory_capacity)
+
+
+@pytest.mark.parametrize(("limit", "expect"), [("9223372036854771712", 2048), ("1048576", 0)], ids=["all", "limited"])
+async def test_huge_pages_are_of_the_machines_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, expect: int
+) -> None:
+    provider, _, _, _ = _provider(tmp_path, huge_pages=2048)
+    for name, text in V1.items():
+        path = tmp_path / "cgroup" / name.format("")
+        path.write_text(text.replace("9223372036854771712", limit))
+    monkeypatch.setattr(machine, "is_part", lambda: True)
+    assert (await provider.snapshot()).node.huge_pages == expect
 
 
 async def test_hosts_files_and_termination_messages_count_as_the_pods_storage(tmp_path: Path) -> None:

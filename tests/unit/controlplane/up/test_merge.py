@@ -120,6 +120,13 @@ def test_a_kubelet_configuration_that_would_be_refused_is_refused_first() -> Non
         plan.check_kubelets(cluster(imageGCHighThresholdPercent=10, imageGCLowThresholdPercent=50))
 
 
+def test_a_feature_gate_that_kubelets_would_refuse_is_refused_first() -> None:
+    for gates, said in (({"Frobnicate": True}, "unrecognized feature gate"), ({"NodeSwap": False}, "locked to true")):
+        with pytest.raises(Invalid, match=said):
+            plan.check_kubelets(Cluster("lab", "10.89.3.0/24", Options(custom=Custom(feature_gates=gates))))
+    plan.check_kubelets(Cluster("lab", "10.89.3.0/24", Options(custom=Custom(feature_gates={"NodeSwap": True}))))
+
+
 def test_a_record_of_a_cluster_keeps_all_of_it() -> None:
     custom = Custom(ports=(Port(80, 30080, "::1", "gpu1"),), api_server={"v": "1"}, kubelet={"maxPods": 3})
     options = Options(nodes=2, members=(HEAD, GPU), custom=custom)

@@ -22,9 +22,10 @@ from typing import Any
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from agent.runtime.edge.convert import to_plain
 from nodelib.errors import Invalid, NodewrightError, NotFound
 from nodelib.json_values import Json
+from nodelib.plugin_apis.errors import Refused
+from nodelib.plugin_apis.plain import to_plain
 
 Unary = Callable[[Json], Awaitable[Json]]
 Stream = Callable[[Json], AsyncIterator[Json]]
@@ -42,6 +43,8 @@ _STATUS: dict[type[NodewrightError], grpc.StatusCode] = {
     Invalid: grpc.StatusCode.INVALID_ARGUMENT,
     NotFound: grpc.StatusCode.NOT_FOUND,
 }
+
+
 _FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(?: @(\d+))?")
 
 
@@ -98,7 +101,7 @@ def _method(call: Call, work: Any) -> grpc.RpcMethodHandler:
         try:
             return call.response(**await work(to_plain(request)))
         except NodewrightError as error:
-            await context.abort(_STATUS.get(type(error), grpc.StatusCode.UNKNOWN), error.message)
+            await context.abort(_status(error), error.message)
 
     async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
         async for answer in work(to_plain(request)):
@@ -110,6 +113,12 @@ def _method(call: Call, work: Any) -> grpc.RpcMethodHandler:
         request_deserializer=call.request.FromString,
         response_serializer=call.response.SerializeToString,
     )
+
+
+def _status(error: NodewrightError) -> grpc.StatusCode:
+    if isinstance(error, Refused):
+        return grpc.StatusCode[error.code]
+    return _STATUS.get(type(error), grpc.StatusCode.UNKNOWN)
 
 
 def _describe(message: descriptor_pb2.DescriptorProto, fields: str, package: str) -> None:

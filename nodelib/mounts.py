@@ -9,10 +9,11 @@ import ctypes
 import errno
 import os
 import re
-from dataclasses import dataclass
 from functools import cache
 
+from nodelib import mountinfo
 from nodelib.errors import Permanent, Temporary
+from nodelib.mountinfo import Mount
 from nodelib.openat2 import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, openat2
 
 MS_BIND = 4096
@@ -21,7 +22,6 @@ MS_PRIVATE, MS_SLAVE, MS_SHARED = 1 << 18, 1 << 19, 1 << 20
 MNT_DETACH = 2
 UMOUNT_NOFOLLOW = 8
 
-_OCTAL = re.compile(r"\\([0-7]{3})")
 _PLAIN = re.compile(r"[\w./~@:+=-]*", re.ASCII)
 
 
@@ -31,15 +31,6 @@ class MountError(Temporary):
     def __init__(self, number: int, *, obj: str, step: str, action: str = "") -> None:
         super().__init__(os.strerror(number), obj=obj, step=step, action=action)
         self.errno = number
-
-
-@dataclass(frozen=True, slots=True)
-class Mounted:
-    """One line of /proc/self/mountinfo."""
-
-    path: str
-    fs_type: str
-    root: str
 
 
 @cache
@@ -109,38 +100,32 @@ def open_beneath(base_fd: int, path: str, flags: int) -> int:
         raise Permanent("the kernel has no openat2", step="subPath", action="Use Linux 5.6 or newer.") from error
 
 
-def mounts_below(path: str) -> list[Mounted]:
+def mounts_below(path: str) -> list[Mount]:
     """Every mount at or below `path`, in the order they were made."""
     prefix, written = path.rstrip("/") + "/", path if _PLAIN.fullmatch(path) else ""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        # A node has hundreds of mounts: most lines need not be parsed.
-        found = [_parse(line) for line in file if written in line]
+    # A node has hundreds of mounts: most lines need not be parsed.
+    found = mountinfo.of_process(containing=written)
     return [item for item in found if item.path == path or item.path.startswith(prefix)]
 
 
-def mount_at(path: str) -> Mounted | None:
+def mount_at(path: str) -> Mount | None:
     """The topmost mount exactly at `path`."""
     found = [item for item in mounts_below(path) if item.path == path]
     return found[-1] if found else None
 
 
-def _parse(line: str) -> Mounted:
-    # proc_pid_mountinfo(5): optional fields end at " - ".
-    left, _, right = line.rstrip("\n").partition(" - ")
-    fields = left.split(" ")
-    return Mounted(_unescape(fields[4]), right.split(" ")[0], _unescape(fields[3]))
-
-
-def _unescape(text: str) -> str:
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+def mounts_of(device: int) -> list[str]:
+    """Where the file system of this device (st_dev) is mounted, the first mount first."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    return [one.path for one in mountinfo.of_process() if one.device == wanted]
 
 
 def _advice(number: int) -> str:
     match number:
         case errno.EPERM | errno.EACCES:
-            return "The agent needs CAP_SYS_ADMIN in its mount namespace."
+            return "This process needs CAP_SYS_ADMIN in its mount namespace."
         case errno.EBUSY:
-            return "Something still uses it; the agent tries again."
+            return "Something still uses it; it is tried again."
         case errno.ENOSPC | errno.ENOMEM:
             return "The node is out of memory or mounts (fs.mount-max)."
     return ""

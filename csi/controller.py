@@ -1,0 +1,187 @@
+"""The controller service: volumes and snapshots of this node. https://github.com/container-storage-interface/spec"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+from csi import names
+from csi.model import Image, Kind, Mode, VolumeWish
+from csi.operations import Operations, translated
+from csi.plan import access, sizes, volumes
+from csi.ports import Disk
+from csi.room import Room
+from nodelib.clock import Clock
+from nodelib.json_values import Json
+from nodelib.plugin_apis.errors import Refused
+
+log = logging.getLogger(__name__)
+
+# ControllerServiceCapability.RPC: create and delete volumes, list volumes, capacity, create and delete snapshots,
+# list snapshots, clone, SINGLE_NODE_MULTI_WRITER. Volumes grow by the node service alone, as whoever asks for a
+# controller's part asks any node.
+_CAPABILITIES = (1, 3, 4, 5, 6, 7, 13)
+
+
+class Controller:
+    """Every method takes a request and returns its answer. Raises Refused."""
+
+    def __init__(self, disk: Disk, room: Room, operations: Operations, clock: Clock, node: str) -> None:
+        self._disk, self._room, self._operations, self._clock, self._node = disk, room, operations, clock, node
+
+    def methods(self) -> dict[str, Callable[[Json], Awaitable[Json]]]:
+        return {
+            "CreateVolume": self.create_volume,
+            "DeleteVolume": self.delete_volume,
+            "ValidateVolumeCapabilities": self.validate,
+            "ListVolumes": self.list_volumes,
+            "GetCapacity": self.capacity,
+            "ControllerGetCapabilities": self.capabilities,
+            "CreateSnapshot": self.create_snapshot,
+            "DeleteSnapshot": self.delete_snapshot,
+            "ListSnapshots": self.list_snapshots,
+        }
+
+    async def capabilities(self, _: Json) -> Json:
+        return {"capabilities": [{"rpc": {"type": one}} for one in _CAPABILITIES]}
+
+    async def create_volume(self, request: Json) -> Json:
+        wish = volumes.wish(request)
+        volumes.check_topology(request.get("accessibility_requirements"), self._node)
+        return await self._operations.run(wish.id, self._create(wish))
+
+    async def delete_volume(self, request: Json) -> Json:
+        number = names.given(request["volume_id"], "volume id")
+        if not names.is_id(Kind.VOLUME, number):
+            return {}
+        return await self._operations.run(number, self._delete(number))
+
+    async def validate(self, request: Json) -> Json:
+        names.given(request["volume_id"], "volume id")
+        found = request.get("volume_capabilities") or []
+        if not found:
+            raise Refused("INVALID_ARGUMENT", "the capabilities are missing")
+        image = await self._volume(request["volume_id"])
+        for one in found:
+            problem = access.unsupported(one) or access.misfit(one, image)
+            if problem:
+                return {"message": problem}
+        return {"confirmed": {"volume_capabilities": found, "parameters": request.get("parameters") or {}}}
+
+    async def list_volumes(self, request: Json) -> Json:
+        found = [one for one in await self._disk.images(Kind.VOLUME) if not names.is_inline(one.id)]
+        shown, following = volumes.page(found, request["starting_token"], request["max_entries"])
+        return {"entries": [{"volume": volumes.volume(one, self._node)} for one in shown], "next_token": following}
+
+    async def capacity(self, request: Json) -> Json:
+        volumes.check_parameters(request.get("parameters") or {})
+        wrong = [one for one in request.get("volume_capabilities") or [] if access.unsupported(one)]
+        here = volumes.reaches(request.get("accessible_topology") or {}, self._node)
+        left = await self._room.left() if here and not wrong else 0
+        return {"available_capacity": left, "maximum_volume_size": {"value": min(left, sizes.LARGEST)}}
+
+    async def create_snapshot(self, request: Json) -> Json:
+        source = names.given(request["source_volume_id"], "source volume id")
+        number = names.id_of(Kind.SNAPSHOT, request["name"])
+        volumes.check_parameters(request.get("parameters") or {})
+        return await self._operations.run(number, self._snapshot(number, request["name"], source))
+
+    async def delete_snapshot(self, request: Json) -> Json:
+        number = names.given(request["snapshot_id"], "snapshot id")
+        if not names.is_id(Kind.SNAPSHOT, number):
+            return {}
+        return await self._operations.run(number, self._removed(Kind.SNAPSHOT, number))
+
+    async def list_snapshots(self, request: Json) -> Json:
+        found = await self._disk.images(Kind.SNAPSHOT)
+        for key, wanted in (("id", request["snapshot_id"]), ("source", request["source_volume_id"])):
+            if wanted:
+                found = [one for one in found if getattr(one, key) == wanted]
+        shown, following = volumes.page(found, request["starting_token"], request["max_entries"])
+        return {"entries": [{"snapshot": volumes.snapshot(one)} for one in shown], "next_token": following}
+
+    async def _create(self, wish: VolumeWish) -> Json:
+        existing = await self._disk.image(Kind.VOLUME, wish.id)
+        if existing is not None:
+            problem = volumes.problem_with(existing, wish)
+            if problem:
+                raise Refused("ALREADY_EXISTS", f"there is another volume of this name: {problem}")
+            return {"volume": volumes.volume(existing, self._node)}
+        origin = await self._origin(wish)
+        fs_type = origin.fs_type if origin else access.file_system(wish.mode, wish.fs_type)
+        size = sizes.chosen(wish.required, wish.limit, wish.mode, fs_type, origin.size if origin else 0)
+        made = Image(wish.id, wish.name, size, wish.mode, fs_type, wish.source, int(self._clock.now()))
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._room.taken(size))
+            if origin is None:
+                await self._disk.make(Kind.VOLUME, made)
+            else:
+                await self._copy(held, wish.source_kind, origin, Kind.VOLUME, made)
+        log.info("%s: made, %d bytes, %s", made.id, made.size, made.fs_type or "block")
+        return {"volume": volumes.volume(made, self._node)}
+
+    async def _origin(self, wish: VolumeWish) -> Image | None:
+        if not wish.source:
+            return None
+        found = await self._disk.image(wish.source_kind, wish.source)
+        if found is None:
+            raise Refused("NOT_FOUND", f"there is no {wish.source} on {self._node}")
+        if found.mode is not wish.mode:
+            # Whoever writes to a device can write a file system that harms the kernel which mounts it.
+            raise Refused("INVALID_ARGUMENT", f"{wish.source} was made for {found.mode}, not for {wish.mode}")
+        if wish.fs_type and found.fs_type != wish.fs_type and wish.mode is Mode.MOUNT:
+            raise Refused("INVALID_ARGUMENT", f"{wish.source} has {found.fs_type}, not {wish.fs_type}")
+        return found
+
+    async def _copy(self, held: AsyncExitStack, source: Kind, origin: Image, kind: Kind, made: Image) -> None:
+        """Copy an image that nobody writes to meanwhile."""
+        if source is Kind.VOLUME:
+            if origin.mode is Mode.BLOCK and await self._disk.users(origin):
+                raise Refused(
+                    "FAILED_PRECONDITION",
+                    f"{origin.id} is in use, and a block device cannot be kept from being written to. "
+                    "Delete the pod that uses it first.",
+                )
+            await held.enter_async_context(self._disk.at_rest(origin))
+        await self._disk.make(kind, made, (source, origin.id))
+
+    async def _delete(self, number: str) -> Json:
+        image = await self._disk.image(Kind.VOLUME, number)
+        if image is not None and (users := await self._disk.users(image)):
+            raise Refused("FAILED_PRECONDITION", f"the volume is in use: {', '.join(users[:3])}")
+        return await self._removed(Kind.VOLUME, number)
+
+    async def _removed(self, kind: Kind, number: str) -> Json:
+        await self._disk.remove(kind, number)
+        return {}
+
+    async def _snapshot(self, number: str, name: str, source: str) -> Json:
+        existing = await self._disk.image(Kind.SNAPSHOT, number)
+        if existing is not None:
+            if existing.source != source:
+                raise Refused("ALREADY_EXISTS", f"there is another snapshot of this name, of {existing.source}")
+            return {"snapshot": volumes.snapshot(existing)}
+        origin = await self._volume(source)
+        made = Image(number, name, origin.size, origin.mode, origin.fs_type, source, int(self._clock.now()))
+        occupied = (await self._disk.space()).occupied.get(source, 0)
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._room.taken(occupied))
+            await self._copy(held, Kind.VOLUME, origin, Kind.SNAPSHOT, made)
+        log.info("%s: made of %s", number, source)
+        return {"snapshot": volumes.snapshot(made)}
+
+    async def _volume(self, number: str) -> Image:
+        return await volume_of(self._disk, number, self._node)
+
+
+async def volume_of(disk: Disk, number: str, node: str) -> Image:
+    """Raises Refused when there is none."""
+
+    async def read() -> Json:
+        return {"image": await disk.image(Kind.VOLUME, number)}
+
+    found = (await translated(read()))["image"]
+    if not isinstance(found, Image):
+        raise Refused("NOT_FOUND", f"there is no such volume on {node}")
+    return found

@@ -1,0 +1,1 @@
+"""The driver's folder, image files, loop devices, file systems and mounts."""

@@ -1,0 +1,1 @@
+"""What a request asks for, what answers it, and whether there is room. Pure."""

@@ -1,0 +1,1 @@
+"""Touches the world: packets of the link, files, metrics. Decides nothing."""

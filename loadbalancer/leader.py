@@ -1,0 +1,208 @@
+"""Gives addresses to Services and nodes to addresses, while this daemon leads.
+
+First the table is written, naming the version that it replaces, and only then the status of Services: a leader that was
+deposed and does not know it cannot give anything away. Nothing is kept in memory that the API does not have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from loadbalancer.leases import LeaseApi, version
+from loadbalancer.model import Address, Name, Problem, Service, Table
+from loadbalancer.plan import table as tables
+from loadbalancer.plan.allocate import Allocation, allocate
+from loadbalancer.plan.index import Index
+from loadbalancer.plan.place import Endpoints, Nodes, place
+from loadbalancer.plan.pool import Pool
+from loadbalancer.plan.writes import StatusWrite, status_writes
+from nodelib.errors import Permanent
+from nodelib.json_values import Json
+from nodelib.kube.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+_WRITES_AT_ONCE = 8
+_MANY = 500  # Services; planning for more takes longer than the event loop may wait
+
+
+class Teller(Protocol):
+    """Who is told what the leader found."""
+
+    def problem(self, service: Service, problem: Problem) -> None: ...
+
+    def given(self, service: Service, addresses: tuple[Address, ...]) -> None: ...
+
+    def counted(self, taken: int, pending: int, moves: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """What a round was planned from: the same leads to the same."""
+
+    term: int
+    change: int
+    table: int
+    nodes: Nodes
+
+
+class Leader:
+    """`folder`: the path of the Leases."""
+
+    def __init__(self, client: LeaseApi, folder: str, identity: str, pool: Pool, index: Index, teller: Teller) -> None:
+        self._client, self._folder, self._identity = client, folder, identity
+        self._pool, self._index, self._teller = pool, index, teller
+        self._stored: Json = {}
+        self._term = self._changes = 0
+        self._done: _Basis | None = None
+        self._sent: dict[str, tuple[str, tuple[Address, ...]]] = {}
+        self._told: dict[str, Problem] = {}
+
+    def changed(self) -> None:
+        """A Service or endpoint is another one now."""
+        self._changes += 1
+
+    def observe(self, stored: Json) -> None:
+        """The table as the watch brought it, {} when it was deleted."""
+        if not stored or version(stored) >= version(self._stored):
+            self._stored = stored
+
+    @property
+    def table(self) -> Table:
+        return tables.of_lease(self._stored)
+
+    async def round(self, term: int, nodes: Nodes, leads: Callable[[], bool]) -> None:
+        """Bring table and Services to what they should be. Raises NodewrightError; then it is to be called again."""
+        if term != self._term:
+            await self._load()
+            self._sent, self._told, self._term = {}, {}, term
+        basis = _Basis(term, self._changes, version(self._stored), nodes)
+        if basis == self._done:
+            return
+        before = self.table
+        services = list(self._index.services.values())
+        owned = {address: row.uids for address, row in before.rows.items()}
+        endpoints = {one.name: self._index.endpoints(one.name) for one in services if one.local}
+        work = partial(_decide, services, before, self._pool, nodes, endpoints)
+        allocation, wanted = await asyncio.to_thread(work) if len(services) > _MANY else work()
+        if wanted != before:
+            if not leads():
+                return
+            await self._store(wanted)
+            self._log_moves(before, wanted)
+        await self._write_statuses(services, allocation, owned, leads)
+        self._tell(services, allocation.problems)
+        self._teller.counted(len(wanted.rows), len(allocation.problems), _moves(before, wanted))
+        if wanted == before:
+            self._done = basis
+
+    async def _load(self) -> None:
+        try:
+            self._stored = await self._client.get(f"{self._folder}/{tables.LEASE}")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            self._stored = {}
+
+    async def _store(self, wanted: Table) -> None:
+        text = tables.to_text(wanted)
+        if len(text) > tables.LARGEST:
+            raise Permanent(
+                f"the table has {len(text)} bytes, and {tables.LARGEST} are the most",
+                obj=f"Lease {tables.LEASE}",
+                step="give addresses to Services",
+                action="Use fewer Services of type LoadBalancer, or shorter names of nodes.",
+            )
+        body: Json = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": tables.LEASE, "annotations": {tables.ANNOTATION: text, tables.POOL: str(self._pool)}},
+            "spec": {"holderIdentity": self._identity},
+        }
+        if not self._stored:
+            self._stored = await self._client.post(self._folder, body)
+            return
+        body["metadata"]["resourceVersion"] = str(version(self._stored))
+        try:
+            self._stored = await self._client.put(f"{self._folder}/{tables.LEASE}", body)
+        except ApiError as error:
+            if error.is_conflict or error.is_not_found:
+                await self._load()
+            raise
+
+    async def _write_statuses(
+        self,
+        services: list[Service],
+        allocation: Allocation,
+        before: Mapping[Address, tuple[str, ...]],
+        leads: Callable[[], bool],
+    ) -> None:
+        room = asyncio.Semaphore(_WRITES_AT_ONCE)
+
+        async def write(one: StatusWrite) -> None:
+            async with room:
+                if leads():
+                    await self._write_status(one)
+
+        there = {one.uid for one in services}
+        self._sent = {uid: key for uid, key in self._sent.items() if uid in there}
+        wanted = status_writes(services, allocation, before)
+        due = [one for one in wanted if self._sent.get(one.service.uid) != _key(one)]
+        results = await asyncio.gather(*map(write, due), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _write_status(self, one: StatusWrite) -> None:
+        service = one.service
+        path = f"/api/v1/namespaces/{service.name.namespace}/services/{service.name.name}/status"
+        try:
+            await self._client.patch(path, one.patch)
+        except ApiError as error:
+            # It is gone, another one, or changed: the watch brings what it is now, and a new round follows.
+            if not (error.is_not_found or error.is_conflict):
+                raise
+            log.debug("Service %s: %s", service.name, error)
+        else:
+            log.info("Service %s has %s", service.name, ", ".join(map(str, one.addresses)) or "no address")
+            if one.addresses:
+                self._teller.given(service, one.addresses)
+        self._sent[service.uid] = _key(one)
+
+    def _tell(self, services: list[Service], problems: Mapping[str, Problem]) -> None:
+        for one in services:
+            problem = problems.get(one.uid)
+            if problem is not None and self._told.get(one.uid) != problem:
+                log.warning("Service %s: %s", one.name, problem.note)
+                self._teller.problem(one, problem)
+        self._told = dict(problems)
+
+    def _log_moves(self, before: Table, wanted: Table) -> None:
+        for address, row in wanted.rows.items():
+            old = before.rows[address].node if address in before.rows else ""
+            if row.node != old:
+                log.info("%s is announced by %s%s", address, row.node or "no node", f", not by {old}" if old else "")
+
+
+def _decide(
+    services: list[Service], before: Table, pool: Pool, nodes: Nodes, endpoints: Mapping[Name, Endpoints]
+) -> tuple[Allocation, Table]:
+    allocation = allocate(services, {address: row.uids for address, row in before.rows.items()}, pool)
+    announced = {address: row.node for address, row in before.rows.items()}
+    return allocation, tables.table(
+        allocation.owners, place(allocation.owners, announced, nodes, lambda name: endpoints.get(name, Endpoints()))
+    )
+
+
+def _key(one: StatusWrite) -> tuple[str, tuple[Address, ...]]:
+    return one.service.version, one.addresses
+
+
+def _moves(before: Table, wanted: Table) -> int:
+    old = {address: row.node for address, row in before.rows.items() if row.node}
+    return sum(1 for address, row in wanted.rows.items() if old.get(address, row.node) != row.node)

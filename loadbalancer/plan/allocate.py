@@ -1,0 +1,178 @@
+"""Which Service has which address. Pure.
+
+An address stays with its Services as long as they want it and it is in the pool. The table that the leader wrote comes
+first, then what a Service's status says (the table may be lost), then wishes, then what is free; among equals the older
+Service. Two Services share an address only when both ask for it and can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from loadbalancer.model import IPS, SHARE, Address, Problem, Service
+from loadbalancer.plan.pool import Pool
+
+MOST_ADDRESSES = 1000  # that are taken at once: the table is one object in the API
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """`owners`: the Services of each address. `problems`: by the UID of a Service that lacks something."""
+
+    owners: Mapping[Address, tuple[Service, ...]]
+    problems: Mapping[str, Problem]
+
+    def of(self, service: Service) -> tuple[Address, ...]:
+        """A Service's addresses, in the order of its families."""
+        mine = {one.version: one for one, owners in self.owners.items() if service in owners}
+        return tuple(mine[family] for family in service.families if family in mine)
+
+
+def allocate(services: Iterable[Service], before: Mapping[Address, tuple[str, ...]], pool: Pool) -> Allocation:
+    """`before`: the UIDs of each address in the table."""
+    there = {one.uid: one for one in services if one.ours and one.uid}
+    ordered = sorted(there.values(), key=lambda one: (one.created, one.uid))
+    work = _Work(pool)
+    for address, uids in before.items():
+        for uid in uids:
+            if uid in there:
+                work.keep(there[uid], address)
+    for one in ordered:
+        for address in one.current:
+            work.keep(one, address)
+    for one in sorted(ordered, key=lambda one: not one.wishes):
+        work.settle(one)
+    return Allocation(
+        {address: tuple(owners) for address, owners in sorted(work.owners.items(), key=_by_value)},
+        work.problems,
+    )
+
+
+def _by_value(item: tuple[Address, list[Service]]) -> tuple[int, int]:
+    return item[0].version, int(item[0])
+
+
+@dataclass(slots=True)
+class _Work:
+    pool: Pool
+    owners: dict[Address, list[Service]] = field(default_factory=dict)
+    problems: dict[str, Problem] = field(default_factory=dict)
+    held: dict[tuple[str, int], Address] = field(default_factory=dict)  # by UID and family
+    shared: dict[tuple[str, str, int], dict[Address, None]] = field(default_factory=dict)  # by _group()
+    rest: dict[int, Iterator[Address]] = field(default_factory=dict)  # of the pool, by family, not looked at yet
+
+    def keep(self, service: Service, address: Address) -> None:
+        """Leave an address with the Service that had it, if nothing speaks against it."""
+        family = address.version
+        if family not in service.families or (service.uid, family) in self.held:
+            return
+        if address in self.pool and not self._taken(service, address):
+            self._give(service, address)
+
+    def settle(self, service: Service) -> None:
+        """Find what the Service still lacks."""
+        problems = [service.problem] if service.problem else []
+        for family in service.families:
+            wish = next((one for one in service.wishes if one.version == family), None)
+            kept = self.held.get((service.uid, family))
+            if service.problem or (kept is not None and wish in (None, kept)):
+                continue
+            problem = self._wished(service, wish) if wish is not None else self._any(service, family)
+            if problem is not None:
+                problems.append(problem)
+        has = [family for family in service.families if (service.uid, family) in self.held]
+        if service.all_families and len(has) < len(service.families):  # RequireDualStack: both or none
+            for family in has:
+                self._leave(service, family)
+        elif has and not service.all_families and not service.wishes:
+            problems = []  # PreferDualStack: one of the two will do
+        if problems:
+            self.problems[service.uid] = problems[0]
+
+    def _wished(self, service: Service, address: Address) -> Problem | None:
+        """Until the wish can be met the Service keeps what it has."""
+        if address not in self.pool:
+            return Problem(
+                "AddressOutsidePool",
+                f"{address} is wished for and is not in the pool {self.pool}. Wish for another one ({IPS} or"
+                " spec.loadBalancerIP), or for none.",
+            )
+        if why := self._taken(service, address):
+            return Problem("AddressInUse", f"{address} is wished for and cannot be had: {why}")
+        self._leave(service, address.version)
+        self._give(service, address)
+        return None
+
+    def _any(self, service: Service, family: int) -> Problem | None:
+        if family not in self.pool.families:
+            return Problem(
+                "NoPool",
+                f"The pool {self.pool} has no IPv{family} addresses. Leave this family out of ipFamilies, or add a"
+                " range of it to the pool.",
+            )
+        shared = self.shared.get(_group(service, family), {}) if service.share else {}
+        address = next((one for one in shared if not self._taken(service, one)), None)
+        if address is None and len(self.owners) < MOST_ADDRESSES:
+            address = self._free(family)
+        if address is None:
+            return Problem("PoolExhausted", self._full(family))
+        self._give(service, address)
+        return None
+
+    def _free(self, family: int) -> Address | None:
+        """The next one. What is given back meanwhile is found when everything is planned the next time."""
+        rest = self.rest.setdefault(family, self.pool.addresses(family))
+        return next((address for address in rest if address not in self.owners), None)
+
+    def _full(self, family: int) -> str:
+        size = self.pool.size(family)
+        return (
+            f"All {min(size, MOST_ADDRESSES)} IPv{family} addresses of the pool are taken ({self.pool.of(family)})."
+            f" Delete a Service of type LoadBalancer, let Services share one ({SHARE}), or make the pool larger."
+            " It is given an address as soon as one is free."
+        )
+
+    def _taken(self, service: Service, address: Address) -> str:
+        """Why the Service cannot have the address beside those that have it, "" if it can."""
+        for other in self.owners.get(address, ()):
+            if why := clash(service, other):
+                return why
+        return ""
+
+    def _give(self, service: Service, address: Address) -> None:
+        self.owners.setdefault(address, []).append(service)
+        self.held[service.uid, address.version] = address
+        if service.share:
+            self.shared.setdefault(_group(service, address.version), {})[address] = None
+
+    def _leave(self, service: Service, family: int) -> None:
+        address = self.held.pop((service.uid, family), None)
+        if address is not None:
+            self.owners[address].remove(service)
+            if not self.owners[address]:
+                del self.owners[address]
+                self.shared.get(_group(service, family), {}).pop(address, None)
+
+
+def clash(one: Service, other: Service) -> str:
+    """Why two Services cannot share an address, "" if they can."""
+    if not one.share or one.share != other.share or one.name.namespace != other.name.namespace:
+        return (
+            f"it is the address of {other.name}. Services of one namespace share an address if all have the annotation"
+            f" {SHARE} with the same text."
+        )
+    if common := sorted(one.ports & other.ports):
+        protocol, number = common[0]
+        return f"it is shared with {other.name}, and both have port {number}/{protocol}. Change one of the two."
+    if one.local != other.local or (one.local and one.selector != other.selector):
+        return (
+            f"it is shared with {other.name}, and with externalTrafficPolicy Local both need that policy and the same"
+            " selector: one node announces the address for both."
+        )
+    return ""
+
+
+def _group(service: Service, family: int) -> tuple[str, str, int]:
+    """Those that may share an address."""
+    return service.name.namespace, service.share, family

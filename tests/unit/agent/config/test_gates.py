@@ -1,0 +1,107 @@
+"""Feature gates of the agent: what they refuse, what they switch, and what is said of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.common.model.states import BackOffBounds
+from nodelib.errors import Invalid
+from tests.unit.agent.config.test_settings import parsed
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        pytest.param("Frobnicate=true", "featureGates.Frobnicate: unrecognized feature gate", id="unknown"),
+        pytest.param("ImageVolume=false", "featureGates.ImageVolume: cannot be set to false", id="locked"),
+        pytest.param(
+            "KubeletPSI=false,Frobnicate=true", "featureGates.KubeletPSI: cannot be set to false", id="of several"
+        ),
+    ],
+)
+def test_what_upstream_refuses_is_refused(tmp_path: Path, given: str, problem: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parsed(tmp_path, "", f"--feature-gates={given}")
+    assert problem in caught.value.message
+
+
+def test_a_locked_gate_may_be_given_as_it_is(tmp_path: Path) -> None:
+    assert not parsed(tmp_path, "featureGates: {ImageVolume: true, ComponentFlagz: false}\n").notices
+
+
+@pytest.mark.parametrize(
+    ("gate", "line"),
+    [
+        pytest.param("EnvFiles: false", "featureGates.EnvFiles cannot be switched off here", id="always on"),
+        pytest.param("PodsAPI: false", "featureGates.PodsAPI has no effect here: there is no pods.sock", id="absent"),
+        pytest.param("QOSReserved: false", "", id="absent and not wanted"),
+        pytest.param("EnvFiles: true", "", id="there and wanted"),
+        pytest.param(
+            "DRAPartitionableDevices: false",
+            "featureGates.DRAPartitionableDevices has no effect here: no program of a node reads it",
+            id="of another component",
+        ),
+    ],
+)
+def test_what_changes_nothing_is_said(tmp_path: Path, gate: str, line: str) -> None:
+    assert parsed(tmp_path, f"featureGates: {{{gate}}}\n").notices == ((line,) if line else ())
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        pytest.param("", (10, 300), id="default"),
+        pytest.param("crashLoopBackOff: {maxContainerRestartPeriod: 20s}\n", (10, 20), id="configured"),
+        pytest.param("crashLoopBackOff: {maxContainerRestartPeriod: 2s}\n", (2, 2), id="shorter than the first"),
+        pytest.param("featureGates: {KubeletCrashLoopBackOffMax: false}\n", (10, 300), id="not configurable"),
+        pytest.param(
+            "featureGates: {KubeletCrashLoopBackOffMax: false, ReduceDefaultCrashLoopBackOffDecay: true}\n",
+            (1, 60),
+            id="reduced",
+        ),
+        pytest.param("featureGates: {ReduceDefaultCrashLoopBackOffDecay: true}\n", (1, 300), id="reduced, configured"),
+        pytest.param("featureGates: {AllAlpha: true, AllBeta: true}\n", (1, 300), id="all alpha gates"),
+    ],
+)
+def test_bounds_of_the_restart_back_off(tmp_path: Path, text: str, bounds: tuple[float, float]) -> None:
+    assert parsed(tmp_path, text).restarts == BackOffBounds(*bounds)
+
+
+@pytest.mark.parametrize(
+    ("gate", "text"),
+    [
+        ("KubeletCrashLoopBackOffMax", "crashLoopBackOff: {maxContainerRestartPeriod: 20s}"),
+        (
+            "GracefulNodeShutdown: false, WindowsGracefulNodeShutdown: false, GracefulNodeShutdownBasedOnPodPriority",
+            "shutdownGracePeriod: 30s",
+        ),
+        (
+            "GracefulNodeShutdownBasedOnPodPriority",
+            "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]",
+        ),
+        ("KubeletEnsureSecretPulledImages", "imagePullCredentialsVerificationPolicy: AlwaysVerify"),
+        ("RotateKubeletServerCertificate", "serverTLSBootstrap: true"),
+    ],
+)
+def test_what_a_closed_gate_forbids(tmp_path: Path, gate: str, text: str) -> None:
+    parsed(tmp_path, f"{text}\n")
+    parsed(tmp_path, f"featureGates: {{{gate}: false}}\n")
+    with pytest.raises(Invalid) as caught:
+        parsed(tmp_path, f"{text}\nfeatureGates: {{{gate}: false}}\n")
+    assert f"must not be set while featureGates.{gate.split(':')[0]} is false" in caught.value.message
+
+
+def test_without_its_gate_no_image_is_verified(tmp_path: Path) -> None:
+    assert parsed(tmp_path, "").images.verify == "NeverVerifyPreloadedImages"
+    assert parsed(tmp_path, "featureGates: {KubeletEnsureSecretPulledImages: false}\n").images.verify == "NeverVerify"
+
+
+@pytest.mark.parametrize(
+    ("gate", "setting"),
+    [("ComponentFlagz", "flagz"), ("ComponentStatusz", "statusz"), ("ContainerCheckpoint", "checkpoints")],
+)
+def test_pages_of_the_server_have_gates(tmp_path: Path, gate: str, setting: str) -> None:
+    assert getattr(parsed(tmp_path, "").server, setting)
+    assert not getattr(parsed(tmp_path, f"featureGates: {{{gate}: false}}\n").server, setting)

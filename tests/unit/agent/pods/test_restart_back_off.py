@@ -1,0 +1,46 @@
+"""A container that ends again and again, with bounds of the back-off other than the default."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.common.model.states import BackOffBounds
+from tests.fakes.clock import settle
+from tests.fakes.pod_world import World
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    made.restarts = BackOffBounds(2.0, 5.0)
+    await made.start_agent()
+    yield made
+    await made.kill_agent()
+
+
+async def test_a_container_that_ends_again_and_again_waits_no_longer_than_configured(world: World) -> None:
+    world.create()
+    waits = []
+    for _ in range(6):
+        began = world.clock.now()
+        await world.until(lambda: world.cri.running() == ["main"], step=0.5)
+        waits.append(world.clock.now() - began)
+        world.cri.exit("main", 1)
+        await settle(100)
+    assert waits == pytest.approx([0, 0, 2, 4, 5, 5], abs=1)
+    assert "back-off 5s restarting failed container=main" in world.container_status()["state"]["waiting"]["message"]
+
+
+async def test_a_restarted_agent_derives_no_longer_wait(world: World) -> None:
+    world.create()
+    for _ in range(6):
+        await world.until(lambda: world.cri.running() == ["main"], step=0.5)
+        world.cri.exit("main", 1)
+        await settle(50)
+    await world.kill_agent()
+    await world.start_agent()
+    await world.clock.advance(2)
+    assert world.cri.running() == []
+    await world.until(lambda: world.cri.running() == ["main"], seconds=5)

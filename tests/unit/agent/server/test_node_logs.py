@@ -1,0 +1,108 @@
+"""/logs/?query= over HTTP, with a program in place of journalctl that prints how it was called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from agent.server.work import node_logs
+from tests.unit.agent.server.conftest import Bench
+
+_JOURNAL = """#!/bin/sh
+case "$1" in --field) echo kubelet.service; exit;; esac
+for word in "$@"; do echo "<$word>"; done
+"""
+
+
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    program = tmp_path / "bin" / "journalctl"
+    program.parent.mkdir()
+    program.write_text(_JOURNAL)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    yield program
+
+
+async def _start(bench: Bench, **change: object) -> None:
+    settings = replace(bench.settings(mode="AlwaysAllow", anonymous=True), system_log_query=True)
+    await bench.start(replace(settings, **change))  # type: ignore[arg-type]
+
+
+async def test_a_service_of_the_journal(bench: Bench, journal: Path) -> None:
+    await _start(bench)
+    status, text = await bench.get("/logs/?query=kubelet&tailLines=3&boot=0&pattern=a%20b")
+    assert status == 200
+    assert text.splitlines()[-5:] == ["<--lines=3>", "<--unit=kubelet>", "<--grep=a b>", "<--boot>", "<0>"]
+
+
+async def test_a_service_that_logs_to_a_file(bench: Bench, journal: Path) -> None:
+    logs = bench.folder / "log"
+    (logs / "web").mkdir()
+    (logs / "web" / "web.log").write_text("from the file\n")
+    await _start(bench)
+    assert await bench.get("/logs/?query=web") == (200, "from the file\n")
+    assert "\nlog not found for none\n" in (await bench.get("/logs/?query=web&query=none"))[1]
+    status, text = await bench.get("/logs/?query=web&tailLines=3")
+    assert (status, "options present and query resolved to log files for [web]" in text) == (200, True)
+
+
+async def test_without_a_journal_there_are_files(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (bench.folder / "log" / "kubelet.log").write_text("here\n")
+    await _start(bench)
+    assert await bench.get("/logs/?query=kubelet") == (200, "here\n")
+
+
+async def test_a_file(bench: Bench, journal: Path) -> None:
+    logs = bench.folder / "log"
+    (logs / "a.log").write_text("text")
+    (logs / "out").symlink_to(bench.folder / "ca.crt")
+    await _start(bench)
+    assert await bench.get("/logs/?query=/a.log") == (200, "text")
+    for path in ("/none.log", "/../ca.crt", "/out", "/"):
+        assert (await bench.get(f"/logs/?query={path}"))[0] == 406, path
+    assert await bench.get("/logs/a.log") == (200, "text")
+
+
+async def test_refusals(bench: Bench, journal: Path) -> None:
+    await _start(bench)
+    assert (await bench.get("/logs/?query"))[0] == 400
+    assert await bench.get("/logs/a.log?query=kubelet") == (406, "path not allowed in query mode\n")
+    assert (await bench.get("/logs/?query=a;b"))[0] == 406
+    assert (await bench.get("/logs/?query=kubelet", method="POST"))[0] == 405
+
+
+async def test_a_query_is_refused_unless_it_is_enabled(bench: Bench, journal: Path) -> None:
+    await _start(bench, system_log_query=False)
+    status, text = await bench.get("/logs/?query=kubelet")
+    assert (status, "enableSystemLogQuery" in text) == (400, True)
+
+
+@pytest.mark.parametrize(("accepted", "sent"), [("gzip", "gzip"), ("gzip, br", None)])
+async def test_who_asks_for_gzip_gets_it(bench: Bench, journal: Path, accepted: str, sent: str | None) -> None:
+    await _start(bench)
+    headers = {"Accept-Encoding": accepted}
+    url = bench.url("/logs/?query=kubelet")
+    async with aiohttp.ClientSession() as session, session.get(url, ssl=bench.tls(), headers=headers) as answer:
+        assert answer.headers.get("Content-Encoding") == sent
+        assert "<--unit=kubelet>" in await answer.text()
+
+
+async def test_a_journal_that_never_ends_is_cut_off(
+    bench: Bench, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = bench.folder / "pid"
+    journal.write_text(
+        f'#!/bin/sh\ncase "$1" in --field) echo kubelet.service; exit;; esac\n'
+        f"echo $$ > {mark}\nwhile :; do echo line; sleep 0.01; done\n"
+    )
+    monkeypatch.setattr(node_logs, "_LIMIT", 0.5)
+    await _start(bench)
+    status, text = await bench.get("/logs/?query=kubelet")
+    assert (status, text.rstrip().rpartition("\n")[2]) == (200, "error: the query took longer than 0.5 s")
+    assert not Path(f"/proc/{mark.read_text().strip()}").exists()

@@ -1,0 +1,207 @@
+"""Which Service has which address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadbalancer.model import Service
+from loadbalancer.plan.allocate import MOST_ADDRESSES, Allocation, allocate, clash
+from loadbalancer.plan.pool import parse
+from tests.builders.balanced import service
+
+POOL = parse(["192.0.2.1-192.0.2.3"])
+DUAL = parse(["192.0.2.1-192.0.2.3", "fd00::1-fd00::3"])
+_BOTH = ["IPv4", "IPv6"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`has`: name of a Service -> its addresses; `lacks`: name -> reason. `table`: address -> names before."""
+
+    name: str
+    services: tuple[Service, ...]
+    has: dict[str, list[str]]
+    lacks: dict[str, str] = field(default_factory=dict)
+    table: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    pool: str = "192.0.2.1-192.0.2.3"
+
+
+CASES = [
+    Case("one", (service("x"),), {"x": ["192.0.2.1"]}),
+    Case("oldest first", (service("y", created=2), service("x", created=1)), {"x": ["192.0.2.1"], "y": ["192.0.2.2"]}),
+    Case("sticky by the table", (service("x"),), {"x": ["192.0.2.3"]}, table={"192.0.2.3": ("x",)}),
+    Case("sticky by the status where the table is lost", (service("x", given=("192.0.2.2",)),), {"x": ["192.0.2.2"]}),
+    Case(
+        "two claim one address by their status",
+        (service("x", created=2, given=("192.0.2.2",)), service("y", created=1, given=("192.0.2.2",))),
+        {"y": ["192.0.2.2"], "x": ["192.0.2.1"]},
+    ),
+    Case(
+        "the table is stronger than an older Service's status",
+        (service("x", created=2), service("y", created=1, given=("192.0.2.2",))),
+        {"x": ["192.0.2.2"], "y": ["192.0.2.1"]},
+        table={"192.0.2.2": ("x",)},
+    ),
+    Case("an address outside of the pool is not kept", (service("x", given=("9.9.9.9",)),), {"x": ["192.0.2.1"]}),
+    Case(
+        "a full pool",
+        tuple(service(f"x{number}", created=number) for number in range(4)),
+        {"x0": ["192.0.2.1"], "x1": ["192.0.2.2"], "x2": ["192.0.2.3"]},
+        {"x3": "PoolExhausted"},
+    ),
+    Case("a wish", (service("x", ips="192.0.2.3"),), {"x": ["192.0.2.3"]}),
+    Case(
+        "a wish comes before what is taken at random",
+        (service("x", created=1), service("y", created=2, ips="192.0.2.1")),
+        {"y": ["192.0.2.1"], "x": ["192.0.2.2"]},
+    ),
+    Case("a wish outside of the pool", (service("x", ips="9.9.9.9"),), {}, {"x": "AddressOutsidePool"}),
+    Case(
+        "a wish that is taken",
+        (service("x", created=1), service("y", created=2, ips="192.0.2.1")),
+        {"x": ["192.0.2.1"]},
+        {"y": "AddressInUse"},
+        {"192.0.2.1": ("x",)},
+    ),
+    Case(
+        "a new wish that is taken leaves the old address",
+        (service("x", created=1), service("y", created=2, ips="192.0.2.1")),
+        {"x": ["192.0.2.1"], "y": ["192.0.2.2"]},
+        {"y": "AddressInUse"},
+        {"192.0.2.1": ("x",), "192.0.2.2": ("y",)},
+    ),
+    Case(
+        "a new wish that is free moves the Service",
+        (service("y", ips="192.0.2.3"),),
+        {"y": ["192.0.2.3"]},
+        table={"192.0.2.2": ("y",)},
+    ),
+    Case("a wish that cannot be read", (service("x", ips="?"),), {}, {"x": "NoAddress"}),
+    Case(
+        "shared as asked",
+        (service("x", share="k"), service("y", share="k", ports=(81,))),
+        {"x": ["192.0.2.1"], "y": ["192.0.2.1"]},
+    ),
+    Case(
+        "not shared where ports collide",
+        (service("x", share="k"), service("y", share="k")),
+        {"x": ["192.0.2.1"], "y": ["192.0.2.2"]},
+    ),
+    Case(
+        "not shared across namespaces",
+        (service("x", share="k"), service("y", share="k", ports=(81,), namespace="b")),
+        {"x": ["192.0.2.1"], "y": ["192.0.2.2"]},
+    ),
+    Case(
+        "one that comes to collide leaves the shared address",
+        (service("x", share="k"), service("y", share="k")),
+        {"x": ["192.0.2.1"], "y": ["192.0.2.2"]},
+        table={"192.0.2.1": ("x", "y")},
+    ),
+    Case("another class", (service("x", loadBalancerClass="other"),), {}),
+    Case(
+        "both families",
+        (service("x", ipFamilies=_BOTH, ipFamilyPolicy="RequireDualStack"),),
+        {"x": ["192.0.2.1", "fd00::1"]},
+        pool="192.0.2.1,fd00::1",
+    ),
+    Case(
+        "IPv6 first",
+        (service("x", ipFamilies=_BOTH[::-1], ipFamilyPolicy="RequireDualStack"),),
+        {"x": ["fd00::1", "192.0.2.1"]},
+        pool="192.0.2.1,fd00::1",
+    ),
+    Case(
+        "both or none",
+        (service("x", ipFamilies=_BOTH, ipFamilyPolicy="RequireDualStack"),),
+        {},
+        {"x": "NoPool"},
+    ),
+    Case(
+        "one of two will do",
+        (service("x", ipFamilies=_BOTH, ipFamilyPolicy="PreferDualStack"),),
+        {"x": ["192.0.2.1"]},
+    ),
+    Case("no pool of this family", (service("x", ipFamilies=["IPv6"]),), {}, {"x": "NoPool"}),
+]
+
+
+def allocated(services: Iterable[Service], table: dict[str, tuple[str, ...]], pool: str) -> Allocation:
+    before = {ip_address(one): tuple(f"uid-a-{name}" for name in names) for one, names in table.items()}
+    return allocate(services, before, parse([pool]))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_addresses(case: Case) -> None:
+    found = allocated(case.services, case.table, case.pool)
+    has = {one.name.name: list(map(str, found.of(one))) for one in case.services if found.of(one)}
+    assert has == case.has
+    lacks = {one.name.name: found.problems[one.uid].reason for one in case.services if one.uid in found.problems}
+    assert lacks == case.lacks
+    assert all(len(problem.note) < 700 for problem in found.problems.values())
+
+
+def test_a_policy_that_differs_or_another_selector_under_local_is_not_shared() -> None:
+    local = service("x", share="k", externalTrafficPolicy="Local")
+    assert "externalTrafficPolicy Local" in clash(local, service("y", share="k", ports=(81,)))
+    other = service("y", share="k", ports=(81,), externalTrafficPolicy="Local")
+    assert "same selector" in clash(local, other).replace("the same", "same")
+    same = service("y", share="k", ports=(81,), externalTrafficPolicy="Local", selector={"app": "x"})
+    assert clash(local, same) == ""
+
+
+def test_the_number_of_addresses_is_bounded() -> None:
+    services = [service(f"x{number}") for number in range(MOST_ADDRESSES + 1)]
+    found = allocate(services, {}, parse(["fd00::/64", "10.0.0.0/16"]))
+    assert len(found.owners) == MOST_ADDRESSES and len(found.problems) == 1
+
+
+_NAMES = st.sampled_from("abcdef")
+_WISHES = st.sampled_from(["", "", "192.0.2.1", "192.0.2.2", "9.9.9.9", "?"])
+_KINDS = st.builds(
+    lambda name, ips, share, port, policy, created: service(
+        name, ips=ips, share=share, ports=(port,), externalTrafficPolicy=policy, created=created
+    ),
+    _NAMES,
+    _WISHES,
+    st.sampled_from(["", "k", "l"]),
+    st.integers(80, 82),
+    st.sampled_from(["Cluster", "Local"]),
+    st.integers(0, 9),
+)
+_TABLES = st.dictionaries(
+    st.sampled_from(["192.0.2.1", "192.0.2.2", "9.9.9.9"]), st.lists(_NAMES, max_size=3).map(tuple)
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_KINDS, max_size=6, unique_by=lambda one: one.uid), _TABLES)
+def test_no_address_has_two_owners_that_cannot_share_it_and_what_is_given_stays(
+    services: list[Service], table: dict[str, tuple[str, ...]]
+) -> None:
+    found = allocated(services, table, "192.0.2.1-192.0.2.3")
+    for address, owners in found.owners.items():
+        assert address in POOL
+        for one in owners:
+            assert all(clash(one, other) == "" for other in owners if other is not one)
+            wish = next(iter(one.wishes), None)
+            assert wish in (None, address) or one.uid in found.problems
+    for one in services:
+        assert len(found.of(one)) <= 1
+        assert found.of(one) or one.uid in found.problems
+    rows = {address: tuple(one.uid for one in owners) for address, owners in found.owners.items()}
+    for _ in range(3):  # what is given back in one round may be given to another one in the next
+        again = allocate(services, rows, POOL)
+        rows = {address: tuple(one.uid for one in owners) for address, owners in again.owners.items()}
+    final = allocate(services, rows, POOL)
+    assert {a: {o.uid for o in w} for a, w in final.owners.items()} == {a: set(uids) for a, uids in rows.items()}
+    newcomer = service("z", created=0)
+    with_one = allocate([*services, newcomer], rows, POOL)
+    for one in services:
+        assert final.of(one) == with_one.of(one), "a newcomer takes nobody's address"

@@ -1,0 +1,212 @@
+"""Policies and pods of somebody who wants the node's rules to be late, refused or wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from nodelib.addresses import hardware_address
+from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
+from policy.model import Name
+from policy.plan import layout, parse
+from policy.plan.compile import MOST_RANGES
+from policy.plan.difference import whole
+from policy.plan.index import Index
+from policy.plan.program import MOST, Planner, Program
+from policy.reports import MOST_REPORTS, Reports
+from tests.builders.policies import apps, block, pod, policy
+from tests.fakes.policy_kernel import FakePolicyTable, Flow, allowed
+
+EVIL, VICTIM = "10.0.0.1", "10.0.0.2"
+
+
+def indexed(pods: list[Json], policies: list[Json]) -> Index:
+    index = Index()
+    for name in ("a", "b"):
+        index.set_namespace(name, {})
+    for obj in pods:
+        one = parse.pod(obj)
+        index.set_pod(one.name, one)
+    for obj in policies:
+        found, _ = parse.policy(obj)
+        index.set_policy(found.name, found)
+    return index
+
+
+def planned(index: Index, planner: Planner | None = None) -> Program:
+    planner = planner or Planner(Family.IPV4, "node1", report=False)
+    program, used = planner.plan(index, index.take_changed())
+    index.forget(used)
+    return program
+
+
+def addresses(count: int, length: int = 32) -> list[str]:
+    """Networks that do not touch."""
+    return [f"10.{number >> 15 & 255}.{number >> 7 & 255}.{(number & 127) * 2}/{length}" for number in range(count)]
+
+
+PODS = [pod("evil", EVIL), pod("victim", VICTIM, namespace="b")]
+LARGE: dict[str, list[Json]] = {
+    "peers times names of ports": [
+        {"from": [block(one) for one in addresses(3000)], "ports": [{"port": f"p{number}"} for number in range(3000)]}
+    ],
+    "selectors times names of ports": [
+        {"from": [apps(f"x{number}") for number in range(3000)], "ports": [{"port": "a"}, {"port": "b"}, {"port": 1}]}
+    ],
+    "exceptions": [{"from": [block("10.0.0.0/8", *addresses(120_000))]}],
+    "entries": [{"ports": [{"port": 1 + number % 65535, "protocol": "UDP"}]} for number in range(60_000)],
+}
+
+
+@pytest.mark.parametrize(("name", "bounded"), [*zip(LARGE, (False, True, True, True), strict=True)])
+def test_the_work_for_one_policy_and_its_namespace_is_bounded(name: str, bounded: bool) -> None:
+    """`bounded`: it is more than a namespace may have; the first needs a few rules only."""
+    ingress = LARGE[name]
+    own = [policy(f"large{number}", ingress=ingress) for number in range(2)]
+    index = indexed(PODS, [*own, policy("of-b", namespace="b", ingress=[{"from": [apps("victim")]}])])
+    began = time.process_time()
+    program = planned(index)
+    assert time.process_time() - began < 10
+    size = sum(map(len, program.chains.values())) + sum(map(len, program.elements.values()))
+    assert size < 1.1 * MOST
+    assert {one.namespace for one in program.left_out} == ({"a"} if bounded else set())
+    assert not allowed(program, Flow("192.0.2.1", EVIL)), "what is left out allows nothing"
+    assert sum(name.startswith("peer-") for name in program.sets) < MOST / 10
+
+
+def test_what_was_left_out_is_in_force_when_there_is_room_again() -> None:
+    index = indexed(PODS, [policy("a", ingress=[{"from": [block("10.0.0.0/8", *addresses(MOST))]}])])
+    index.set_policy(Name("a", "z"), parse.policy(policy("z", ingress=[{"from": [block("192.0.2.0/24")]}]))[0])
+    planner = Planner(Family.IPV4, "node1", report=False)
+    assert planned(index, planner).left_out == (Name("a", "a"),)
+    assert allowed(planned(index, planner), Flow("192.0.2.1", EVIL)), "a smaller one of the namespace has room"
+    index.set_policy(Name("a", "a"), parse.policy(policy("a"))[0])
+    assert planned(index, planner).left_out == ()
+
+
+def test_pods_that_many_policies_select_each_in_another_way() -> None:
+    """Each pod has a chain of its own that leads to thousands: pods times policies."""
+    pods = [pod(f"x{one}", f"10.0.1.{one}", labels={f"not-{one}": ""}) for one in range(100)]
+    policies = [policy(f"p{one}", ingress=[]) for one in range(1000)]
+    for number, one in enumerate(policies[:100]):
+        one["spec"]["podSelector"] = {"matchExpressions": [{"key": f"not-{number}", "operator": "DoesNotExist"}]}
+    program = planned(indexed([*PODS, *pods], [*policies, policy("of-b", namespace="b")]))
+    assert sum(map(len, program.chains.values())) < MOST
+    assert program.left_out
+    for address in (EVIL, "10.0.1.7", "10.0.1.99", VICTIM):
+        assert not allowed(program, Flow("192.0.2.1", address)), "isolated all the same"
+
+
+def test_ranges_are_split_because_the_kernel_takes_quadratic_time_for_a_set() -> None:
+    networks = addresses(3 * MOST_RANGES)
+    program = planned(indexed(PODS, [policy(ingress=[{"from": [block(one) for one in networks]}])]))
+    sizes = [len(raws) for name, raws in program.elements.items() if name.startswith("block-")]
+    assert len(sizes) == 3 and max(sizes) <= MOST_RANGES
+    assert len(program.chains[layout.policy_chain_name(Name("a", "p"), next(iter(layout.MAPS)))]) == 3
+    for one in (networks[0], networks[-1]):
+        assert allowed(program, Flow(one.partition("/")[0], EVIL))
+    assert not allowed(program, Flow("10.0.0.3", EVIL))
+
+
+POLICIES = [policy("mine"), policy("theirs", namespace="b", ingress=[{"from": [block("192.0.2.0/24")]}])]
+
+
+def commit(program: Program) -> None:
+    asyncio.run(FakePolicyTable().commit(whole(program)))
+
+
+def test_two_pods_with_one_address_do_not_stop_the_rules_of_the_node() -> None:
+    """The kernel refuses the whole transaction when one address leads to two chains."""
+    index = indexed([pod("evil", VICTIM), pod("victim", VICTIM, namespace="b")], POLICIES)
+    commit(planned(index))
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["status first", "status last"])
+def test_an_address_belongs_to_the_pod_that_the_runtime_gave_it(late: bool) -> None:
+    stale = parse.pod(pod("evil", VICTIM))
+    index = indexed([pod("victim", namespace="b", uid="u")], POLICIES)
+    if not late:
+        index.set_pod(stale.name, stale)
+    index.hold(Name("b", "victim"), "u", (ip_address(VICTIM),))
+    if late:
+        index.set_pod(stale.name, stale)
+    for status in ((), (VICTIM,)):
+        one = parse.pod(pod("victim", *status, namespace="b", uid="u"))
+        index.set_pod(one.name, one)
+        program = planned(index)
+        commit(program)
+        assert allowed(program, Flow("192.0.2.1", VICTIM)), "the victim's policies, not those of the other pod"
+    index.set_pod(Name("b", "victim"), None)
+    index.set_pod(stale.name, stale)
+    assert not allowed(planned(index), Flow("192.0.2.1", VICTIM)), "nobody has it any more"
+
+
+def test_an_address_of_this_node_is_nobody_elses_peer() -> None:
+    forged = parse.pod(pod("forged", VICTIM, node="node2", labels={"app": "trusted"}))
+    index = indexed(
+        [pod("evil", EVIL, uid="u"), pod("victim", uid="v")], [policy(ingress=[{"from": [apps("trusted")]}])]
+    )
+    index.hold(Name("a", "victim"), "v", (ip_address(VICTIM),))
+    index.set_pod(forged.name, forged)
+    assert not allowed(planned(index), Flow(VICTIM, EVIL))
+
+
+def test_a_pod_that_the_runtime_named_sends_by_its_own_addresses_only() -> None:
+    index = indexed([pod("evil", EVIL, uid="u"), pod("victim", VICTIM, namespace="b")], [])
+    index.hold(Name("a", "evil"), "u", (ip_address(EVIL), ip_address("fd00::1")))
+    own = hardware_address(ip_address(EVIL))
+    program = planned(index)
+    assert [allowed(program, Flow(one, "192.0.2.1", sender=own)) for one in (EVIL, VICTIM, "10.0.0.77")] == [
+        *(True, False, False)
+    ]
+    assert allowed(program, Flow(VICTIM, "192.0.2.1", sender="0a:58:0a:00:00:02")), "not known from the runtime"
+    index.set_pod(Name("a", "evil"), None)
+    assert not planned(index).elements[layout.SENDERS]
+
+
+def test_an_annotation_of_a_user_does_not_change_who_a_pod_is() -> None:
+    """Else a pod whose address is not in its status yet loses its policies by an annotation."""
+    obj = pod("evil", uid="u")
+    index = indexed([obj], [policy()])
+    index.hold(Name("a", "evil"), "u", (ip_address(EVIL),))
+    obj["metadata"]["annotations"] = {"kubernetes.io/config.hash": "another"}
+    one = parse.pod(obj)
+    index.set_pod(one.name, one)
+    assert not allowed(planned(index), Flow("192.0.2.1", EVIL))
+
+
+@pytest.mark.parametrize(
+    "given", [block("10.0.0.0/8", "::ffff:10.1.0.0/112"), block("::ffff:10.1.0.0/112"), block("::/0", "::ffff:0:0/96")]
+)
+def test_ipv4_written_as_ipv6_is_not_understood_rather_than_ignored(given: Json) -> None:
+    """The API server takes such an exception for one of the IPv4 block; ignored, it would open what it closes."""
+    found, problems = parse.policy(policy(ingress=[{"from": [given]}]))
+    assert problems
+    assert all(rule.peers == () for rules in found.rules.values() for rule in rules)
+
+
+def test_a_policy_of_many_faults_is_one_report() -> None:
+    """Each was an event and a line of the log, on each node, for each update."""
+    found: list[Any] = []
+    entries = [block("010.0.0.0/8")] * 5000
+    one, problems = parse.policy(policy(ingress=[{"from": entries}]))
+    assert len(problems) == 5000
+    reports = Reports()
+    for second in range(60):
+        text = reports.about_policy(one.name, problems, float(second) / 10)
+        found += [text] if text else []
+    assert len(found) == 1 and len(found[0]) < 600 and "4997 more" in found[0]
+
+
+def test_reports_of_many_policies_are_bounded_in_time_and_memory() -> None:
+    reports = Reports()
+    _, problems = parse.policy(policy(ingress=[{"from": [block("010.0.0.0/8")]}]))
+    told = sum(bool(reports.about_policy(Name("a", f"p{one}"), problems, 1.0)) for one in range(1000))
+    assert told == MOST_REPORTS
+    assert reports.about_policy(Name("a", "later"), problems, 100.0)
+    assert reports.size <= MOST_REPORTS
