@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -65,8 +66,10 @@ class Supervisor:
     def stop_on_signals(self, *signals: signal.Signals) -> None:
         """SIGTERM and SIGINT, or the given signals, start the shutdown."""
         loop = asyncio.get_running_loop()
-        for number in signals or (signal.SIGTERM, signal.SIGINT):
+        chosen = signals or (signal.SIGTERM, signal.SIGINT)
+        for number in chosen:
             loop.add_signal_handler(number, self.stopping.set)
+        os.register_at_fork(after_in_child=lambda: _forget(chosen))
 
     async def wait(self) -> None:
         """Wait for the shutdown to start. Raises the error of a critical task that failed."""
@@ -131,6 +134,14 @@ class Supervisor:
         left = sorted(_described(task) for task in asyncio.all_tasks() if task is not asyncio.current_task())
         if left:
             log.warning("%s: tasks without an owner still run: %s", self.name, ", ".join(left))
+
+
+def _forget(signals: Iterable[signal.Signals]) -> None:
+    """A fork has the descriptor by which the loop hears of signals: ended by one (pyroute2 forks for each namespace and
+    ends it so), it would stop its parent."""
+    signal.set_wakeup_fd(-1)
+    for number in signals:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _described(task: asyncio.Task[Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
@@ -26,7 +26,9 @@ class NoApi(KubeClient):
     ) -> Json:
         raise self._none(f"{method} {path}")
 
-    async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Json]:
+    async def stream(
+        self, path: str, params: Mapping[str, str], *, on_open: Callable[[], None] | None = None
+    ) -> AsyncIterator[Json]:
         raise self._none(f"WATCH {path}")
         yield {}
 

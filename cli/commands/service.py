@@ -38,7 +38,7 @@ class _Node:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class ServiceFound:
     """The Service and all that is known of it."""
 
     service: Json
@@ -52,19 +52,20 @@ class _Found:
 def run(name: str, service: str, *, namespace: str, node: str, as_json: bool, rules: bool = False) -> None:
     """Print it for one node, or for all; with `rules` also the rules in the nodes' kernels."""
     need_root("service")
-    found = asyncio.run(_read(find(name), service, namespace, node))
+    found = asyncio.run(look(find(name), service, namespace, node))
     if as_json:
         print(json.dumps(_document(found), indent=1))
         return
-    for line in _lines(found, rules):
+    for line in lines(found, rules):
         print(one_line(line, _LINE))
 
 
-async def _read(cluster: Cluster, text: str, namespace: str, only: str) -> _Found:
+async def look(cluster: Cluster, text: str, namespace: str, only: str = "", known: Facts | None = None) -> ServiceFound:
+    """Read what the nodes have of the Service, or the node `only`. `known`: the objects, if the caller has them."""
     names = [only] if only else [node.name for node in cluster.nodes]
     begun = {version: read.kernels(cluster, names, version) for version in cluster.families}
     try:
-        facts = await read.facts(cluster)
+        facts = known or await read.facts(cluster)
         service = _service(text, namespace, facts, cluster.name)
         kernels = {(one.node, version): one for version, reading in begun.items() for one in await reading}
     finally:
@@ -81,7 +82,7 @@ async def _read(cluster: Cluster, text: str, namespace: str, only: str) -> _Foun
         problems.append(service_words.unwritten(without, service))
     wording = Wording(cluster.name)
     problems = [replace(one, action=wording.typed(one.action)) for one in problems]
-    return _Found(service, facts, nodes, silent_endpoints(service, facts, listening), problems, about)
+    return ServiceFound(service, facts, nodes, silent_endpoints(service, facts, listening), problems, about)
 
 
 def _service(text: str, namespace: str, facts: Facts, cluster: str) -> Json:
@@ -119,7 +120,8 @@ async def _on_node(
     return _Node(tuple(every), tuple(found), tuple(lines))
 
 
-def _lines(found: _Found, rules: bool) -> Iterator[str]:
+def lines(found: ServiceFound, rules: bool = False) -> Iterator[str]:
+    """What the command prints."""
     yield from service_text.head(found.service, found.about, found.problems, announced(found.service, found.facts))
     if service_words.is_headless(found.service):
         yield from service_text.endpoints(found.service, found.facts, found.silent)
@@ -130,7 +132,7 @@ def _lines(found: _Found, rules: bool) -> Iterator[str]:
         yield from service_text.connections({node: one.connections for node, one in found.nodes.items()}, found.facts)
 
 
-def _document(found: _Found) -> dict[str, Any]:
+def _document(found: ServiceFound) -> dict[str, Any]:
     nodes = {
         node: {
             "ports": [_port(view, found.silent) for view in one.ports],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -42,39 +41,70 @@ def run(
 
 
 async def _run(cluster: Cluster, asked: _Question) -> int:
+    walked = await walk_of(cluster, asked.come, asked.to, asked.namespace, asked.protocol, asked.outside)
+    if asked.live:
+        from cli.explain.live import follow
+
+        return await follow(
+            cluster,
+            walked.sender,
+            walked.target,
+            walked.paths,
+            walked.facts,
+            asked.live,
+            as_json=asked.output == "json",
+        )
+    if asked.output == "json":
+        print(json.dumps(paths_text.as_json(walked.paths, walked.facts), indent=1))
+    else:
+        verbose = asked.output == "verbose"
+        shown = paths_text.lines(
+            walked.sender,
+            walked.target,
+            walked.paths,
+            walked.facts,
+            walked.node,
+            verbose=verbose,
+            cluster=cluster.name,
+        )
+        for line in [*shown, *walked.notes]:
+            print(one_line(line, _LINE))
+    return 0 if any(path.arrived for path in walked.paths) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A packet's possible paths. `node`: whose rules it meets first."""
+
+    sender: places.Sender
+    target: places.Target
+    node: str
+    paths: list[walk.Path]
+    notes: list[str]
+    facts: Facts
+
+
+async def walk_of(
+    cluster: Cluster, come: str, to: str, namespace: str = "default", protocol: str = "", outside: str = ""
+) -> Walked:
+    """Read the objects, the rules and the routes, and follow the packet through them."""
     # The API server, the kernels and the netlink library each take their time: all of them at once.
     version = cluster.families[0]
     begun = {version: read.kernels(cluster, [node.name for node in cluster.nodes], version)}
     try:
         facts, _ = await asyncio.gather(read.facts(cluster), asyncio.to_thread(import_module, "pyroute2"))
-        return await _answer(cluster, facts, begun, asked)
+        sender = places.sender(come, facts, namespace, outside or cluster.host_address, cluster.domain)
+        target = places.target(to, facts, namespace, sender, protocol, cluster.domain)
+        if (":" in sender.address) != (":" in target.address):
+            raise Invalid(
+                f"{facts.named(sender.address)} and {facts.named(target.address)} are addresses of different IP"
+                " versions",
+                obj=to,
+                step="trace a packet",
+                action="Give an address of the same IP version as the sender's.",
+            )
+        found, notes = await read.paths(cluster, sender, target, facts, begun)
+        return Walked(sender, target, walk.first_node(sender, target, facts), found, notes, facts)
     finally:
         begun[version].cancel()
         await asyncio.gather(begun[version], return_exceptions=True)
-
-
-async def _answer(cluster: Cluster, facts: Facts, begun: Mapping[int, read.Kernels], asked: _Question) -> int:
-    outside = asked.outside or cluster.host_address
-    sender = places.sender(asked.come, facts, asked.namespace, outside, cluster.domain)
-    target = places.target(asked.to, facts, asked.namespace, sender, asked.protocol, cluster.domain)
-    if (":" in sender.address) != (":" in target.address):
-        raise Invalid(
-            f"{facts.named(sender.address)} and {facts.named(target.address)} are addresses of different IP versions",
-            obj=asked.to,
-            step="trace a packet",
-            action="Give an address of the same IP version as the sender's.",
-        )
-    node = walk.first_node(sender, target, facts)
-    found, notes = await read.paths(cluster, sender, target, facts, begun)
-    if asked.live:
-        from cli.explain.live import follow
-
-        return await follow(cluster, sender, target, found, facts, asked.live, as_json=asked.output == "json")
-    if asked.output == "json":
-        print(json.dumps(paths_text.as_json(found, facts), indent=1))
-    else:
-        verbose = asked.output == "verbose"
-        shown = paths_text.lines(sender, target, found, facts, node, verbose=verbose, cluster=cluster.name)
-        for line in [*shown, *notes]:
-            print(one_line(line, _LINE))
-    return 0 if any(path.arrived for path in found) else 1

@@ -47,7 +47,7 @@ def lines(
     shown += [line for leg in first.legs for line in (_every_rule if verbose else _deciding)(leg, facts)]
     if others:
         shown += ["", f"{len(found)} possible paths, since rules choose among endpoints by chance:"]
-        shown += [f"  {_end(path, facts)}" for path in found]
+        shown += [f"  {end_of(path, facts)}" for path in found]
     if not verbose and first.legs:
         shown += ["", "(Use --verbose to see every rule that matched, with its counter.)"]
     return shown
@@ -112,9 +112,9 @@ def _deciding(leg: Leg, facts: Facts) -> Iterable[str]:
         unsure = "perhaps: " if not hop.certain and "probability" not in hop.text else ""
         yield f"{leg.node}: {unsure}{reason(hop, facts) or f'{hop.table} {hop.chain} {hop.text}'}"
     if leg.outcome.route is not None and leg.outcome.verdict == "ACCEPT":
-        yield f"{leg.node}: {_routed(leg, facts)}"
+        yield f"{leg.node}: {routed(leg, facts)}"
     elif not hops:
-        yield f"{leg.node}: {_leg_end(leg, facts)}"
+        yield f"{leg.node}: {leg_end(leg, facts)}"
 
 
 def _every_rule(leg: Leg, facts: Facts) -> Iterable[str]:
@@ -124,11 +124,12 @@ def _every_rule(leg: Leg, facts: Facts) -> Iterable[str]:
     for hop in leg.outcome.trail:
         yield from _hop(hop, facts)
     if leg.outcome.route is not None:
-        yield f"  route: {_routed(leg, facts)}"
-    yield f"  = {_leg_end(leg, facts)}"
+        yield f"  route: {routed(leg, facts)}"
+    yield f"  = {leg_end(leg, facts)}"
 
 
-def _routed(leg: Leg, facts: Facts) -> str:
+def routed(leg: Leg, facts: Facts) -> str:
+    """The route that the packet takes on from here, "" without one."""
     route, host = leg.outcome.route, split(leg.outcome.to)[0]
     if route is None:
         return ""
@@ -145,7 +146,8 @@ def _hop(hop: Hop, facts: Facts) -> Iterable[str]:
         yield f"      {meaning}"
 
 
-def _leg_end(leg: Leg, facts: Facts) -> str:
+def leg_end(leg: Leg, facts: Facts) -> str:
+    """What the node has made of the packet."""
     outcome = leg.outcome
     source = f"from {leg.node}'s own address" if outcome.masqueraded else f"from {facts.named(leg.packet.source)}"
     if outcome.verdict != "ACCEPT":
@@ -154,7 +156,8 @@ def _leg_end(leg: Leg, facts: Facts) -> str:
     return f"{moved}: to {facts.named(outcome.to)}, {source}"
 
 
-def _end(path: Path, facts: Facts) -> str:
+def end_of(path: Path, facts: Facts) -> str:
+    """How one possible path ends."""
     if path.closed:
         return f"REFUSED by {facts.named(path.to)}"
     if not path.arrived:

@@ -229,6 +229,34 @@ def service(
 
 
 @command("Diagnosis")
+def view(
+    name: Name = DEFAULT,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="The port on 127.0.0.1; by default one that is free.")
+    ] = 0,
+    kubeconfig: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Show the cluster of this kubeconfig; by default that of --name."),
+    ] = "",
+) -> None:
+    """Serve a live page of the cluster: its pods and Services, why a pod waits, the way of a packet.
+
+    It only reads, with the rights of the kubeconfig, and follows changes by watches. The page is on loopback, at an
+    address with a token; through SSH: `ssh -L 8080:127.0.0.1:PORT`. It runs until Ctrl-C.
+
+    Examples:
+
+    * `./nodewright view`
+
+    * `./nodewright view --port 8080`
+    """
+    with reported():
+        from cli.commands import view as work
+
+        work.run(name, kubeconfig=kubeconfig, port=port)
+
+
+@command("Diagnosis")
 def version(output: OutputOption = Output.TEXT, as_json: Json = False) -> None:
     """Show the versions of nodewright (with its commit in a checkout), Kubernetes, containerd, CoreDNS and Python."""
     from cli import versions

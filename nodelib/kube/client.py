@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Self
 
 import aiohttp
@@ -151,8 +151,13 @@ class KubeClient:
             raise self._unexpected("GET", path, error) from error
         return bytes(body[:limit]).decode(errors="replace")
 
-    async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Json]:
-        """Watch events as they arrive, until the server ends the watch or reconnect() does. Raises as request()."""
+    async def stream(
+        self, path: str, params: Mapping[str, str], *, on_open: Callable[[], None] | None = None
+    ) -> AsyncIterator[Json]:
+        """Watch events as they arrive, until the server ends the watch or reconnect() does. Raises as request().
+
+        `on_open` is called when the server has accepted the watch, which may be long before its first event.
+        """
         # A watch may be silent, but bookmarks arrive about every minute: after a longer silence the peer has stopped.
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH_SILENCE)
         try:
@@ -178,6 +183,8 @@ class KubeClient:
                     raise answers.Unusable(f"a watch of type {response.content_type}")
                 reader = response.content
                 pool.streams.add(reader)
+                if on_open is not None:
+                    on_open()
                 async for line in _lines(reader):
                     yield answers.event(line, path, params)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

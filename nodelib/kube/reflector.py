@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str]
 OnChange = Callable[[str, Json, Json | None], None]
 OnFirst = Callable[[list[Json]], Awaitable[None]]
+OnState = Callable[[str], None]
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _PAGE = 500  # objects in one answer: its decoding takes a few milliseconds
@@ -39,7 +40,7 @@ class Reflector:
 
     `on_first(objects)` gets the first list as a whole instead; if it raises, `on_change` gets each object. `store` maps
     (namespace, name) to the newest object; `synced` is set after the first list; `last_error` says why there are no
-    news, "" if all is well.
+    news, "" if all is well. `on_state(last_error)` is called when that changes, and after the first list.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Reflector:
         params: Mapping[str, str] | None = None,
         on_change: OnChange | None = None,
         on_first: OnFirst | None = None,
+        on_state: OnState | None = None,
     ) -> None:
         self.name = name
         self.store: dict[Key, Json] = {}
@@ -59,7 +61,7 @@ class Reflector:
         self._client = client
         self._path = path
         self._params = dict(params or {})
-        self._on_change, self._on_first = on_change, on_first
+        self._on_change, self._on_first, self._on_state = on_change, on_first, on_state
         self._listed = ""  # version of the newest list
         self._page = _PAGE
 
@@ -73,7 +75,7 @@ class Reflector:
             try:
                 if not version:
                     version = await self._list()
-                self._well()
+                    self._well(listed=True)
                 started = loop.time()
                 async for seen in self._watch(version):
                     version, expired = seen, False
@@ -176,7 +178,7 @@ class Reflector:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(random.randint(300, 600)),
         }
-        async for event in self._client.stream(self._path, params):
+        async for event in self._client.stream(self._path, params, on_open=self._well):
             item = event["object"]
             if event["type"] != "BOOKMARK":
                 self._apply(event["type"], item)
@@ -211,12 +213,19 @@ class Reflector:
     def _failed(self, message: str) -> None:
         if message != self.last_error:
             log.warning("%s: %s", self.name, message)
+            self._tell(message)
         self.last_error = message
 
-    def _well(self) -> None:
+    def _well(self, *, listed: bool = False) -> None:
         if self.last_error:
             log.info("%s: in touch again", self.name)
+        if self.last_error or listed:
+            self._tell("")
         self.last_error = ""
+
+    def _tell(self, message: str) -> None:
+        if self._on_state is not None:
+            self._on_state(message)
 
 
 def then_trimmed(handle: Callable[[str, Json], None]) -> OnChange:

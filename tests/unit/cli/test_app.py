@@ -26,7 +26,7 @@ COMMANDS = {
         "addons",
     ),
     "Diagnosis": (
-        *("status", "why", "doctor", "images", "trace", "service", "version", "completion", "drops", "export"),
+        *("status", "why", "doctor", "images", "trace", "service", "view", "version", "completion", "drops", "export"),
         "policy",
     ),
     "Nodes": ("join", "leave", "install", "uninstall", "payload", "package", "release"),

@@ -28,6 +28,8 @@ _STATUS = (
     ("unload web --name nowhere", 1),
     ("status --name nowhere", 1),
     ("service web --name nowhere", 1),
+    ("view --name nowhere", 1),
+    ("view --kubeconfig /nosuch", 1),
     ("export logs /nonexistent/a/b --name nowhere", 1),
     ("up --memory nonsense", 1),
     ("up --name Not_A_Name", 1),

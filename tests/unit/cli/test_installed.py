@@ -17,7 +17,7 @@ def installed(tmp_path: Path) -> list[str]:
     """The command line from a folder without a launcher, as pip lays it out."""
     site = tmp_path / "site"
     site.mkdir()
-    for name in ("agent", "cli", "cni", "controlplane", "csi", "loadbalancer", "nodelib", "policy", "proxy"):
+    for name in ("agent", "cli", "cni", "controlplane", "csi", "loadbalancer", "nodelib", "policy", "proxy", "view"):
         (site / name).symlink_to(PROJECT / name)
     program = tmp_path / "bin" / "nodewright"
     program.parent.mkdir()

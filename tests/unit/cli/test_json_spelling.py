@@ -14,7 +14,7 @@ from cli.options.choices import Output
 
 RUNNER = CliRunner()
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
-_NO_FACTS = ("completion", "export")
+_NO_FACTS = ("completion", "export", "view")
 FACTS = [
     path
     for name, one in COMMANDS.items()

@@ -234,3 +234,26 @@ def test_with_a_release_no_compiler_is_installed(checkout: Path, tmp_path: Path)
         (("up",), {"NODEWRIGHT_RELEASE": "dist"}),
     ):
         assert packages_asked_for(checkout, tmp_path / "cache", *words, **environment) == without
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root installs packages")
+@pytest.mark.skipif(not Path(sys.prefix, ".complete").exists(), reason="not in an environment of the launcher's")
+@pytest.mark.parametrize("there", [True, False], ids=["can be installed", "not in this distribution"])
+def test_packages_that_some_tests_need_are_tried_and_never_end_the_run(tmp_path: Path, there: bool) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    asked = tmp_path / "asked"
+    for name, script in {
+        "dpkg-query": "[[ ${@: -1} == chromium* ]] || printf installed",
+        "apt-get": f'printf "%s\\n" "$*" >>{asked}; {"exit 0" if there else "echo E: no candidate; exit 100"}',
+    }.items():
+        (programs / name).write_text(f"#!/bin/bash\n{script}\n")
+        (programs / name).chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    cache = tmp_path / "cache"
+    (cache / "venv").mkdir(parents=True)
+    (cache / "venv" / "made").symlink_to(sys.prefix)
+    done = launched("test", "-k", "nothing", "nosuch", PATH=path, NODEWRIGHT_CACHE=str(cache), NODEWRIGHT_PYTHON="")
+    assert "file or directory not found: nosuch" in done.stderr, "the run went on to its tests"
+    assert asked.read_text().splitlines()[0].endswith("install --no-install-recommends chromium chromium-driver")
+    assert ("tests which need them are skipped: chromium chromium-driver" in done.stderr) is not there

@@ -284,3 +284,29 @@ async def test_a_failing_handler_does_not_end_the_watch(
     await cancel_and_wait(task)
     failures = [record.message for record in caplog.records if "the handler of" in record.message]
     assert [text.split()[4] for text in failures] == ["ADDED", "DELETED"]
+
+
+async def test_reflector_tells_that_there_is_no_news_until_a_watch_is_open_again(
+    api: FakeApiServer, client: KubeClient
+) -> None:
+    told: list[str] = []
+    cut = 0
+
+    async def hang_up(request: web.Request, body: bytes) -> web.StreamResponse:
+        nonlocal cut
+        cut += 1
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    reflector = Reflector(client, PODS, name="pods", on_state=told.append)
+    task = asyncio.create_task(reflector.run())
+    await until(lambda: told == [""])
+    api.nonsense = lambda request: hang_up
+    api.drop_watches()
+    await until(lambda: cut >= 4)
+    assert told[-1] and "" not in told[1:], "a new try is no good news"
+    api.nonsense = lambda request: None
+    await until(lambda: told[-1] == "")
+    assert reflector.last_error == ""
+    await cancel_and_wait(task)

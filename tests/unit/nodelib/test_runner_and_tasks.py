@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import time
 
 import pytest
 
@@ -159,3 +162,25 @@ async def test_how_cancelled_tasks_end_is_of_no_interest() -> None:
     await settle()
     await cancel_and_wait(*tasks)
     assert all(task.done() for task in tasks)
+
+
+async def test_the_end_of_a_fork_by_a_signal_is_not_the_daemon_s() -> None:
+    """pyroute2 forks for each network namespace, and ends the fork so."""
+    async with Supervisor("test") as supervisor:
+        supervisor.stop_on_signals()
+        alive, told = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(told, b"1")
+            for _ in range(100):
+                time.sleep(0.1)
+            os._exit(0)
+        await asyncio.to_thread(os.read, alive, 1)
+        os.kill(child, signal.SIGTERM)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not supervisor.stopping.is_set()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(supervisor.wait(), 5)

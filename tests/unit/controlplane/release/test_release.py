@@ -56,11 +56,12 @@ def test_the_wheel_of_the_code_has_all_that_the_code_reads() -> None:
     for name in (
         *("cni/shim", "controlplane/packages.txt", "controlplane/suites/tiers.txt"),
         *("controlplane/go/cluster/go.mod", "controlplane/machine/edge/init.py", "cli/app.py", "nodelib/errors.py"),
+        *("view/static/index.html", "view/static/app.js", "view/static/style.css", "view/static/icon.svg"),
     ):
         assert name in packaged
     assert not [name for name in packaged if name.split("/")[0] in ("tests", "docs", "vagrant", ".ci")]
     folders = {name.partition("/")[0] for name in packaged}
-    names = {"agent", "cli", "cni", "controlplane", "csi", "loadbalancer", "nodelib", "policy", "proxy"}
+    names = {"agent", "cli", "cni", "controlplane", "csi", "loadbalancer", "nodelib", "policy", "proxy", "view"}
     assert folders == names
 
 

@@ -1,0 +1,206 @@
+"""What the page of `nodewright view` says beside the objects: the answers of `why`, `service` and `trace` as values."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from agent.explain.model import End, TimelineLine
+from agent.explain.plan.document import usable
+from cli.commands import service, trace
+from cli.explain import paths_text, reasons, service_text, service_words
+from cli.explain.endpoints import ports
+from cli.explain.facts import Facts, key, title
+from cli.explain.listening import unknown
+from cli.explain.walk import Leg, Path
+from cli.why import judge, logs, steps
+from cli.why.claims import claims_of
+from cli.why.model import Explained, LogTail, namespace_of, spec_of
+from cli.why.model import Facts as WhyFacts
+from cli.why.sources import Sources, asked, sockets
+from cli.why.wording import Wording
+from controlplane.cluster.model import CLUSTER_DOMAIN, Cluster
+from nodelib.errors import NodewrightError, Permanent
+from nodelib.firewall.trace_model import Hop as TracedHop
+from nodelib.firewall.trace_model import endpoint_text
+from nodelib.json_values import Json
+from nodelib.kube.client import KubeClient
+from nodelib.kube.listing import listed
+from view.model import NODE, POD, SERVICE, SLICE, Hop, Question, Step, Stores, Traced, Wait, Way, Why
+from view.model import Leg as ShownLeg
+
+_CLAIMS = 500
+
+
+class ClusterAnswers:
+    """`cluster` None: a machine that only has a kubeconfig, and perhaps runs an agent."""
+
+    def __init__(self, cluster: Cluster | None, client: KubeClient, kubeconfig: str, wording: Wording) -> None:
+        self._cluster, self._client, self._kubeconfig, self._wording = cluster, client, kubeconfig, wording
+
+    async def why(self, pod: Json, events: Sequence[Json]) -> Why:
+        """The answer of the pod's own node, or what the API server alone knows."""
+        uid, meta = pod["metadata"]["uid"], pod["metadata"]
+        node = str(spec_of(pod).get("nodeName") or "")
+        socket = next(
+            (path for name, path in sockets(self._cluster).items() if self._cluster is None or name == node), ""
+        )
+        found, lists = await asyncio.gather(
+            asked(socket, f"/why/{meta['namespace']}/{meta['name']}"), self._claims(pod)
+        )
+        document = usable(found[0])
+        agents = {node: [document]} if document is not None and document["uid"] == uid else {}
+        facts = WhyFacts({"pod": (pod,), "event": tuple(events), **lists})
+        explained = next(one for one in judge.explained(agents, facts) if one.found.uid == uid)
+        if not explained.is_well:
+            explained = replace(explained, logs=await self._logs(pod))
+        return _why(explained, self._wording)
+
+    async def service(self, found: Json, stores: Stores) -> Sequence[str]:
+        """What `nodewright service` prints; without the nodes, what the API server knows."""
+        known = Facts.of(*(stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE)))
+        if self._cluster is None or os.geteuid() != 0:
+            return list(_without_nodes(found, known, self._wording))
+        # Who announces an address is in Leases, which are not watched here: the command reads them itself.
+        mine = None if spec_of(found).get("type") == "LoadBalancer" else replace(known, cluster=self._cluster.name)
+        return list(service.lines(await service.look(self._cluster, title(found), "default", known=mine)))
+
+    async def trace(self, asked: Question) -> Traced:
+        """Raises Permanent where the rules of the nodes cannot be read."""
+        if self._cluster is None or os.geteuid() != 0:
+            raise Permanent(
+                "the rules of the nodes are in their kernels, and no node of `up` is on this machine that may be read",
+                step="trace a packet",
+                action="Run it as root on the machine where `./nodewright up` made the nodes.",
+            )
+        walked = await trace.walk_of(self._cluster, asked.come, asked.to, protocol=asked.protocol)
+        verdict = paths_text.verdict(
+            walked.sender, walked.target, walked.paths, walked.facts, walked.node, self._cluster.name
+        )
+        to = walked.facts.named(endpoint_text(walked.target.address, walked.target.port))
+        return Traced(
+            tuple(verdict),
+            walked.facts.named(walked.sender.address),
+            f"{to}/{walked.target.protocol}",
+            tuple(_way(path, walked.facts) for path in walked.paths),
+            (*walked.target.notes, *walked.notes),
+        )
+
+    async def _claims(self, pod: Json) -> dict[str, tuple[Json, ...]]:
+        """The claims of the pod's namespace and the StorageClasses, for a pod that uses claims."""
+        if not claims_of(pod):
+            return {}
+        try:
+            claims, classes = await asyncio.gather(
+                listed(self._client, f"/api/v1/namespaces/{namespace_of(pod)}/persistentvolumeclaims", _CLAIMS),
+                listed(self._client, "/apis/storage.k8s.io/v1/storageclasses", _CLAIMS),
+            )
+        except NodewrightError:
+            return {}  # perhaps this user may not; the rest of the answer is worth having
+        return {"pvc": claims.items, "storageclass": classes.items}
+
+    async def _logs(self, pod: Json) -> tuple[LogTail, ...]:
+        async with Sources(self._cluster, self._kubeconfig) as sources:
+            wanted = logs.wanted(pod)
+            said = await asyncio.gather(*(sources.log(one) for one in wanted))
+        tails = (logs.tail(one.container, text) for one, text in zip(wanted, said, strict=True))
+        return tuple(one for one in tails if one is not None)
+
+
+def _why(explained: Explained, wording: Wording) -> Why:
+    found = wording.advised(explained.found)
+    waits = tuple(
+        Wait(
+            f"waits on {one.on}: {one.reason}" if one.on else f"it is over: {one.reason}",
+            "; ".join(filter(None, (one.error, one.progress, f"tried {one.tries} times" if one.tries > 1 else ""))),
+            one.action,
+            one.since or 0.0,
+        )
+        for one in found.waits
+    )
+    recorded = tuple(
+        Step(
+            one.at,
+            f"{one.step}" + (f" ({one.times} times)" if one.times > 1 else ""),
+            one.seconds,
+            one.outcome,
+            bool(one.of),
+        )
+        for one in _by_begin(steps.ordered(found.timeline))
+    )
+    tails = tuple((one.container, one.lines) for one in explained.logs)
+    return Why(
+        found.summary,
+        explained.is_well,
+        explained.by_node,
+        waits,
+        tuple(_ends(found.ends)),
+        tails,
+        recorded if explained.by_node else (),
+    )
+
+
+def _by_begin(lines: Iterable[TimelineLine]) -> list[TimelineLine]:
+    """In the order in which they began, each step before its parts."""
+    groups: list[list[TimelineLine]] = []
+    for one in lines:
+        if one.of and groups:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return [one for group in sorted(groups, key=lambda group: group[0].at) for one in group]
+
+
+def _ends(ends: Iterable[End]) -> Iterable[str]:
+    for one in ends:
+        how = "exit code 0" if one.how == "ok" else one.how
+        times = f", {one.times} times so far" if one.times > 1 else ""
+        yield f"container {one.container} ended{times}: {how}" + (f": {one.why}" if one.why else "")
+
+
+def _without_nodes(found: Json, facts: Facts, wording: Wording) -> Iterable[str]:
+    problems = service_words.problems(found, facts, unknown, CLUSTER_DOMAIN)
+    about = service_words.about(found, facts, CLUSTER_DOMAIN)
+    yield from service_text.head(found, about, (replace(one, action=wording.typed(one.action)) for one in problems))
+    if service_words.is_headless(found):
+        yield from service_text.endpoints(found, facts, ())
+    names = [key(one)[1] for one in facts.nodes]
+    yield from service_text.ports({node: ports(found, facts, node) for node in names}, ())
+    yield ""
+    yield "(By the objects of the API server alone: the rules and listeners of the nodes cannot be read from here.)"
+
+
+def _way(path: Path, facts: Facts) -> Way:
+    return Way(path.arrived, paths_text.end_of(path, facts), tuple(_leg(one, facts) for one in path.legs))
+
+
+def _meaning(hop: TracedHop, facts: Facts) -> str:
+    """ "" for a mere jump, which is seen among all rules."""
+    found = reasons.reason(hop, facts)
+    return "" if found.startswith("jump to ") else found
+
+
+def _leg(leg: Leg, facts: Facts) -> ShownLeg:
+    hops = tuple(
+        Hop(
+            one.table,
+            one.chain,
+            one.text,
+            _meaning(one, facts),
+            one.packets,
+            reasons.decides(one),
+            one.certain,
+        )
+        for one in leg.outcome.trail
+    )
+    return ShownLeg(
+        leg.node,
+        leg.packet.interface,
+        facts.named(leg.packet.source),
+        facts.named(endpoint_text(leg.packet.destination, leg.packet.port)),
+        hops,
+        paths_text.routed(leg, facts),
+        paths_text.leg_end(leg, facts),
+    )

@@ -1,0 +1,86 @@
+"""Makes the pictures of docs/view.md from a real cluster: `python -m tests.cluster.view_pictures NAME [DIR]`.
+
+It makes a namespace `shop` in the cluster NAME of `up`, with a few pods, and removes it at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from controlplane.cluster.edge import state
+from controlplane.cluster.model import Cluster
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import KubeClient
+from tests.browser import Browser, chromium, driven
+from tests.builders.pods import container, manifest, web
+from tests.builders.services import WEB_PORT, service
+from tests.cluster.command_line import PROJECT
+from tests.cluster.test_view import DETAIL, LIVE, ROW, TEXT, viewing
+from tests.cluster.world import Object, World, holds
+
+_LARGEST = 150_000  # bytes of a picture
+
+
+def _labelled(app: str, obj: Object) -> Object:
+    obj["metadata"]["labels"] = {"app": app}
+    return obj
+
+
+async def main(name: str, folder: Path) -> None:
+    cluster = state.load(name)
+    assert cluster is not None, f"there is no cluster {name}"
+    async with KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-pictures") as api:
+        await api.post("/api/v1/namespaces", {"metadata": {"name": "shop"}})
+        try:
+            world = World(cluster, api, "shop")
+            await holds(lambda: api.get("/api/v1/namespaces/shop/serviceaccounts/default"), "the account is there")
+            await _pictures(world, cluster, folder)
+        finally:
+            await api.delete("/api/v1/namespaces/shop")
+
+
+async def _pictures(world: World, cluster: Cluster, folder: Path) -> None:
+    setup = container("migrate", script="sleep 1")
+    for app in ("web", "cart"):
+        await world.create(service(app, namespace="shop", selector={"app": app}, ports=[WEB_PORT]))
+    await world.create(_labelled("web", manifest("web-1", web(), nodeName="node1")))
+    await world.create(_labelled("web", manifest("web-2", web(), initContainers=[setup], nodeName="node2")))
+    late = {**web("cart"), "envFrom": [{"configMapRef": {"name": "prices"}}]}
+    await world.create(_labelled("cart", manifest("cart-1", late, nodeName="node1")))
+    await world.create(_labelled("cart", manifest("cart-2", web("cart"), nodeName="node2")))
+    for name in ("web-1", "web-2", "cart-2"):
+        await world.ready(name)
+    with chromium() as window:
+        async with viewing(cluster.name) as url, driven(window) as browser:
+            await browser.open(url)
+            await browser.until(f"{LIVE} && {TEXT}.includes('CreateContainerConfigError')", "pod/shop/cart-1")
+            await browser.until(f"{TEXT}.includes('1 of 2 ready') || {TEXT}.includes('1 of 1')", "service/shop/cart")
+            await browser.size(1280, 600)
+            await browser.value(f"{ROW}.querySelector('a').focus()", "service/shop/cart")
+            await _picture(browser, folder / "view-cluster.png")
+            await browser.open(f"{url}#/pod/shop/cart-1")
+            await browser.until(f"{DETAIL}.includes('Create ConfigMap')")
+            await browser.size(1180, 600, dark=True)
+            await _picture(browser, folder / "view-why.png")
+            await browser.open(f"{url}#/pod/shop/web-2")
+            await browser.until(f"{DETAIL}.includes('migrate')")
+            await browser.size(390, 844)
+            await _picture(browser, folder / "view-start.png")
+            await browser.size(1180, 720)
+            await browser.open(f"{url}#/packet?from=shop/web-1&to=shop/cart:80")
+            await browser.until("document.querySelector('.walk')", seconds=60)
+            await _picture(browser, folder / "view-packet.png")
+
+
+async def _picture(browser: Browser, file: Path) -> None:
+    await browser.until("document.getAnimations().length === 0")
+    png = await browser.picture()
+    assert len(png) < _LARGEST, f"{file.name} has {len(png)} bytes"
+    await asyncio.to_thread(file.write_bytes, png)
+    print(f"{file}: {len(png)} bytes")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else PROJECT / "docs"))

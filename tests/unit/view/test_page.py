@@ -1,0 +1,192 @@
+"""The page in a real browser, on a cluster that an API server in memory plays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.browser import Browser, chromium, driven, needs_chromium
+from tests.unit.view.world import SCRIPT, Page, page, put, running, served, shop, shop_service, shop_slice, waiting
+
+pytestmark = needs_chromium
+ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
+LIVE = "document.querySelector('#state').textContent === 'live'"
+ROW = 'document.querySelector(`tr[data-key="${arguments[0]}"]`)'
+TEXT = f"{ROW}?.innerText ?? ''"
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[Page]:
+    async with page() as found:
+        await shop(found.api)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[str]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+async def browser(here: Page, window: str) -> AsyncIterator[Browser]:
+    async with driven(window) as found:
+        await found.open(here.url)
+        await found.until(f"{LIVE} && document.querySelectorAll('tbody tr').length === 5")
+        yield found
+
+
+async def test_it_shows_nodes_pods_services_and_the_lines_between_them(browser: Browser) -> None:
+    assert "10.0.1.2" in await browser.value(TEXT, "pod/shop/web-1")
+    assert "ImagePullBackOff" in await browser.value(TEXT, "pod/shop/late")
+    assert "1 of 2 ready" in await browser.value(TEXT, "service/shop/web")
+    assert "no endpoints" in await browser.value(TEXT, "service/shop/db")
+    nodes = await browser.value("[...document.querySelectorAll('#nodes h2')].map((one) => one.innerText)")
+    assert ["node1" in nodes[0], "node2" in nodes[1]] == [True, True]
+    await browser.until("document.querySelectorAll('#wires path').length === 2")
+    assert await browser.value("document.querySelectorAll('#wires path.unready').length") == 1
+    assert await browser.log() == []
+
+
+async def test_a_new_endpoint_shows_within_a_second(here: Page, browser: Browser) -> None:
+    both = shop_slice("web", ("web-1", "10.0.1.2", True), ("web-2", "10.0.2.2", True))
+    await put(here.api, both)
+    await browser.until(f"({TEXT}).includes('2 of 2 ready')", "service/shop/web", seconds=1)
+    await browser.until("!document.querySelector('#wires path.unready')", seconds=1)
+
+
+async def test_a_pod_s_start_is_followed_with_cause_and_remedy(here: Page, browser: Browser) -> None:
+    await browser.open(f"{here.url}#/pod/shop/late")
+    shown = "document.querySelector('#detail').innerText"
+    await browser.until(f"{shown}.includes('Check the image reference')")
+    assert await browser.value(f"{shown}.includes('nosuch.example/web:1')")
+    assert await browser.value("[...document.querySelectorAll('.marks td')].at(-1).innerText") == "not yet"
+    await put(here.api, running("late", "10.0.2.3", "node2"))
+    await browser.until(f"{shown}.includes('It is well')", seconds=3)
+    assert await browser.value("document.querySelectorAll('.life rect').length") == 3
+    assert "after 3.00 s" in await browser.value("[...document.querySelectorAll('.marks td')].at(-1).innerText")
+    await here.api.remove("/api/v1/pods/late")
+    await browser.until(f"{shown}.includes('does not exist')")
+
+
+async def test_names_and_labels_of_others_are_text(here: Page, browser: Browser) -> None:
+    await browser.open(f"{here.url}#/pod/shop/web-1")
+    await browser.until("document.querySelector('#detail pre')?.textContent.includes('<script>document.title=')")
+    bad = waiting("late", "node2")
+    state = bad["status"]["containerStatuses"][0]["state"]["waiting"]
+    state |= {"message": SCRIPT, "reason": SCRIPT}
+    await put(here.api, bad)
+    await browser.until(f"({TEXT}).includes('<script>')", "pod/shop/late")
+    await browser.open(f"{here.url}#/pod/shop/late")
+    await browser.until("document.querySelector('#detail').innerText.includes('<img src=x')")
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1, "its own script"
+    assert await browser.value("document.title") == "lab · nodewright"
+    assert await browser.log() == []
+
+
+async def test_markup_cannot_even_be_made_by_its_own_scripts(browser: Browser) -> None:
+    """What the policy in the header is for: the browser refuses, should a script of ours ever try."""
+    tried = "(() => { try { document.body.innerHTML = '<b>a</b>'; } catch (error) { return error.name; } })()"
+    assert await browser.value(tried) == "TypeError"
+    await browser.value("document.body.append(Object.assign(document.createElement('style'), {textContent: 'a{}'}))")
+    assert any("Content Security Policy" in one for one in await browser.log())
+
+
+async def test_it_asks_nobody_but_its_own_server(here: Page, browser: Browser) -> None:
+    await browser.open(f"{here.url}#/packet?from=shop/web-1&to=shop/web")
+    await browser.until("document.querySelector('#walk').innerText.includes('No answer')")
+    asked = await browser.value("performance.getEntriesByType('resource').map((one) => one.name)")
+    assert len(asked) >= 10
+    assert {urlsplit(one).netloc for one in asked} == {f"127.0.0.1:{here.port}"}
+
+
+async def test_the_keyboard_is_enough(here: Page, browser: Browser) -> None:
+    await browser.press("/")
+    await browser.press(*"web-1")
+    await browser.until(f"{ROW}.hidden", "pod/shop/late")
+    assert not await browser.value(f"{ROW}.hidden", "pod/shop/web-1")
+    await browser.press(ESCAPE)
+    await browser.until(f"!{ROW}.hidden", "pod/shop/late")
+    await browser.value(f"{ROW}.querySelector('a').focus()", "service/shop/db")
+    await browser.press(ENTER)
+    await browser.until("document.querySelector('#detail').innerText.includes('matches no pod')")
+    assert await browser.value("document.querySelector('#detail').contains(document.activeElement)")
+    await browser.press(ESCAPE)
+    await browser.until("document.querySelector('#detail').hidden")
+    assert await browser.value("document.activeElement.innerText") == "db", "the focus is where it was"
+
+
+async def test_tables_can_be_read_aloud(browser: Browser) -> None:
+    heads = await browser.value(
+        "[...document.querySelectorAll('main table')].map((one) => [one.getAttribute('aria-label'),"
+        " [...one.querySelectorAll('thead th')].every((head) => head.scope === 'col' && head.innerText),"
+        " [...one.tBodies[0].rows].every((row) => row.cells[0].scope === 'row')])"
+    )
+    assert heads == [["Services", True, True], ["Pods on node1", True, True], ["Pods on node2", True, True]]
+    assert await browser.value("document.querySelector('#state').getAttribute('role')") == "status"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_it_fits_and_can_be_read(here: Page, browser: Browser, width: int, dark: bool) -> None:
+    await browser.size(width, 800, dark=dark)
+    for path in ("", "#/pod/shop/web-1", "#/service/shop/web", "#/packet"):
+        await browser.open(here.url + path)
+        await browser.until(LIVE)
+        wide = "Math.max(document.documentElement.scrollWidth, document.querySelector('#detail').scrollWidth)"
+        assert await browser.value(wide) <= width, path
+    for part in ("body", "#state", "th a", ".space", "td small"):
+        assert await _contrast(browser, part) >= 4.5, part
+
+
+async def _contrast(browser: Browser, selector: str) -> float:
+    """By WCAG 2."""
+    text, back = await browser.value(
+        "(() => { const one = document.querySelector(arguments[0]); let under = one;"
+        " while (getComputedStyle(under).backgroundColor === 'rgba(0, 0, 0, 0)') under = under.parentElement;"
+        " return [getComputedStyle(one).color, getComputedStyle(under).backgroundColor] })()",
+        selector,
+    )
+    light, dark = sorted((_luminance(text), _luminance(back)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(one) / 255 for one in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+async def test_when_the_api_server_or_the_page_s_own_server_is_away_it_says_so_and_comes_back(window: str) -> None:
+    async with page() as first, driven(window) as browser:
+        await shop(first.api)
+        await browser.open(first.url)
+        await browser.until(f"{LIVE} && document.querySelectorAll('tbody tr').length === 5")
+        first.api.fail_with = [500] * 12
+        first.api.drop_watches()
+        await browser.until("document.querySelector('#state').innerText.includes('The API server gives no news')")
+        assert await browser.value("document.querySelectorAll('tbody tr').length") == 5
+        await browser.until(LIVE, seconds=40)
+        async with served(first.api) as other:
+            await browser.open(other.url)
+            await browser.until(LIVE)
+        await browser.until("document.querySelector('#state').innerText.includes('No connection')")
+
+
+async def test_a_thousand_pods_and_five_hundred_services(window: str) -> None:
+    async with page() as here, driven(window) as browser:
+        await shop(here.api)
+        for at in range(1000):
+            address = f"10.0.{3 + at // 250}.{at % 250}"
+            await put(here.api, running(f"many-{at:04}", address, f"node{1 + at % 2}"))
+        for at in range(500):
+            name = f"svc-{at:03}"
+            await put(here.api, shop_service(name, f"10.9.{1 + at // 250}.{at % 250}"))
+            await put(here.api, shop_slice(name, (f"many-{at:04}", f"10.0.{3 + at // 250}.{at % 250}", True)))
+        await browser.open(here.url)
+        await browser.until("document.querySelectorAll('tbody tr').length === 1505", seconds=60)
+        await put(here.api, running("many-0500", "10.0.99.99", "node1"))
+        await browser.until(f"({TEXT}).includes('10.0.99.99')", "pod/shop/many-0500", seconds=2)

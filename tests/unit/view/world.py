@@ -1,0 +1,170 @@
+"""The page on a cluster that an API server in memory plays: two nodes, pods in several states, Services."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from cli.commands.view_answers import ClusterAnswers
+from cli.why.wording import Wording
+from nodelib.json_values import Json
+from nodelib.kube.access import ClusterAccess
+from nodelib.kube.client import KubeClient
+from nodelib.tasks import cancel_and_wait
+from tests.builders.pods import pod_json
+from tests.builders.services import endpoint, endpoint_slice, node, service
+from tests.fakes.apiserver import FakeApiServer
+from view.app import serve
+
+MADE = "2026-11-23T20:00:00Z"
+SCRIPT = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>"
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The page's address, and the API server behind it."""
+
+    url: str
+    api: FakeApiServer
+
+    @property
+    def port(self) -> int:
+        return int(_match(self.url)[1])
+
+    @property
+    def token(self) -> str:
+        return _match(self.url)[2]
+
+
+def _match(url: str) -> re.Match[str]:
+    found = _ADDRESS.fullmatch(url)
+    assert found is not None, url
+    return found
+
+
+@contextlib.asynccontextmanager
+async def page() -> AsyncIterator[Page]:
+    """The page as `./nodewright view --kubeconfig` serves it, on a cluster without anything in it."""
+    async with FakeApiServer() as api, served(api) as found:
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def served(api: FakeApiServer) -> AsyncIterator[Page]:
+    access, opened = ClusterAccess(api.url), asyncio.get_running_loop().create_future()
+    async with KubeClient(access, user_agent="test") as client:
+        answers = ClusterAnswers(None, client, "", Wording())
+        task = asyncio.create_task(serve(access, answers, "lab", ready=opened.set_result))
+        try:
+            await asyncio.wait({task, opened}, return_when=asyncio.FIRST_COMPLETED)
+            yield Page(opened.result() if opened.done() else task.result() or "", api)
+        finally:
+            await cancel_and_wait(task)
+
+
+def running(name: str, address: str, place: str, **meta: object) -> Json:
+    """A pod of namespace shop that runs and is ready."""
+    return pod_json(
+        name,
+        meta={"namespace": "shop", "creationTimestamp": MADE, "uid": f"uid-{name}", **meta},
+        status={
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": [
+                {"type": kind, "status": "True", "lastTransitionTime": f"2026-11-23T20:00:0{at}Z"}
+                for kind, at in (
+                    ("PodScheduled", 0),
+                    ("PodReadyToStartContainers", 1),
+                    ("Initialized", 1),
+                    ("ContainersReady", 3),
+                    ("Ready", 3),
+                )
+            ],
+            "containerStatuses": [
+                {
+                    "name": "main",
+                    "ready": True,
+                    "restartCount": 0,
+                    "state": {"running": {"startedAt": "2026-11-23T20:00:02Z"}},
+                }
+            ],
+        },
+        nodeName=place,
+    )
+
+
+def waiting(name: str, place: str) -> Json:
+    """A pod of namespace shop whose image cannot be pulled."""
+    found = running(name, "", place)
+    found["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": MADE}],
+        "containerStatuses": [
+            {
+                "name": "main",
+                "ready": False,
+                "restartCount": 0,
+                "state": {
+                    "waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling nosuch.example/web:1"}
+                },
+            }
+        ],
+    }
+    return found
+
+
+def ready_node(name: str, address: str, cidr: str) -> Json:
+    found = node(name, address=address, cidr=cidr)
+    found["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": MADE}
+    found["spec"] |= {"podCIDRs": [cidr]}
+    found["status"] |= {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "nodeInfo": {"kubeletVersion": "v1.37.1"},
+    }
+    return found
+
+
+def shop_service(name: str, address: str) -> Json:
+    found = service(name, address, namespace="shop", selector={"app": name}, clusterIPs=[address])
+    found["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": MADE}
+    return found
+
+
+def shop_slice(name: str, *pods: tuple[str, str, bool]) -> Json:
+    """`pods`: name, address, and whether it is ready."""
+    entries = [
+        {**endpoint(address, ready=ready), "targetRef": {"kind": "Pod", "name": pod, "namespace": "shop"}}
+        for pod, address, ready in pods
+    ]
+    found = endpoint_slice(name, entries, namespace="shop")
+    found["metadata"]["uid"] = f"uid-slice-{name}"
+    return found
+
+
+async def put(api: FakeApiServer, obj: Json) -> None:
+    meta, version = obj["metadata"], obj.get("apiVersion", "v1")
+    root = "/api/v1" if version == "v1" else f"/apis/{version}"
+    space = ""
+    plural = {"Node": "nodes", "Pod": "pods", "Service": "services", "EndpointSlice": "endpointslices"}[obj["kind"]]
+    await api.put(f"{root}{space}/{plural}/{meta['name']}", obj)
+
+
+async def shop(api: FakeApiServer) -> None:
+    """Two nodes, three pods, two Services."""
+    labels = {"app": "web", "note": SCRIPT}
+    for one in (
+        ready_node("node1", "192.0.2.11", "10.0.1.0/24"),
+        ready_node("node2", "192.0.2.12", "10.0.2.0/24"),
+        running("web-1", "10.0.1.2", "node1", labels=labels, annotations={"note": SCRIPT}),
+        running("web-2", "10.0.2.2", "node2", labels=labels),
+        waiting("late", "node2"),
+        shop_service("web", "10.9.0.7"),
+        shop_service("db", "10.9.0.8"),
+        shop_slice("web", ("web-1", "10.0.1.2", True), ("web-2", "10.0.2.2", False)),
+    ):
+        await put(api, one)

@@ -1,0 +1,124 @@
+"""What the page is made of: the kinds that it knows, what it looks at, and what is answered about that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodelib.json_values import Json
+
+NODE, POD, SERVICE, SLICE = "node", "pod", "service", "endpointslice"
+PATHS: Mapping[str, str] = {
+    NODE: "/api/v1/nodes",
+    POD: "/api/v1/pods",
+    SERVICE: "/api/v1/services",
+    SLICE: "/apis/discovery.k8s.io/v1/endpointslices",
+}
+SHOWN = (NODE, POD, SERVICE)  # kinds with rows of their own, and the only ones whose objects are ever sent
+
+Key = tuple[str, str]  # (namespace, name)
+Row = Json  # a line of a table as the browser gets it; `key` is row_key()
+Stores = Mapping[str, Mapping[Key, Json]]  # by kind
+LONGEST_REQUEST = 4096  # bytes of a request's target, and of what a browser sends
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One object that a browser looks at."""
+
+    kind: str
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a pod waits for, what is wrong, and what to do about it. `since`: wall seconds, 0 when it is not known."""
+
+    text: str
+    error: str = ""
+    action: str = ""
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a pod's start as its node recorded it. `seconds`: None while it is under way; `part`: of another."""
+
+    at: float
+    name: str
+    seconds: float | None
+    outcome: str
+    part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer of `why` about one pod. `by_node`: its node answered, so that `steps` is the node's own record."""
+
+    summary: str
+    is_well: bool
+    by_node: bool
+    waits: tuple[Wait, ...] = ()
+    ends: tuple[str, ...] = ()
+    logs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """From where to where a packet goes, as the words of `trace`."""
+
+    come: str
+    to: str
+    protocol: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One rule that the packet meets. `meaning`: what it does, in words, where that is known."""
+
+    table: str
+    chain: str
+    rule: str
+    meaning: str
+    packets: int | None
+    decides: bool
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """The packet on one node. `interface`: where it came in, "" for one that the node sends."""
+
+    node: str
+    interface: str
+    source: str
+    destination: str
+    hops: tuple[Hop, ...]
+    route: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One possible way of a packet, and how it ends."""
+
+    arrives: bool
+    end: str
+    legs: tuple[Leg, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """The answer of `trace`: the verdict and its reasons, and every way that is possible."""
+
+    verdict: tuple[str, ...]
+    come: str
+    to: str
+    ways: tuple[Way, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def row_key(kind: str, key: Key) -> str:
+    """What tells a row from all others: "pod/shop/web-0", "node//node1"."""
+    return f"{kind}/{key[0]}/{key[1]}"

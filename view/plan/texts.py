@@ -1,0 +1,117 @@
+"""Messages to the browser, and the text of an object. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+import yaml
+
+from nodelib.json_values import Json
+from nodelib.text import cut, harmless, one_line
+from view.model import Look, Row, Traced, Why, row_key
+
+_OBJECT = 128 * 1024  # bytes of the text of one object
+_YAML = 64 * 1024  # bytes of an object that is still written as YAML, which is slow
+_LINES = 400  # of one text
+_LINE = 2000  # bytes
+_LIST = 40  # waits, ends and the like
+_ROWS = 250  # in one message
+_HOPS = 200
+
+
+def rows(changed: Mapping[str, Row | None]) -> list[str]:
+    """The messages that bring a browser up to date; None for a row that is gone."""
+    keys = list(changed)
+    return [_rows({key: changed[key] for key in keys[at : at + _ROWS]}) for at in range(0, len(keys), _ROWS)]
+
+
+def _rows(some: Mapping[str, Row | None]) -> str:
+    gone = [key for key, row in some.items() if row is None]
+    return message("rows", rows=[row for row in some.values() if row is not None], gone=gone)
+
+
+def state(problems: Mapping[str, str], synced: bool, cluster: str) -> str:
+    """`problems`: by collection, why there is no news of it."""
+    words = list(dict.fromkeys(one_line(text, _LINE) for text in problems.values()))
+    return message("state", problems=words[:_LIST], synced=synced, cluster=one_line(cluster, _LINE))
+
+
+def pod_detail(look: Look, pod: Json, answer: Why | str, life: Json) -> str:
+    """`answer`: what `why` says, or why it cannot say it."""
+    why = {"problem": harmless(answer, _LINE)} if isinstance(answer, str) else _why(answer)
+    return _detail(look, pod, why=why, life=life)
+
+
+def service_detail(look: Look, service: Json, lines: Sequence[str]) -> str:
+    return _detail(look, service, lines=bounded(lines))
+
+
+def node_detail(look: Look, node: Json) -> str:
+    return _detail(look, node)
+
+
+def gone(look: Look) -> str:
+    """There is no such object, or no more."""
+    return message("detail", key=row_key(look.kind, look.key), kind=look.kind, gone=True)
+
+
+def traced(answer: Traced) -> bytes:
+    """The walk, with at most so many hops of each leg."""
+    found = asdict(answer)
+    for way in found["ways"][:_LIST]:
+        for leg in way["legs"]:
+            leg["left_out"] = max(0, len(leg["hops"]) - _HOPS)
+            leg["hops"] = leg["hops"][:_HOPS]
+    found["ways"] = found["ways"][:_LIST]
+    return orjson.dumps(_texts(found))
+
+
+def problem(text: str) -> bytes:
+    return orjson.dumps({"problem": harmless(text, 2 * _LINE)})
+
+
+def object_text(obj: Json) -> str:
+    """As `kubectl get -o yaml` writes it, without what only the API server needs."""
+    shown = {**obj, "metadata": {key: one for key, one in obj["metadata"].items() if key != "managedFields"}}
+    whole: Json = {key: shown.pop(key) for key in ("apiVersion", "kind") if key in shown} | shown
+    if len(orjson.dumps(whole)) > _YAML:
+        return cut(orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode(), _OBJECT)
+    text: str = yaml.dump(whole, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=120)
+    return cut(text, _OBJECT)
+
+
+def bounded(lines: Iterable[str]) -> list[str]:
+    """The lines of a command's answer; what is left out is said."""
+    every = list(lines)
+    shown = [one_line(line, _LINE) for line in every[:_LINES]]
+    return [*shown, f"… and {len(every) - _LINES} more lines"] if len(every) > _LINES else shown
+
+
+def message(kind: str, /, **rest: object) -> str:
+    return orjson.dumps({"type": kind, **rest}).decode()
+
+
+def _detail(look: Look, obj: Json, **rest: object) -> str:
+    return message("detail", key=row_key(look.kind, look.key), kind=look.kind, object=object_text(obj), **rest)
+
+
+def _why(answer: Why) -> Json:
+    found: Json = asdict(answer)
+    found.pop("steps")
+    found["waits"], found["ends"] = found["waits"][:_LIST], found["ends"][:_LIST]
+    cut_texts: Json = _texts(found)
+    return cut_texts
+
+
+def _texts(value: object) -> Any:
+    """The same with every text cut."""
+    if isinstance(value, str):
+        return harmless(value, _LINE)
+    if isinstance(value, dict):
+        return {key: _texts(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_texts(one) for one in value]
+    return value

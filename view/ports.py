@@ -1,0 +1,42 @@
+"""What the page asks of others: the explanations of the commands, Events, and a way to one browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from nodelib.json_values import Json
+from view.model import Question, Stores, Traced, Why
+
+
+class Answers(Protocol):
+    """What `why`, `service` and `trace` say. Each may raise NodewrightError."""
+
+    async def why(self, pod: Json, events: Sequence[Json]) -> Why: ...
+
+    async def service(self, service: Json, stores: Stores) -> Sequence[str]: ...
+
+    async def trace(self, asked: Question) -> Traced: ...
+
+
+class Feed(Protocol):
+    """The Events of one object, as long as somebody looks at it."""
+
+    def events(self) -> Sequence[Json]: ...
+
+
+class Feeds(Protocol):
+    """Opens such a watch; `on_change` is called at each news of it and must not block."""
+
+    def about(self, obj: Json, on_change: Callable[[], None]) -> AbstractAsyncContextManager[Feed]: ...
+
+
+class Wire(Protocol):
+    """A connection to one browser. Raises Gone when it does not take what it is sent, or has left."""
+
+    async def send(self, text: str) -> None: ...
+
+
+class Gone(Exception):
+    """The browser has left, or takes nothing any more."""

@@ -1,0 +1,99 @@
+// The panel about one object: why a pod waits and how it started, what `service` says, and the object itself.
+
+import { byId, duration, el } from "./dom.js";
+import { waterfall } from "./life.js";
+
+export class Detail {
+  constructor() {
+    this.panel = byId("detail");
+    this.key = "";
+    this.said = null;
+    this.open = new Set(); // summaries that are open stay so
+    setInterval(() => this.tick(), 500);
+  }
+
+  show(key) {
+    if (key === this.key) return;
+    this.key = key;
+    this.said = null;
+    this.panel.hidden = !key;
+    if (!key) return;
+    this.back = document.activeElement;
+    this.draw();
+    this.panel.scrollTop = 0;
+    this.panel.focus();
+  }
+
+  hide() {
+    if (!this.key) return;
+    this.show("");
+    if (this.back?.isConnected) this.back.focus();
+  }
+
+  heard(said) {
+    if (said.key !== this.key) return;
+    this.said = said;
+    this.draw();
+  }
+
+  tick() {
+    // A step under way grows. Nothing is asked of the server.
+    if (this.said?.life?.bars.some((one) => one.end === null)) this.part("life", lifePart(this.said));
+  }
+
+  part(name, children) {
+    this.panel.querySelector(`[data-part="${name}"]`)?.replaceChildren(...children);
+  }
+
+  draw() {
+    const [kind, namespace, name] = this.key.split("/");
+    const scrolled = this.panel.scrollTop;
+    const focused = this.panel.contains(document.activeElement) ? document.activeElement.dataset.focus : undefined;
+    const title = el("h2", { id: "detail-title" }, `${kind} ${namespace ? `${namespace}/` : ""}${name}`);
+    const close = el("button", { class: "close", type: "button", "data-focus": "close", onclick: () => (location.hash = "#/cluster") }, "Close (Esc)");
+    this.panel.replaceChildren(title, close, ...links(kind, namespace, name), ...this.content());
+    this.panel.scrollTop = scrolled;
+    if (focused) this.panel.querySelector(`[data-focus="${focused}"]`)?.focus();
+  }
+
+  content() {
+    const said = this.said;
+    if (!said) return [el("p", { class: "waits" }, "asking …")];
+    if (said.gone) return [el("p", { class: "box over" }, el("strong", {}, "It does not exist, or no more."))];
+    return [
+      ...(said.why ? whyPart(said.why) : []),
+      said.life?.bars.length ? el("h3", {}, "Its start") : null,
+      said.life?.bars.length ? el("div", { "data-part": "life" }, lifePart(said)) : null,
+      said.lines ? el("pre", { tabindex: 0 }, said.lines.join("\n")) : null,
+      this.object(said.object),
+    ].filter(Boolean);
+  }
+
+  object(text) {
+    const found = el("details", { open: this.open.has("object") }, el("summary", { "data-focus": "object" }, "The object"), el("pre", { tabindex: 0 }, text));
+    found.addEventListener("toggle", () => this.open[found.open ? "add" : "delete"]("object"));
+    return found;
+  }
+}
+
+function lifePart(said) {
+  return waterfall(said.life, Date.now() / 1000).filter(Boolean);
+}
+
+function links(kind, namespace, name) {
+  if (kind === "node") return [];
+  const place = encodeURIComponent(`${namespace}/${name}`);
+  const found = kind === "pod" ? [["Trace from here", `#/packet?from=${place}`], ["Trace to here", `#/packet?to=${place}`]] : [["Trace to here", `#/packet?to=${place}`]];
+  return [el("p", { class: "links" }, found.map(([text, href]) => el("a", { href }, text)))];
+}
+
+function whyPart(why) {
+  if (why.problem) return [el("div", { class: "box bad" }, el("strong", {}, "Why it waits cannot be said"), el("p", {}, why.problem))];
+  const now = Date.now() / 1000;
+  const head = el("div", { class: `box ${why.is_well ? "good" : "waits"}` }, el("strong", {}, why.is_well ? `It is well: ${why.summary}` : why.summary));
+  const waits = why.waits.map((one) =>
+    el("div", { class: "box bad" }, el("strong", {}, one.text + (one.since && now > one.since ? ` (since ${duration(now - one.since)})` : "")), one.error ? el("p", {}, one.error) : null, one.action ? el("p", { class: "do" }, one.action) : null),
+  );
+  const logs = why.logs.flatMap(([container, lines]) => [el("h3", {}, `The last lines of container ${container}`), el("pre", { tabindex: 0 }, lines.join("\n"))]);
+  return [head, ...waits, ...(why.ends.length ? [el("h3", {}, "Containers that ended"), el("ul", {}, why.ends.map((one) => el("li", {}, one)))] : []), ...logs];
+}

@@ -1,0 +1,168 @@
+// The cluster as it is wired: a table of Services, and one of pods for each node.
+
+import { byId, el } from "./dom.js";
+
+const NOWHERE = "";
+
+export class Tables {
+  constructor(onDrawn) {
+    this.rows = new Map(); // by key, as the server sent them
+    this.shown = new Map(); // by key, the elements
+    this.cards = new Map(); // by node, its card; pods without a node are under ""
+    this.onDrawn = onDrawn;
+    this.words = [];
+    this.quiet = true; // the first rows are nothing new
+    this.services = table("Services", [["Service", ""], ["Address", "svc-address"], ["Endpoints", "svc-state"]]);
+    this.servicesHead = el("h2", {}, "Services");
+    byId("services").append(el("section", { class: "card" }, this.servicesHead, this.services));
+  }
+
+  anew() {
+    for (const key of [...this.rows.keys()]) this.drop(key);
+    this.quiet = true;
+  }
+
+  update(rows, gone) {
+    for (const key of gone) this.drop(key);
+    const touched = new Set();
+    let wired = gone.length > 0; // whether a line may lead elsewhere
+    for (const row of rows) {
+      this.rows.set(row.key, row);
+      const body = this.put(row);
+      if (body) touched.add(body);
+      wired ||= body !== null || row.kind === "service";
+    }
+    for (const body of touched) sort(body);
+    if (touched.size || gone.length) this.count();
+    if (wired) this.onDrawn();
+  }
+
+  filter(text) {
+    this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const [key, element] of this.shown) element.hidden = !this.fits(this.rows.get(key));
+    this.count();
+    this.onDrawn();
+  }
+
+  fits(row) {
+    if (!row || row.kind === "node") return true;
+    const text = [row.namespace, row.name, row.state, row.node ?? "", ...row.addresses, ...row.labels].join(" ").toLowerCase();
+    return this.words.every((word) => text.includes(word));
+  }
+
+  put(row) {
+    if (row.kind === "node") {
+      head(this.card(row.name), row);
+      return null;
+    }
+    const old = this.shown.get(row.key);
+    const element = row.kind === "pod" ? podRow(row) : serviceRow(row);
+    const body = row.kind === "pod" ? this.card(row.node || NOWHERE).body : this.services.tBodies[0];
+    element.hidden = !this.fits(row);
+    element.dataset.key = row.key;
+    if (!this.quiet) element.classList.add("fresh");
+    if (old?.parentElement === body) {
+      // The row stays, and so does the focus; only cells that differ are replaced.
+      for (const [at, cell] of [...element.cells].entries()) if (!cell.isEqualNode(old.cells[at])) old.cells[at].replaceWith(cell);
+      if (!this.quiet) flash(old);
+      old.hidden = element.hidden;
+      return null;
+    }
+    old?.remove();
+    body.append(element);
+    this.shown.set(row.key, element);
+    return body;
+  }
+
+  drop(key) {
+    const row = this.rows.get(key);
+    this.rows.delete(key);
+    this.shown.get(key)?.remove();
+    this.shown.delete(key);
+    if (row?.kind === "node") {
+      this.cards.get(row.name)?.section.remove();
+      this.cards.delete(row.name);
+    }
+  }
+
+  card(node) {
+    let found = this.cards.get(node);
+    if (!found) {
+      const pods = table(node ? `Pods on ${node}` : "Pods without a node", [["Pod", ""], ["Address", "pod-address"], ["State", "pod-state"], ["Restarts", "pod-again"]]);
+      const none = el("p", { class: "none" }, "no pods");
+      const title = el("h2", {}, node ? `node ${node}` : "Not on a node yet");
+      const section = el("section", { class: "card" }, title, pods, none);
+      section.dataset.node = node || "\uffff";
+      found = { section, title, pods, none, body: pods.tBodies[0] };
+      this.cards.set(node, found);
+      const parent = byId("nodes");
+      const next = [...parent.children].find((one) => one.dataset.node > section.dataset.node);
+      parent.insertBefore(section, next ?? null);
+    }
+    return found;
+  }
+
+  count() {
+    for (const [node, { section, none, pods, body }] of this.cards) {
+      const every = [...body.rows];
+      const seen = every.filter((one) => !one.hidden).length;
+      none.hidden = seen > 0;
+      pods.hidden = seen === 0;
+      none.textContent = every.length ? "no pod fits the filter" : "no pods";
+      section.hidden = node === NOWHERE && !seen;
+    }
+    const every = [...this.services.tBodies[0].rows];
+    const seen = every.filter((one) => !one.hidden).length;
+    this.servicesHead.replaceChildren("Services", el("small", {}, seen === every.length ? seen : `${seen} of ${every.length}`));
+  }
+}
+
+function table(caption, columns) {
+  const heads = columns.map(([name, width]) => el("th", { scope: "col", class: width || undefined }, name));
+  return el("table", { "aria-label": caption }, el("thead", {}, el("tr", {}, heads)), el("tbody"));
+}
+
+function head(card, row) {
+  card.title.replaceChildren(
+    el("a", { href: `#/${row.key}` }, `node ${row.name}`),
+    el("small", { class: "mono" }, row.addresses.join(" ")),
+    el("span", { class: `tone dot ${row.tone}` }, row.state),
+    el("small", {}, [row.podCIDRs.length ? `pods ${row.podCIDRs.join(" ")}` : "", row.version, `${row.pods} pod${row.pods === 1 ? "" : "s"}`].filter(Boolean).join(" · ")),
+  );
+}
+
+function serviceRow(row) {
+  const ends = row.endpoints.slice(0, 6).map((one) => el("small", { class: `mono ${one.ready ? "" : "bad"}` }, one.address + (one.ready ? "" : one.terminating ? " ends" : " not ready")));
+  if (row.total > 6) ends.push(el("small", {}, `and ${row.total - 6} more`));
+  return el(
+    "tr", {},
+    name(row, row.type === "ClusterIP" ? "" : row.type),
+    el("td", { class: "mono" }, row.addresses.join(" ") || "–", row.ports.map((one) => el("small", {}, one))),
+    el("td", {}, el("span", { class: `dot ${row.tone}` }, row.state), ends),
+  );
+}
+
+function podRow(row) {
+  const ready = row.containers > 1 || row.ready < row.containers ? ` ${row.ready}/${row.containers}` : "";
+  return el(
+    "tr", {},
+    name(row, ""),
+    el("td", { class: "mono" }, row.addresses[0] ?? "–", row.hostNetwork ? el("small", {}, "the node's own") : null),
+    el("td", {}, el("span", { class: `dot ${row.tone}` }, row.state + ready)),
+    el("td", {}, row.restarts || "–"),
+  );
+}
+
+function name(row, also) {
+  return el("th", { scope: "row" }, el("a", { href: `#/${row.key}`, title: row.labels.join("\n") || undefined }, row.name), el("span", { class: "space" }, ` ${row.namespace}`), also ? el("small", {}, ` · ${also}`) : null);
+}
+
+function flash(row) {
+  row.classList.remove("fresh");
+  requestAnimationFrame(() => row.classList.add("fresh"));
+}
+
+function sort(body) {
+  const every = [...body.rows].sort((one, other) => (one.dataset.key < other.dataset.key ? -1 : 1));
+  body.append(...every);
+}

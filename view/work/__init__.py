@@ -1,0 +1,1 @@
+"""Keeps the rows up to date and sends each browser what changed."""

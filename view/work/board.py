@@ -1,0 +1,165 @@
+"""The rows that the page shows, brought up to date as objects change, and the browsers that are told.
+
+Changes are folded: what changes within a moment is one message, a row that stays the same is none (a Node's heartbeat
+changes its object every few seconds, and no row).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from nodelib.clock import Clock
+from nodelib.json_values import Json, object_or_empty
+from view.model import NODE, PATHS, POD, SERVICE, SHOWN, SLICE, Key, Look, Row, row_key
+from view.plan import rows, texts
+
+_FOLD = 0.05  # seconds in which changes are collected
+_BREATH = 32  # rows after which the event loop may serve others
+_SERVICE_NAME = "kubernetes.io/service-name"
+
+
+class Viewing(Protocol):
+    """One browser, as the board knows it. Neither call may block."""
+
+    def rows(self, changed: Mapping[str, Row | None]) -> None: ...
+
+    def state(self, text: str) -> None: ...
+
+
+class Board:
+    """`stores` are the objects by kind. `changed()` and `told()` are called by the watches."""
+
+    def __init__(self, clock: Clock, cluster: str) -> None:
+        self.stores: dict[str, dict[Key, Json]] = {kind: {} for kind in PATHS}
+        self._clock, self._cluster = clock, cluster
+        self._rows: dict[str, Row] = {}
+        self._slices: dict[Key, dict[Key, Json]] = {}  # by Service
+        self._pods: Counter[str] = Counter()  # by node
+        self._changed: set[tuple[str, Key]] = set()
+        self._problems: dict[str, str] = {}
+        self._unsynced = set(PATHS)
+        self._viewers: set[Viewing] = set()
+        self._looks: dict[Look, set[Callable[[], None]]] = {}
+        self._news = asyncio.Event()
+
+    def changed(self, kind: str, key: Key, obj: Json | None) -> None:
+        """`obj` None: it is gone."""
+        store = self.stores[kind]
+        old = store.pop(key, None)
+        if obj is not None:
+            store[key] = obj
+        if kind == SLICE:
+            self._move_slice(key, old, obj)
+        else:
+            self._touch(kind, key)
+        if kind == POD:
+            self._count(old, -1)
+            self._count(obj, 1)
+
+    def told(self, kind: str, problem: str, synced: bool) -> None:
+        """How a watch is: `problem` says why there is no news, "" when all is well."""
+        before = self.state()
+        self._problems.pop(kind, None)
+        if problem:
+            self._problems[kind] = problem
+        if synced:
+            self._unsynced.discard(kind)
+        now = self.state()
+        for one in self._viewers if now != before else ():
+            one.state(now)
+
+    def state(self) -> str:
+        """The message that says how the watches are."""
+        return texts.state(self._problems, not self._unsynced, self._cluster)
+
+    def join(self, viewer: Viewing) -> None:
+        """From now on it is told of every change; first of everything."""
+        self._viewers.add(viewer)
+        viewer.state(self.state())
+        viewer.rows(dict(self._rows))
+
+    def leave(self, viewer: Viewing) -> None:
+        self._viewers.discard(viewer)
+
+    def follow(self, look: Look, on_change: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_change` whenever the object, or a slice of the Service, changes. The result ends that."""
+        self._looks.setdefault(look, set()).add(on_change)
+
+        def end() -> None:
+            left = self._looks.get(look, set())
+            left.discard(on_change)
+            if not left:
+                self._looks.pop(look, None)
+
+        return end
+
+    async def run(self) -> None:
+        """Until cancelled: make the rows of what has changed, and tell the viewers."""
+        while True:
+            await self._news.wait()
+            await self._clock.sleep(_FOLD)
+            self._news.clear()
+            changed, self._changed = self._changed, set()
+            found: dict[str, Row | None] = {}
+            for number, (kind, key) in enumerate(changed, 1):
+                name, row = row_key(kind, key), self._row(kind, key)
+                if row != self._rows.get(name):
+                    found[name] = row
+                if number % _BREATH == 0:
+                    await asyncio.sleep(0)
+            self._publish(found)
+
+    def _publish(self, found: Mapping[str, Row | None]) -> None:
+        for name, row in found.items():
+            if row is None:
+                self._rows.pop(name, None)
+            else:
+                self._rows[name] = row
+        if found:
+            for one in self._viewers:
+                one.rows(found)
+
+    def _row(self, kind: str, key: Key) -> Row | None:
+        obj = self.stores[kind].get(key)
+        if obj is None:
+            return None
+        if kind == NODE:
+            return rows.node_row(obj, self._pods[key[1]])
+        return rows.pod_row(obj) if kind == POD else rows.service_row(obj, self._slices.get(key, {}).values())
+
+    def _touch(self, kind: str, key: Key) -> None:
+        if kind in SHOWN:
+            self._changed.add((kind, key))
+            self._news.set()
+            for on_change in list(self._looks.get(Look(kind, key), ())):
+                on_change()
+
+    def _move_slice(self, key: Key, old: Json | None, obj: Json | None) -> None:
+        for one in (old, obj):
+            if one is None or (owner := _service_of(one)) is None:
+                continue
+            there = self._slices.setdefault(owner, {})
+            if one is obj:
+                there[key] = one
+            else:
+                there.pop(key, None)
+            if not there:
+                del self._slices[owner]
+            self._touch(SERVICE, owner)
+
+    def _count(self, pod: Json | None, by: int) -> None:
+        node = str(object_or_empty((pod or {}).get("spec")).get("nodeName") or "")
+        if node:
+            self._pods[node] += by
+            self._touch(NODE, ("", node))
+            if not self._pods[node]:
+                del self._pods[node]
+
+
+def _service_of(part: Json) -> Key | None:
+    meta = part["metadata"]
+    name = object_or_empty(meta.get("labels")).get(_SERVICE_NAME)
+    return (str(meta.get("namespace") or ""), str(name)) if name else None
