@@ -211,7 +211,8 @@ def test_no_link_local_address_leads_around_a_policy(world: PolicyWorld) -> None
     def asked() -> str:
         return str(world.pods[POD2].run(sys.executable, "-S", "-c", _CONNECT, address).stdout.strip())
 
-    assert asked() == "answered", "without any policy it is the pods' own affair"
+    # Without any policy it is the pods' own affair, once both links have their addresses.
+    wait_for("an answer by a link-local address", lambda: asked() == "answered")
     for policies in ([policy(select=ONE)], [policy(select={"app": "two"}, policyTypes=["Egress"])]):
         world.apply(PODS, policies, SPACES)
         assert asked() == DROPPED
