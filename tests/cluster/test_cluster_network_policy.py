@@ -15,7 +15,7 @@ import pytest
 
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
-from policy.cluster_watch import POLICIES
+from policy.cluster_watch import GROUP, POLICIES, VERSION
 from tests.builders.cluster_policies import cluster_policy, egress, ingress, nodes
 from tests.builders.pods import manifest, sleeper, web
 from tests.cluster.command_line import cli
@@ -33,7 +33,8 @@ async def applied(world: World, obj: Json) -> AsyncIterator[str]:
     name = f"{world.namespace}-{obj['metadata']['name']}"
     ours = {"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}}
     spec = {**obj["spec"], "subject": ours}
-    await world.api.post(POLICIES, {"metadata": {"name": name}, "spec": spec})
+    kind = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "ClusterNetworkPolicy"}
+    await world.api.post(POLICIES, {**kind, "metadata": {"name": name}, "spec": spec})
     try:
         yield name
     finally:
