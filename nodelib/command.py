@@ -79,7 +79,7 @@ async def run(
         out, err = await asyncio.wait_for(_communicate(process, stdin, most), timeout)
     except (TimeoutError, _TooMuch, asyncio.CancelledError) as error:
         _kill_group(process.pid)
-        await process.wait()
+        await _drained(process)
         if isinstance(error, asyncio.CancelledError):
             raise
         why = f"not finished after {timeout:g} s" if isinstance(error, TimeoutError) else str(error)
@@ -226,11 +226,15 @@ def _finish(argv: Sequence[str], code: int, out: bytes, err: bytes, check: bool)
 
 
 async def _drained(process: asyncio.subprocess.Process) -> None:
-    """Wait for a process that was killed. asyncio says that it has ended only when its pipe has been read, too."""
-    with contextlib.suppress(TimeoutError):  # a process that left the group may have the pipe open still
+    """Wait for a process that was killed. asyncio says that it has ended only when its pipes have been read, too."""
+
+    async def drain(pipe: asyncio.StreamReader | None) -> None:
+        while pipe is not None and await pipe.read(_PIECE):
+            pass
+
+    with contextlib.suppress(TimeoutError):  # a process that left the group may have a pipe open still
         async with asyncio.timeout(_LEFT_OPEN):
-            while process.stdout is not None and await process.stdout.read(_PIECE):
-                pass
+            await asyncio.gather(drain(process.stdout), drain(process.stderr))
             await process.wait()
 
 
