@@ -143,7 +143,10 @@ def test_a_pod_that_is_not_ready_is_explained_by_why(monkeypatch: pytest.MonkeyP
 
 def test_a_finding_of_doctor_is_a_paragraph_with_whole_paths() -> None:
     out = io.StringIO()
-    console = Console(file=out, width=60, force_terminal=True, markup=False, highlight=False, color_system=None)
+    # Of no terminal's environment: a dumb one has 80 columns.
+    console = Console(
+        file=out, width=60, force_terminal=True, markup=False, highlight=False, color_system=None, _environ={}
+    )
     log = "/var/lib/nodewright/lab-of-a-long-name/node2/log/agent-and-more.log"
     fix = f"`./nodewright up` registers it again; if it does not, {log} says why"
     doctor.show(
