@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from nodelib.command import run
 from nodelib.kube.errors import ApiError
-from tests.builders.pods import BUSYBOX, manifest, sleeper
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.image_archives import busybox_named
 from tests.cluster.test_trace import nodewright
 from tests.cluster.world import World, condition, holds
 
@@ -20,11 +22,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason=
 async def test_an_archive_is_put_on_a_node_and_its_image_runs_there(world: World, tmp_path: Path) -> None:
     name, archive = f"example.test/{world.namespace}:1", world.folder("node1") / "mine.tar"
     ctr = [world.cluster.tools["ctr"], "-n", "k8s.io", "images"]
-    await world.in_node("node1", *ctr, "tag", BUSYBOX, name)
-    try:
-        await world.in_node("node1", *ctr, "export", "--local", str(archive), name)
-    finally:
-        await world.in_node("node1", *ctr, "rm", name)
+    await asyncio.to_thread(busybox_named, name, archive)
     await run(["gzip", str(archive)])
     status, text = await nodewright(world, "load", f"{archive}.gz", str(tmp_path / "missing.tar"), "--node", "node2")
     assert status == 1 and f"{name}: on node2" in text and "missing.tar" in text, text
@@ -66,12 +64,7 @@ async def test_an_image_of_docker_is_loaded_by_its_name(
 ) -> None:
     """Docker is stood in for by a program that prints an archive: machines of tests need not have it."""
     name, archive = f"example.test/{world.namespace}:1", world.folder("node1") / "docker.tar"
-    ctr = [world.cluster.tools["ctr"], "-n", "k8s.io", "images"]
-    await world.in_node("node1", *ctr, "tag", BUSYBOX, name)
-    try:
-        await world.in_node("node1", *ctr, "export", "--local", str(archive), name)
-    finally:
-        await world.in_node("node1", *ctr, "rm", name)
+    await asyncio.to_thread(busybox_named, name, archive)
     (tmp_path / "docker").write_text(
         f'#!/bin/sh\n[ "$2" = {name} ] || {{ echo no such image >&2; exit 1; }}\ncat {archive}\n'
     )
