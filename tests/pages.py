@@ -46,6 +46,7 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"(python3 -m venv |/opt/nodewright/bin/|export PATH=)", "installs a release: tests/cluster/test_release.py"),
     (r"\./nodewright test\b", "it is what runs this test"),
     (r"\./nodewright conformance\b", "the tier `smoke` runs it: tests/conformance/test_smoke.py"),
+    (r"\./nodewright view\b", "it serves until it is ended: tests/cluster/test_view.py"),
     (r"kubeadm ", "needs the control plane of another cluster: tests/cluster/test_kubeadm.py"),
     (
         r"\./nodewright doctor --cis --kubeconfig\b",
