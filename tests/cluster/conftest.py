@@ -6,6 +6,8 @@ NODEWRIGHT_TEST_CLUSTER=name uses an existing cluster, and leaves it running.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 
@@ -18,7 +20,23 @@ from nodelib.kube.client import KubeClient
 from tests.cluster.command_line import lent_or_raised
 from tests.cluster.world import World, holds
 
+_LENT = ("NODEWRIGHT_TEST_CLUSTER", "NODEWRIGHT_TEST_POLICY")
 _FIGURES: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def alone_on_this_machine() -> Iterator[None]:
+    """Two runs at once would take each other's clusters away: their names are the same, so that a run that was killed
+    leaves nothing that the next one does not remove."""
+    if os.geteuid() != 0 or any(name in os.environ for name in _LENT):
+        yield
+        return
+    with open("/run/nodewright-cluster-tests.lock", "w", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pytest.exit("Another run of the cluster tests is under way on this machine: wait until it ends.", 1)
+        yield
 
 
 @pytest.fixture(scope="session")
