@@ -1,12 +1,12 @@
-"""What the proxy watches, and how objects are trimmed before they stay in memory (upstream pkg/proxy/config)."""
+"""What the proxy watches (upstream pkg/proxy/config)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.client import KubeClient
-from nodelib.kube.reflector import Reflector
+from nodelib.kube.reflector import Reflector, then_trimmed
 from proxy.plan.addresses import parse_cidr
 from proxy.plan.slices import SERVICE_NAME
 
@@ -40,14 +40,14 @@ class Watches:
                 "labelSelector": "!service.kubernetes.io/service-proxy-name",
                 "fieldSelector": "spec.clusterIP!=None",
             },
-            on_change=_then_trimmed(on_service, ()),
+            on_change=then_trimmed(on_service),
         )
         self.slices = Reflector(
             client,
             SLICES,
             name="endpointslices",
             params={"labelSelector": "!service.kubernetes.io/headless"},
-            on_change=_then_trimmed(on_slice, (SERVICE_NAME,)),
+            on_change=then_trimmed(on_slice, (SERVICE_NAME,)),
         )
         self.node = Reflector(
             client,
@@ -84,28 +84,3 @@ def update_ranges(ranges: dict[str, tuple[str, ...]], kind: str, obj: Json) -> N
     if kind != "DELETED" and isinstance(given, list):
         # A range of everything would drop every packet that is forwarded.
         ranges[name] = tuple([str(one) for one in map(parse_cidr, given) if one is not None and one.prefixlen])
-
-
-def _then_trimmed(handle: OnChange, labels: tuple[str, ...]) -> Callable[[str, Json, Json | None], None]:
-    def on_change(kind: str, obj: Json, _: Json | None) -> None:
-        handle(kind, obj)
-        trim(obj, labels)
-
-    return on_change
-
-
-def trim(obj: Json, labels: Iterable[str]) -> None:
-    """Keep only what the reflector needs of a stored object: its name, its version and `labels`.
-
-    The tracker has read what the rules depend on by then; 10,000 whole objects take 100 MB.
-    """
-    meta = obj.get("metadata")
-    if not isinstance(meta, dict):
-        return
-    given = meta.get("labels")
-    kept = {name: given[name] for name in labels if name in given} if isinstance(given, dict) else {}
-    slim = {key: meta[key] for key in ("name", "namespace", "resourceVersion", "uid") if key in meta}
-    if kept:
-        slim["labels"] = kept
-    obj.clear()
-    obj["metadata"] = slim

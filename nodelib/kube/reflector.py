@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
 from nodelib.backoff import Backoff
 from nodelib.json_values import Json, object_or_empty
@@ -228,13 +228,19 @@ class Reflector:
             self._on_state(message)
 
 
-def then_trimmed(handle: Callable[[str, Json], None]) -> OnChange:
-    """Of each object the store keeps only what the reflector needs, once `handle` has seen it: there may be 100,000."""
+def then_trimmed(handle: Callable[[str, Json], None], labels: Iterable[str] = ()) -> OnChange:
+    """Of each object the store keeps only what the reflector needs, once `handle` has seen it: there may be 100,000.
+
+    `labels` are kept, too.
+    """
 
     def on_change(kind: str, item: Json, _: Json | None) -> None:
         handle(kind, item)
         meta = object_or_empty(item.get("metadata"))
+        given = object_or_empty(meta.get("labels"))
         slim = {key: meta[key] for key in _KEPT if key in meta}
+        if kept := {name: given[name] for name in labels if name in given}:
+            slim["labels"] = kept
         item.clear()
         item["metadata"] = slim
 
