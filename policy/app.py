@@ -25,12 +25,12 @@ from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import read_generation
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
-from policy.cluster_intake import ClusterIntake
-from policy.drops import DropLog
+from policy.drops.edge import Refusals
+from policy.drops.log import DropLog
+from policy.drops.refused import RefusedCounts
 from policy.edge import others, socket_server
 from policy.edge.held_file import HeldFile
 from policy.edge.metrics import Metrics
-from policy.edge.refusals import Refusals
 from policy.enforcer import Enforcer
 from policy.model import Direction
 from policy.plan import layout, parse
@@ -38,10 +38,10 @@ from policy.plan.difference import removal
 from policy.plan.directory import Directory
 from policy.plan.program import Planner, Program
 from policy.protection import Protection, read
-from policy.refused import RefusedCounts
 from policy.settings import Settings, load_settings
-from policy.telling import Telling
-from policy.watches import Watches
+from policy.telling.work import Telling
+from policy.watches.cluster_intake import ClusterIntake
+from policy.watches.network_policies import Watches
 
 log = logging.getLogger(__name__)
 

@@ -67,6 +67,15 @@ class Selection:
     namespace: str = ""
     namespaces: Selector | None = None
 
+    def selects(self, party: Party) -> bool:
+        """Whether the pod of that end is one of them."""
+        pod = party.pod
+        if pod is None or not self.pods.fits(pod.labels):
+            return False
+        if self.namespaces is None:
+            return pod.name.namespace == self.namespace
+        return party.namespace is not None and self.namespaces.fits(party.namespace)
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -148,6 +157,19 @@ class Pod:
     def address(self, family: Family) -> Address | None:
         """Its address of one family."""
         return next((one for one in self.addresses if one.version == VERSION[family]), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """One end of a flow: its address, and the pod that has it, with the labels of that pod's namespace."""
+
+    address: Address
+    pod: Pod | None = None
+    namespace: Mapping[str, str] | None = None
+
+    @property
+    def name(self) -> Name | None:
+        return None if self.pod is None else self.pod.name
 
 
 @dataclass(frozen=True, slots=True)

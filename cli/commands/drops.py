@@ -19,7 +19,7 @@ from controlplane.cluster.edge import state
 from nodelib.errors import NodewrightError, NotFound, Temporary
 from nodelib.json_values import Json
 from nodelib.text import one_line
-from policy.plan.drop_document import ReportedDrop, as_json, reported_drops
+from policy.drops.plan.document import ReportedDrop, as_json, reported_drops
 
 _LINE = 4000  # bytes of a printed line
 _WAIT = 12.0  # seconds that a daemon may take to tell of the next drop; it answers earlier

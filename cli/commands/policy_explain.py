@@ -17,9 +17,9 @@ from nodelib.kube.client import KubeClient
 from nodelib.kube.errors import ApiError, NotServed
 from nodelib.kube.listing import Listed, listed
 from nodelib.text import one_line
-from policy.cluster_watch import POLICIES
 from policy.model import Name
 from policy.plan.explain import Explained
+from policy.watches.cluster_policies import POLICIES
 
 _LINE = 4000  # bytes of a printed line
 _PATHS = ("/api/v1/pods", "/api/v1/namespaces", "/apis/networking.k8s.io/v1/networkpolicies")

@@ -22,7 +22,7 @@ from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 from nodelib.text import one_line
-from policy.plan.drop_document import as_json
+from policy.drops.plan.document import as_json
 
 _NOT_WELL, _WRONG_USAGE = 1, 2
 _LINE = 4000  # bytes of a printed note

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from policy.plan.drop_document import End, ReportedDrop
+from policy.drops.plan.document import End, ReportedDrop
 
 HEADS = ("LAST", "NODE", "FROM", "TO", "PORT", "DIRECTION", "REFUSED BY", "COUNT", "WOULD ALLOW IT")
 _POLICIES = 3

@@ -20,7 +20,7 @@ from cli.why.targets import Target
 from cli.why.ways import endpoint_facts, ingress, service
 from cli.why.workloads import cron_job, is_done_by, job, workload
 from nodelib.json_values import Json
-from policy.plan.drop_document import ReportedDrop
+from policy.drops.plan.document import ReportedDrop
 
 _WORKLOADS = ("deployment", "replicaset", "statefulset", "daemonset")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from agent.explain.model import Explanation
 from loadbalancer.model import NAMESPACE
 from nodelib.json_values import Json, object_or_empty, objects_in
-from policy.plan.drop_document import ReportedDrop
+from policy.drops.plan.document import ReportedDrop
 
 # Every kind that can be asked for: its name, how kubectl abbreviates it, and where the API server lists it.
 KINDS: Mapping[str, tuple[str, str]] = {

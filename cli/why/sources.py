@@ -24,7 +24,7 @@ from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiUnreachable, KubeClient
 from nodelib.kube.listing import listed
 from nodelib.text import one_line
-from policy.plan.drop_document import ReportedDrop, reported_drops
+from policy.drops.plan.document import ReportedDrop, reported_drops
 
 SOCKET = "/run/nodewright/agent.sock"
 NOT_ALLOWED = "only root may open its socket"

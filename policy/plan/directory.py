@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policy.drop_model import Party
-from policy.model import Address, Name, Pod, Policy
+from policy.model import Address, Name, Party, Pod, Policy
 
 
 class Directory:

@@ -8,10 +8,8 @@ from ipaddress import IPv4Address
 from itertools import islice
 
 from policy.cluster_model import Action, ClusterPolicy, Tier
-from policy.drop_model import Party
-from policy.model import Direction, Name, NamedPort, Peer, Pod, Policy, PolicyRule, Selection
+from policy.model import Direction, Name, NamedPort, Party, Peer, Pod, Policy, PolicyRule, Selection
 from policy.plan import words
-from policy.plan.nearest import selects
 
 _PODS = 5  # that are named for one peer
 _PEERS = 50  # of one rule
@@ -79,7 +77,7 @@ def explain(
         exempt = "it has the network of its node: policies do not apply to it, and select it as no peer"
     elif pod.ended:
         exempt = "it has ended"
-    mine = [] if exempt else [one for one in policies if selects(one.selection, _party(pod, namespaces))]
+    mine = [] if exempt else [one for one in policies if one.selection.selects(_party(pod, namespaces))]
     mine.sort(key=lambda one: one.name)
     known: dict[Selection, tuple[tuple[Name, ...], int]] = {}
 
@@ -89,12 +87,12 @@ def explain(
             names = sorted(
                 one.name
                 for one in pods
-                if not one.host_network and not one.ended and selects(selection, _party(one, namespaces))
+                if not one.host_network and not one.ended and selection.selects(_party(one, namespaces))
             )
             found = known[selection] = (tuple(names[:_PODS]), len(names))
         return found
 
-    above = [] if exempt else [one for one in cluster if selects(one.subject, _party(pod, namespaces))]
+    above = [] if exempt else [one for one in cluster if one.subject.selects(_party(pod, namespaces))]
     above.sort(key=lambda one: one.order)
     sides = [_side(direction, pod, mine, selected) for direction in Direction]
     return Explained(pod.name, exempt, tuple([_with_tiers(side, pod, above, selected) for side in sides]))

@@ -15,7 +15,7 @@ import pytest
 
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
-from policy.cluster_watch import GROUP, POLICIES, VERSION
+from policy.watches.cluster_policies import GROUP, POLICIES, VERSION
 from tests.builders.cluster_policies import cluster_policy, egress, ingress, nodes
 from tests.builders.pods import manifest, sleeper, web
 from tests.cluster.command_line import cli

@@ -17,8 +17,8 @@ from nodelib.clock import SystemClock
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 from nodelib.tasks import cancel_and_wait
-from policy.cluster_watch import CRDS, POLICIES, ClusterWatch
 from policy.plan import parse_cluster
+from policy.watches.cluster_policies import CRDS, POLICIES, ClusterWatch
 from tests.builders.cluster_policies import (
     BASELINE,
     cluster_policy,

@@ -16,7 +16,7 @@ import yaml
 from cli.policies import sources
 from cni.edge.netns import in_namespace
 from nodelib.json_values import Json
-from policy.plan.drop_document import reported_drops
+from policy.drops.plan.document import reported_drops
 from tests.builders.policies import policy
 from tests.fakes.apiserver import FakeApiServer
 from tests.netns.policy_world import PolicyWorld

@@ -21,14 +21,14 @@ from nodelib.clock import SystemClock
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
-from policy.drop_model import Drop
-from policy.drops import DropLog
-from policy.edge.refusals import Refusals
+from policy.drops.edge import Refusals
+from policy.drops.log import DropLog
+from policy.drops.model import Drop
+from policy.drops.plan.document import End, ReportedDrop, reported_drops
+from policy.drops.refused import RefusedCounts
 from policy.model import Direction, Name
 from policy.plan import layout, parse
 from policy.plan.directory import Directory
-from policy.plan.drop_document import End, ReportedDrop, reported_drops
-from policy.refused import RefusedCounts
 from tests.builders.cluster_policies import cluster_policy, egress, nodes, pods
 from tests.builders.policies import apps, namespaces, policy
 from tests.netns.policy_world import PolicyWorld, fill, fill_cluster

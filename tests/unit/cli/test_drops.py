@@ -20,14 +20,13 @@ from nodelib.errors import NotFound, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.listing import Listed
 from nodelib.tasks import cancel_and_wait
-from policy import drops
+from policy.drops.plan.document import ReportedDrop, reported_drop, reported_drops
 from policy.edge import socket_server
 from policy.model import Name
-from policy.plan.drop_document import ReportedDrop, reported_drop, reported_drops
 from tests.builders.cluster_policies import BASELINE, cluster_policy, ingress, pods, port, spaces
 from tests.builders.packets import UDP, packet
 from tests.builders.policies import apps, block, namespaces, pod, policy
-from tests.unit.policy.test_drop_log import DENY, A, B, World
+from tests.unit.policy.drops.test_log import DENY, A, B, World
 from tests.waiting import until
 
 
@@ -78,7 +77,7 @@ async def test_only_what_was_asked_for(daemon: tuple[World, str], wanted: Wanted
 
 
 async def test_all_pages_are_asked_for(daemon: tuple[World, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drops, "PAGE", 5)
+    monkeypatch.setattr("policy.drops.log.PAGE", 5)
     world, path = daemon
     await world.take(*(packet(B, A, ports=(1, 1000 + port)) for port in range(22)))
     answer, why = await sources.every_drop(path)
@@ -126,7 +125,7 @@ async def test_follow_prints_what_comes_and_a_flood_of_one_flow_once(
 async def test_a_daemon_that_starts_again_is_followed_from_its_beginning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drops, "WAITS", 0.05)  # a killed process would answer nobody
+    monkeypatch.setattr("policy.drops.log.WAITS", 0.05)  # a killed process would answer nobody
     path = str(tmp_path / "policy.sock")
     printer, shown = _Printer(Wanted(), as_json=True), ""
     follower = asyncio.create_task(_follow_node("node1", path, printer))

@@ -14,11 +14,11 @@ from cli.why.model import Explained
 from cli.why.sources import Sources
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
+from policy.drops.plan.document import ReportedDrop, reported_drop
 from policy.edge import socket_server
-from policy.plan.drop_document import ReportedDrop, reported_drop
 from tests.builders.packets import UDP, packet
 from tests.unit.cli.test_why import NOW, explained, page
-from tests.unit.policy.test_drop_log import DENY, A, B, World
+from tests.unit.policy.drops.test_log import DENY, A, B, World
 from tests.waiting import until
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from nodelib.json_values import Json, objects_in
 from nodelib.text import one_line
-from policy.drop_model import Drop
+from policy.drops.model import Drop
+from policy.drops.plan.nearest import best, remedy
 from policy.model import Name
 from policy.plan import words
-from policy.plan.nearest import best, remedy
 
 _TEXT = 500  # bytes of one text
 _MOST = 4096  # drops of one answer

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from policy.drop_model import Flow, Near, Party
-from policy.model import Block, Direction, NamedPort, Peer, Policy, PolicyRule, Selection
+from policy.drops.model import Flow, Near
+from policy.model import Block, Direction, NamedPort, Party, Peer, Policy, PolicyRule, Selection
 from policy.plan import words
 
 _LOOKS = 2000  # peers and ports that are compared for one flow
@@ -99,17 +99,7 @@ def _peer(of: Peer, party: Party) -> bool:
         address = party.address
         return address in of.cidr and not any(address in one for one in of.excepted)
     # NetworkPolicies know no other peers.
-    return isinstance(of, Selection) and selects(of, party)
-
-
-def selects(selection: Selection, party: Party) -> bool:
-    """Whether the selection selects the pod of that end."""
-    pod = party.pod
-    if pod is None or not selection.pods.fits(pod.labels):
-        return False
-    if selection.namespaces is None:
-        return pod.name.namespace == selection.namespace
-    return party.namespace is not None and selection.namespaces.fits(party.namespace)
+    return isinstance(of, Selection) and of.selects(party)
 
 
 def _port(rule: PolicyRule, flow: Flow, server: Party, looks: Looks) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policy.model import Address, Direction, Name, Pod
+from policy.model import Address, Direction, Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +53,6 @@ class Near:
     rule: str
     missing: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Party:
-    """One end of a flow: its address, and the pod that has it, with the labels of that pod's namespace."""
-
-    address: Address
-    pod: Pod | None = None
-    namespace: Mapping[str, str] | None = None
-
-    @property
-    def name(self) -> Name | None:
-        return None if self.pod is None else self.pod.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,12 @@ import pytest
 from nodelib import nflog
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
-from policy import drops
-from policy.drop_model import Drop
-from policy.drops import DropLog
+from policy.drops.log import DropLog
+from policy.drops.model import Drop
+from policy.drops.plan.document import ReportedDrop, reported_drops
 from policy.model import Name
 from policy.plan import parse
 from policy.plan.directory import Directory
-from policy.plan.drop_document import ReportedDrop, reported_drops
 from policy.plan.program import Program
 from tests.builders.cluster_policies import cluster_policy, ingress
 from tests.builders.packets import SYN_ACK, packet, report
@@ -154,10 +153,10 @@ async def test_an_address_is_that_of_who_has_it_now() -> None:
 
 
 async def test_a_follower_waits_for_the_next_drop_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drops, "WAITS", 0.05)
+    monkeypatch.setattr("policy.drops.log.WAITS", 0.05)
     world = World(DENY)
     assert await world.drops(wait=True) == (), "nothing within the limit"
-    monkeypatch.setattr(drops, "WAITS", 60)
+    monkeypatch.setattr("policy.drops.log.WAITS", 60)
     waiting = asyncio.create_task(world.drops(wait=True))
     await asyncio.sleep(0)
     await world.take(packet(B, A))
@@ -167,7 +166,7 @@ async def test_a_follower_waits_for_the_next_drop_and_not_for_ever(monkeypatch: 
 
 
 async def test_many_drops_are_told_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drops, "PAGE", 3)
+    monkeypatch.setattr("policy.drops.log.PAGE", 3)
     world = World(DENY)
     await world.take(*(packet(B, A, ports=(1, port)) for port in range(7)))
     ports, after, more = [], 0, True

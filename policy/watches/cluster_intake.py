@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.client import KubeClient
-from policy.cluster_watch import ClusterWatch
 from policy.enforcer import Enforcer
 from policy.model import Problem
 from policy.plan import parse, parse_cluster
+from policy.watches.cluster_policies import ClusterWatch
 
 Tell = Callable[[str, str, Sequence[Problem]], None]
 

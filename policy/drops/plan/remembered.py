@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import replace
 
-from policy.drop_model import Drop, Flow
+from policy.drops.model import Drop, Flow
 from policy.model import Address, Name
 
 MOST = 2048

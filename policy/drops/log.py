@@ -12,13 +12,13 @@ from nodelib.clock import Clock
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.nflog import Record
-from policy.drop_model import Drop, Flow
+from policy.drops.model import Drop, Flow
+from policy.drops.plan import packets, reported
+from policy.drops.plan.document import document
+from policy.drops.plan.nearest import Looks, near
+from policy.drops.plan.remembered import Drops
 from policy.model import VERSION, Address, Name
-from policy.plan import packets, reported
 from policy.plan.directory import Directory
-from policy.plan.drop_document import document
-from policy.plan.drops import Drops
-from policy.plan.nearest import Looks, near
 from policy.plan.program import Program
 
 log = logging.getLogger(__name__)

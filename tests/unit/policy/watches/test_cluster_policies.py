@@ -14,8 +14,8 @@ from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.tasks import cancel_and_wait
-from policy import cluster_watch
-from policy.cluster_watch import CRDS, NODES, POLICIES, VERSION, ClusterWatch
+from policy.watches import cluster_policies
+from policy.watches.cluster_policies import CRDS, NODES, POLICIES, VERSION, ClusterWatch
 from tests.builders.cluster_policies import cluster_policy, ingress, node
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.nonsense import Nonsense
@@ -146,7 +146,7 @@ async def test_rights_that_come_a_little_later_are_waited_for_and_nothing_is_sai
 async def test_without_the_right_network_policies_do_not_wait_and_the_error_says_which_is_missing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(cluster_watch, "_PATIENCE", 0.5)
+    monkeypatch.setattr(cluster_policies, "_PATIENCE", 0.5)
     async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
         await api.put(CRD, crd())
         await api.put(f"{POLICIES}/p", cluster_policy("p"))

@@ -8,12 +8,12 @@ from typing import Any
 
 from nodelib.clock import Clock
 from nodelib.kube.events import Events
-from policy.cluster_watch import GROUP, VERSION
-from policy.drop_model import Drop
+from policy.drops.model import Drop
 from policy.model import Name, Pod, Problem
-from policy.plan import telling
 from policy.plan.directory import Directory
 from policy.plan.parse_cluster import KIND
+from policy.telling import plan
+from policy.watches.cluster_policies import GROUP, VERSION
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ class Telling:
     def __init__(self, events: Events, once: Once, directory: Directory, node: str, clock: Clock) -> None:
         self._events, self._once, self._directory, self._node, self._clock = events, once, directory, node, clock
         # Apart from each other: no flood of refused packets hides what is wrong with a policy.
-        self._pace = telling.Pace(at_once=_AT_ONCE, seconds=_SECONDS, apart=_REFUSED_APART)
-        self._policy_pace = telling.Pace(at_once=_AT_ONCE, seconds=_SECONDS, apart=_POLICY_APART)
+        self._pace = plan.Pace(at_once=_AT_ONCE, seconds=_SECONDS, apart=_REFUSED_APART)
+        self._policy_pace = plan.Pace(at_once=_AT_ONCE, seconds=_SECONDS, apart=_POLICY_APART)
         self._last_failure = -_PAUSE
         self._uids: dict[Name, str] = {}
         self._problems: dict[Name, str] = {}
@@ -53,20 +53,20 @@ class Telling:
         if not problems:
             self._problems.pop(name, None)
             return
-        self._problems[name] = telling.summary(problems)
-        self._about_policy(name, "PartNotUnderstood", telling.left_out(name, self._problems[name]), uid)
+        self._problems[name] = plan.summary(problems)
+        self._about_policy(name, "PartNotUnderstood", plan.left_out(name, self._problems[name]), uid)
         for pod in self._directory.selected_here(name):
             self._left_out(pod, name)
 
     def cluster_policy(self, name: str, uid: str, problems: Sequence[Problem]) -> None:
         """What of a ClusterNetworkPolicy was not understood."""
-        note = f"{KIND} {name}: {telling.summary(problems)}"
+        note = f"{KIND} {name}: {plan.summary(problems)}"
         self._about_policy(Name("", name), "PartNotUnderstood", note, uid)
 
     def too_large(self, names: set[Name]) -> None:
         """The policies that have no room now."""
         for name in sorted(names - self._too_large):
-            self._about_policy(name, "PolicyTooLarge", telling.too_large(name), self._uids.get(name, ""))
+            self._about_policy(name, "PolicyTooLarge", plan.too_large(name), self._uids.get(name, ""))
         self._too_large = names
 
     def policy_gone(self, name: Name) -> None:
@@ -98,12 +98,12 @@ class Telling:
                 self._about_pod(pod, "NetworkPolicyNotWritten", f"NetworkPolicy {name.name} is {note}", "")
 
     def refused(self, drop: Drop) -> None:
-        about = telling.whom(drop)
+        about = plan.whom(drop)
         if about is not None and self._pace.may(("refused", about, drop.flow.direction), self._clock.monotonic()):
-            self._about_pod(about, "NetworkPolicyDropped", telling.refused(drop, about), "")
+            self._about_pod(about, "NetworkPolicyDropped", plan.refused(drop, about), "")
 
     def _left_out(self, pod: Name, policy: Name) -> None:
-        note = telling.left_out(policy, self._problems[policy])
+        note = plan.left_out(policy, self._problems[policy])
         if self._pace.may(("pod", pod, policy), self._clock.monotonic()):
             self._about_pod(pod, "NetworkPolicyPartNotUnderstood", note, note)
 

@@ -15,7 +15,7 @@ from nodelib.kube.client import KubeClient
 from nodelib.kube.errors import ApiError, ApiUnreachable, NotServed
 from nodelib.kube.reflector import Reflector, then_trimmed
 from nodelib.tasks import cancel_and_wait
-from policy.watches import OnChange
+from policy.watches.network_policies import OnChange
 
 log = logging.getLogger(__name__)
 

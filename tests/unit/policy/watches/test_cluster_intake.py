@@ -11,13 +11,13 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.tasks import cancel_and_wait
-from policy.cluster_intake import ClusterIntake
-from policy.cluster_watch import CRDS, GROUP, POLICIES, VERSION
 from policy.enforcer import Enforcer
 from policy.model import Problem
 from policy.plan import parse
 from policy.plan.parse_cluster import KIND
 from policy.plan.program import Planner
+from policy.watches.cluster_intake import ClusterIntake
+from policy.watches.cluster_policies import CRDS, GROUP, POLICIES, VERSION
 from tests.builders.cluster_policies import cluster_policy, egress, ingress
 from tests.builders.policies import pod
 from tests.fakes.apiserver import FakeApiServer

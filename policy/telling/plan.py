@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from nodelib.text import one_line
-from policy.drop_model import Drop
+from policy.drops.model import Drop
+from policy.drops.plan.document import allows
 from policy.model import Direction, Name, Problem
 from policy.plan import words
-from policy.plan.drop_document import allows
 
 _LONGEST = 900  # bytes of a note
 _SHOWN = 5

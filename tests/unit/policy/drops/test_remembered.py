@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.drop_model import Drop, Flow, Near
+from policy.drops.model import Drop, Flow, Near
+from policy.drops.plan.document import as_json, document, reported_drop, reported_drops
+from policy.drops.plan.remembered import MOST, Drops
 from policy.model import Direction, Name
-from policy.plan.drop_document import as_json, document, reported_drop, reported_drops
-from policy.plan.drops import MOST, Drops
 
 ONE = Name("a", "one")
 

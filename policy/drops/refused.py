@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from nodelib.firewall.objects import Family
+from policy.drops.plan import reported
 from policy.model import Direction, Name
-from policy.plan import reported
 from policy.plan.program import Program
 
 Refused = dict[tuple[Name, Direction], int]

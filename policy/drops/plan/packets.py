@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address
 
-from policy.drop_model import Flow, Packet
+from policy.drops.model import Flow, Packet
 from policy.model import Address, Direction
 
 _TCP, _UDP, _SCTP = 6, 17, 132

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.drop_model import Flow, Packet
+from policy.drops.model import Flow, Packet
+from policy.drops.plan import packets
 from policy.model import Address, Direction
-from policy.plan import packets
 from tests.builders.packets import ACK, ICMP, SYN, SYN_ACK, TCP, UDP, packet
 
 A, B, A6, B6 = "10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"

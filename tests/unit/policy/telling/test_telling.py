@@ -16,12 +16,12 @@ from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
-from policy.drop_model import Drop, Flow, Near
+from policy.drops.model import Drop, Flow, Near
 from policy.model import Direction, Name, Problem
 from policy.plan import parse
 from policy.plan.directory import Directory
-from policy.plan.telling import Pace, refused, whom
-from policy.telling import Telling
+from policy.telling.plan import Pace, refused, whom
+from policy.telling.work import Telling
 from tests.builders.policies import block, pod, policy
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.clock import FakeClock

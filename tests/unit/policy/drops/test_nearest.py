@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
-from policy.drop_model import Flow, Near
+from policy.drops.model import Flow, Near
+from policy.drops.plan.nearest import Looks, best, near, remedy
 from policy.model import Direction
 from policy.plan import layout, parse
 from policy.plan.directory import Directory
-from policy.plan.nearest import Looks, best, near, remedy
 from tests.builders.policies import apps, block, namespaces, pod, policy
 from tests.fakes.policy_kernel import Flow as KernelFlow
 from tests.fakes.policy_kernel import allowed

@@ -1,0 +1,1 @@
+"""Decisions about refused packets. Pure."""

@@ -1,0 +1,1 @@
+"""What the daemon follows in the API: the objects of NetworkPolicies, and those of ClusterNetworkPolicies."""
