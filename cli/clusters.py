@@ -9,6 +9,7 @@ import sys
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME, Cluster
+from controlplane.supervisor.edge import units
 from nodelib.errors import NotFound, Temporary
 
 
@@ -31,6 +32,19 @@ def find(name: str) -> Cluster:
             action=f"Create it with {ours(name, 'up')}.",
         )
     return cluster
+
+
+def sockets(cluster: Cluster | None, program: str, path: str) -> dict[str, str]:
+    """By node, the way to the socket at `path` of a node's program; without a cluster this machine's own. "" where the
+    program does not run."""
+    if cluster is None:
+        return {"this node": path}
+    found = {}
+    for node in cluster.nodes:
+        running = units.programs(cluster.unit_dir(node.name)).get(program) or {}
+        # Each node has its own /run, so the path leads through the program's mount namespace.
+        found[node.name] = f"/proc/{running['pid']}/root{path}" if running.get("alive") else ""
+    return found
 
 
 def reachable(name: str) -> Cluster:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 
+from cli import clusters
 from controlplane.cluster.model import Cluster
-from controlplane.supervisor.edge import units
 from nodelib.inner_sockets import reached
 from nodelib.json_values import Json, compact, decode, object_or_empty, objects_in
 from nodelib.text import one_line
@@ -22,14 +22,7 @@ _PAGES = 24  # of one daemon: more than all that it remembers
 
 def sockets(cluster: Cluster | None) -> dict[str, str]:
     """The daemons' sockets by node; without a cluster this machine's own. "" where none runs."""
-    if cluster is None:
-        return {"this node": SOCKET}
-    found = {}
-    for node in cluster.nodes:
-        daemon = units.programs(cluster.unit_dir(node.name)).get("policy") or {}
-        # Each node has its own /run, so the path leads through the daemon's mount namespace.
-        found[node.name] = f"/proc/{daemon['pid']}/root{SOCKET}" if daemon.get("alive") else ""
-    return found
+    return clusters.sockets(cluster, "policy", SOCKET)
 
 
 async def drops(path: str, after: int = 0, *, wait: float = 0) -> tuple[Json | None, str]:

@@ -12,11 +12,11 @@ from typing import Self
 import aiohttp
 
 from agent.explain.plan.document import usable
+from cli import clusters
 from cli.policies import sources as policies
 from cli.why.logs import BYTES, LINES, LogWanted
 from cli.why.model import KINDS, OTHERS, Facts
 from controlplane.cluster.model import Cluster
-from controlplane.supervisor.edge import units
 from nodelib import agent_socket
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
@@ -165,14 +165,7 @@ def _client(kubeconfig: str, timeout: float) -> tuple[KubeClient | None, str]:
 
 def sockets(cluster: Cluster | None) -> dict[str, str]:
     """The agent sockets by node; without a cluster this machine's own. "" where no agent runs."""
-    if cluster is None:
-        return {"this node": SOCKET}
-    found = {}
-    for node in cluster.nodes:
-        agent = units.programs(cluster.unit_dir(node.name)).get("agent") or {}
-        # Each node has its own /run, so the path leads through the agent's mount namespace.
-        found[node.name] = f"/proc/{agent['pid']}/root{SOCKET}" if agent.get("alive") else ""
-    return found
+    return clusters.sockets(cluster, "agent", SOCKET)
 
 
 def own_kubeconfig() -> str:
