@@ -21,6 +21,7 @@ from nodelib.errors import Invalid, Temporary
 from nodelib.files import text_of
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
+from nodelib.kube.listing import pages
 
 MOST = 2 << 20  # bytes of one file or output; of a longer log the end is kept
 _SECONDS = 20.0
@@ -93,16 +94,14 @@ async def printed(
 
 async def listed(client: KubeClient, path: str, most: int = _OBJECTS) -> tuple[list[Json], bool]:
     """The objects of a list, at most so many, and whether they are all of them. Raises NodewrightError."""
-    params, found, size = {"limit": str(_PAGE)}, list[Json](), 0
-    while len(found) < most and size < _MOST_ANSWERS:
-        answer = await client.get(path, params)
-        kind = str(answer["kind"]).removesuffix("List")
-        found += [{**one, "kind": kind} for one in answer["items"]]
-        more = answer["metadata"].get("continue")
-        if not more or not answer["items"]:
-            return found, not more
-        size += await asyncio.to_thread(_size, answer["items"])
-        params["continue"] = more
+    found, size = list[Json](), 0
+    async for page in pages(client, path, most, _PAGE):
+        found += [{**one, "kind": page.kind} for one in page.items]
+        if page.last or not page.items:
+            return found, page.last
+        size += await asyncio.to_thread(_size, page.items)
+        if len(found) >= most or size >= _MOST_ANSWERS:
+            break
     return found, False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from nodelib.json_values import Json
@@ -21,14 +22,32 @@ class Listed:
     whole: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Objects as the API server gives them, what they are, and whether it has no others behind them."""
+
+    items: list[Json]
+    kind: str
+    last: bool
+
+
 async def listed(client: KubeClient, path: str, most: int = MOST) -> Listed:
     """At most `most` objects of a collection, without what nothing here reads of wrong types. Raises as client.get."""
-    params, found = {"limit": str(min(_PAGE, most))}, list[Json]()
-    for _ in range(2 * most // _PAGE + 2):  # a server that gives empty pages gives no endless list
-        answer = await client.get(path, params)
-        found += await asyncio.to_thread(shapes.objects, path, answer["items"])
-        more = answer["metadata"].get("continue")
-        if not more or len(found) >= most:
-            return Listed(tuple(found[:most]), not more and len(found) <= most)
-        params["continue"] = more
+    found = list[Json]()
+    async for page in pages(client, path, most):
+        found += await asyncio.to_thread(shapes.objects, path, page.items)
+        if page.last or len(found) >= most:
+            return Listed(tuple(found[:most]), page.last and len(found) <= most)
     return Listed(tuple(found), False)
+
+
+async def pages(client: KubeClient, path: str, most: int, size: int = _PAGE) -> AsyncIterator[Page]:
+    """A collection page by page, about until `most` objects have come. Raises as client.get."""
+    params = {"limit": str(min(size, most))}
+    for _ in range(2 * most // size + 2):  # a server that gives empty pages gives no endless list
+        answer = await client.get(path, params)
+        more = answer["metadata"].get("continue")
+        yield Page(answer["items"], str(answer.get("kind", "")).removesuffix("List"), not more)
+        if not more:
+            return
+        params["continue"] = more
