@@ -32,10 +32,11 @@ async def test_only_the_other_requests_wait(tmp_path: Path) -> None:
         await found.api.get(PODS)
         waiting = asyncio.create_task(found.api.get(PODS))
         await settle()
-        for client in (found.unlimited, found.heartbeat) * 5:
-            await client.get(PODS)
-        made.events.emit({"metadata": {"name": "n1"}}, "Normal", "Starting", "now")
-        await made.events.flush()
+        async with asyncio.timeout(20):
+            for client in (found.unlimited, found.heartbeat) * 5:
+                await client.get(PODS)
+            made.events.emit({"metadata": {"name": "n1"}}, "Normal", "Starting", "now")
+            await made.events.flush()
         assert [path for method, path in api.requests if method == "POST"] == ["/api/v1/namespaces/default/events"]
         assert not waiting.done()
         await clock.advance(1)
