@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None, *, extra: Extra | None = None) -> in
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
-    logging_setup.setup(settings.process.verbosity, "agent")
+    logging_setup.setup(settings.process.logging, "agent")
     memory.settle_allocator()
     memory.rest_collector()
     try:

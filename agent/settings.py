@@ -14,6 +14,7 @@ from typing import Annotated
 from agent.common.model.binding import config, flag, gate, gate_source
 from agent.common.model.durations import seconds
 from agent.common.model.pod_settings import PodDefaults
+from agent.common.model.rates import Rate, pull_rate, request_rate
 from agent.common.model.states import BackOffBounds
 from agent.images.plan.image_gc import ImageGcPolicy
 from agent.logs.model import LogSettings
@@ -23,8 +24,10 @@ from agent.node.model import NodePolicy
 from agent.node.plan.shutdown import Period, periods
 from agent.resources.plan import cgroups
 from agent.server.model import ServerSettings
+from agent.volumes.model.detection import ChangeDetection
 from nodelib import quantity
 from nodelib.json_values import Json
+from nodelib.log import LogOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,15 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """How to reach the API server: with `bootstrap` while `kubeconfig` is missing or its certificate has expired."""
+    """How to reach the API server: with `bootstrap` while `kubeconfig` is missing or its certificate has expired.
+
+    `limit`: of the requests other than those for the Node, its Lease and Events; None: there is none.
+    """
 
     kubeconfig: Annotated[str, flag("kubeconfig")]
     bootstrap: Annotated[str, flag("bootstrap-kubeconfig")]
     rotate: Annotated[bool, config("rotateCertificates")]
+    limit: Annotated[Rate | None, config("kubeAPIQPS", "kubeAPIBurst", convert=request_rate)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +71,19 @@ def _socket_path(endpoint: str) -> str:
     return endpoint.removeprefix("unix://")
 
 
+def _image_socket_path(images: str, runtime: str) -> str:
+    return _socket_path(images or runtime)
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    """The CRI endpoint as a socket path."""
+    """The CRI endpoints as socket paths. `request_timeout`: seconds for a call that has no time limit of its own."""
 
     endpoint: Annotated[str, config("containerRuntimeEndpoint", convert=_socket_path)]
+    image_endpoint: Annotated[
+        str, config("imageServiceEndpoint", "containerRuntimeEndpoint", convert=_image_socket_path)
+    ]
+    request_timeout: Annotated[float, config("runtimeRequestTimeout", convert=seconds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +103,16 @@ class EventSettings:
     burst: Annotated[int, config("eventBurst")]
 
 
+def _absolute(path: str) -> str:
+    return "/" + path.strip("/") if path else ""
+
+
 @dataclass(frozen=True, slots=True)
 class CgroupSettings:
     """The cgroups of pods, and what is reserved for the system and the kubelet; reservations are quantities as text.
 
-    `runtime_cgroup`: the container runtime's own cgroup, "" if it was not given.
+    The last are the container runtime's own cgroup, the agent's, and that of all processes without one; "" if it was
+    not given.
     """
 
     pods: cgroups.Policy
@@ -104,6 +124,8 @@ class CgroupSettings:
     system_reserved_cgroup: Annotated[str, config("systemReservedCgroup")]
     enforce: Annotated[frozenset[str], config("enforceNodeAllocatable", convert=frozenset)]
     runtime_cgroup: Annotated[str, flag("runtime-cgroups")]
+    kubelet_cgroup: Annotated[str, config("kubeletCgroups", convert=_absolute)] = ""
+    system_cgroup: Annotated[str, config("systemCgroups", convert=_absolute)] = ""
 
 
 def _all_seconds(periods: Mapping[str, str]) -> dict[str, float]:
@@ -165,10 +187,12 @@ def _verified(policy: str) -> str:
 class ImageSettings:
     """`parallel_pulls` 0: no limit. `gc`: when images are removed that nothing uses.
 
-    `provider_tokens`: whether plugins may have tokens of service accounts.
+    `pull_rate`: pulls beyond it fail; None: none do. `provider_tokens`: whether plugins may have tokens of service
+    accounts.
     """
 
     parallel_pulls: Annotated[int, config("serializeImagePulls", "maxParallelImagePulls", convert=_parallel_pulls)]
+    pull_rate: Annotated[Rate | None, config("registryPullQPS", "registryBurst", convert=pull_rate)]
     gc: ImageGcPolicy
     verify: Annotated[str, config("imagePullCredentialsVerificationPolicy", convert=_verified)]
     providers_config: Annotated[str, flag("image-credential-provider-config")]
@@ -177,11 +201,17 @@ class ImageSettings:
     allowlist: Annotated[tuple[str, ...], config("preloadedImagesVerificationAllowlist", convert=tuple)]
 
 
+def _log_options(verbosity: int, form: str, vmodule: list[Json]) -> LogOptions:
+    return LogOptions(verbosity, form, tuple((one["filePattern"], one["verbosity"]) for one in vmodule))
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
     """The agent's own process and what it demands of the machine."""
 
-    verbosity: Annotated[int, config("logging.verbosity")]
+    logging: Annotated[
+        LogOptions, config("logging.verbosity", "logging.format", "logging.vmodule", convert=_log_options)
+    ]
     oom_score_adj: Annotated[int, config("oomScoreAdj")]
     max_open_files: Annotated[int, config("maxOpenFiles")]
     fail_swap_on: Annotated[bool, config("failSwapOn")]
@@ -294,6 +324,7 @@ class Settings:
     ]
     admission: AdmissionSettings
     pod_defaults: PodDefaults
+    objects: ChangeDetection
     static: StaticSettings
     logs: LogSettings
     images: ImageSettings

@@ -24,8 +24,16 @@ class HasVerbosity(Protocol):
 S = TypeVar("S", bound=HasVerbosity)
 
 
+def _verbosity(settings: HasVerbosity) -> logs.LogOptions:
+    return logs.LogOptions(settings.verbosity)
+
+
 def run_daemon(
-    name: str, argv: Sequence[str] | None, load: Callable[[Sequence[str]], S], work: Callable[[S], int]
+    name: str,
+    argv: Sequence[str] | None,
+    load: Callable[[Sequence[str]], S],
+    work: Callable[[S], int],
+    log_options: Callable[[S], logs.LogOptions] = _verbosity,
 ) -> int:
     """The exit status of `work`; 1: it failed; 2: the command line or a file that it names is wrong."""
     try:
@@ -33,7 +41,7 @@ def run_daemon(
     except Invalid as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
-    logs.setup(settings.verbosity, name)
+    logs.setup(log_options(settings), name)
     memory.settle_allocator()
     try:
         return work(settings)

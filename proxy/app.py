@@ -20,6 +20,7 @@ from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.kube.skew import version_skew
+from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
 from proxy import conntrack_usage, modes, platform
@@ -27,7 +28,7 @@ from proxy.backends.base import Backend
 from proxy.backends.quarantine import Quarantine
 from proxy.config.access import find_access
 from proxy.config.effective import document
-from proxy.config.settings import Settings, load_settings
+from proxy.config.settings import ClientSettings, Settings, load_settings
 from proxy.edge import nfacct, sysctl
 from proxy.edge.local_addresses import local_addresses
 from proxy.edge.metrics import Metrics
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: it was asked to stop; 1: it failed; 2: the command line or the configuration is wrong.
     """
-    return run_daemon("proxy", argv, load_settings, _work)
+    return run_daemon("proxy", argv, load_settings, _work, lambda settings: settings.logging)
 
 
 def _work(settings: Settings) -> int:
@@ -83,12 +84,19 @@ async def run(settings: Settings) -> None:
     platform.set_oom_score(settings.oom_score_adj)
     async with Supervisor("proxy") as supervisor:
         supervisor.stop_on_signals()
-        client = KubeClient(access, user_agent="nodewright-proxy")
+        client = KubeClient(access, user_agent="nodewright-proxy", limit=_limit(settings.requests))
         supervisor.on_stop("API connections", client.close)
         proxy, clock = _Proxy(settings, supervisor, client, backends, SystemClock()), SystemClock()
         await proxy.start()
         notify_systemd(supervisor, proxy.problem, clock)
         await supervisor.wait()
+
+
+def _limit(requests: ClientSettings) -> RateLimiter | None:
+    if requests.qps <= 0:
+        return None
+    clock = SystemClock()
+    return RateLimiter(TokenBucket(requests.qps, requests.burst, clock.monotonic), clock.sleep)
 
 
 class _Proxy:

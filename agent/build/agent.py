@@ -86,6 +86,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
         probe_io=probe_io,
         stats=stats,
         allocatable=cgroups.allocatable,
+        system_cgroups=cgroups.system,
         eviction=build_eviction(base, keeper, deps.observer, stats, checkpoints.pulls),
         shutdown=shutdown_tasks(base, keeper),
         firewall=firewall_tasks(base),

@@ -17,12 +17,15 @@ from agent.node.model import NodePlace
 from agent.pods.edge.pod_files import PodFiles
 from agent.pods.work.registry import PodRegistry
 from agent.runtime.edge.cri import Cri
+from agent.runtime.model import CallLimits
 from agent.runtime.work.observer import Observer
 from agent.settings import Settings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
+from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.version import KUBERNETES_VERSION
 
 log = logging.getLogger(__name__)
@@ -33,20 +36,24 @@ _HEARTBEAT_TIMEOUT = 5.0  # seconds
 
 @dataclass(slots=True)
 class Connections:
-    """The clients of the API server and the runtime. The Lease has one of its own, which no other request can delay."""
+    """The clients of the API server and the runtime. The Lease has one of its own, which no other request can delay.
+
+    `unlimited`: for the Node and for Events, which kubeAPIQPS does not limit; the same as `api` where it is not set.
+    """
 
     api: KubeClient
+    unlimited: KubeClient
     heartbeat: KubeClient
     cri: Cri
 
     async def reconnect(self) -> None:
         """Connect to the API server again, with the current credentials."""
-        await self.api.reconnect()
-        await self.heartbeat.reconnect()
+        for client in {self.api, self.unlimited, self.heartbeat}:
+            await client.reconnect()
 
     async def close(self) -> None:
-        await self.api.close()
-        await self.heartbeat.close()
+        for client in {self.api, self.unlimited, self.heartbeat}:
+            await client.close()
         await self.cri.close()
 
 
@@ -96,19 +103,7 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
     """The clients are made, but nothing is requested yet."""
     access = found.access
     metrics = Metrics(settings.node.name, KUBERNETES_VERSION)
-    api, heartbeat = (
-        (NoApi(), NoApi())
-        if settings.standalone
-        else (
-            KubeClient(access, user_agent=USER_AGENT),
-            KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT),
-        )
-    )
-    made = Connections(
-        api,
-        heartbeat,
-        Cri(settings.runtime.endpoint, operation=metrics.runtime_operation),
-    )
+    made = _connections(settings, clock, access, metrics)
     own_node: Observable[Json | None] = Observable(None)
     paths = settings.paths
     files = PodFiles(paths.pod_logs_dir, paths.container_logs_dir, paths.root_dir)
@@ -122,7 +117,7 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         connections=made,
         metrics=metrics,
         events=EventRecorder(
-            made.api,
+            made.unlimited,
             settings.node.name,
             clock,
             sent=not settings.standalone,
@@ -136,6 +131,24 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         pods=PodRegistry(observer.seen),
         own_node=own_node,
     )
+
+
+def _connections(settings: Settings, clock: Clock, access: ClusterAccess, metrics: Metrics) -> Connections:
+    wanted = settings.runtime
+    cri = Cri(
+        wanted.endpoint,
+        wanted.image_endpoint,
+        operation=metrics.runtime_operation,
+        limits=CallLimits(wanted.request_timeout),
+    )
+    if settings.standalone:
+        return Connections(NoApi(), NoApi(), NoApi(), cri)
+    heartbeat = KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT)
+    unlimited, rate = KubeClient(access, user_agent=USER_AGENT), settings.api.limit
+    if rate is None:
+        return Connections(unlimited, unlimited, heartbeat, cri)
+    limit = RateLimiter(TokenBucket(rate.qps, rate.burst, clock.monotonic), clock.sleep)
+    return Connections(KubeClient(access, user_agent=USER_AGENT, limit=limit), unlimited, heartbeat, cri)
 
 
 def apply_process_limits(settings: Settings) -> None:

@@ -25,6 +25,7 @@ from agent.pods.work.pod_workers import PodWorkers
 from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeManager
 from agent.resources.work.node_allocatable import NodeAllocatable
+from agent.resources.work.system_cgroups import SystemCgroups
 from agent.server.work import KubeletServer, ServerDeps, start
 from agent.stats.work.provider import StatsProvider
 from agent.volumes.work.volume_expander import VolumeExpander
@@ -56,6 +57,7 @@ class Core:
     probe_io: ProbeIo
     stats: StatsProvider
     allocatable: NodeAllocatable
+    system_cgroups: SystemCgroups
     eviction: BuiltEviction
     shutdown: dict[str, Work]
     firewall: dict[str, Work]
@@ -83,6 +85,7 @@ class Core:
             **self.checkpoints.tasks(),
             "log-rotation": self.rotation.run,
             "node-allocatable": self.allocatable.run,
+            **self.system_cgroups.tasks(),
             **self.eviction.tasks(),
             **dict(self.plugins.tasks()),
             **self.static.tasks(observer.audited),

@@ -55,6 +55,7 @@ def stats_settings(settings: Settings, huge_pages: int = 0) -> StatsSettings:
         pod_logs_dir=settings.paths.pod_logs_dir,
         node_cgroup=policy.root,
         runtime_cgroup=settings.cgroups.runtime_cgroup,
+        system_cgroup=settings.cgroups.system_cgroup,
         huge_pages=huge_pages if settings.eviction.huge_pages else 0,
     )
 

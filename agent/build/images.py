@@ -11,6 +11,13 @@ from agent.images.work.pull_credentials import Accounts, PullCredentials, Secret
 from agent.settings import Settings
 from nodelib.clock import Clock
 from nodelib.errors import Invalid
+from nodelib.rate_limiter import TokenBucket
+
+
+def pull_rate(settings: Settings, clock: Clock) -> TokenBucket | None:
+    """What each pull takes a token from; None: pulls are not limited in rate."""
+    rate = settings.images.pull_rate
+    return TokenBucket(rate.qps, rate.burst, clock.monotonic) if rate is not None else None
 
 
 def build_pull_credentials(

@@ -23,6 +23,7 @@ from agent.resources.plan import cgroups as cgroup_plan
 from agent.resources.plan.swap import LIMITED, Swap
 from agent.resources.work.cgroups import KubepodsTree
 from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
+from agent.resources.work.system_cgroups import SystemCgroupPaths, SystemCgroups
 from nodelib.tasks import Work
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class BuiltCgroups:
     kubepods: KubepodsTree
     facts: CgroupFacts
     allocatable: NodeAllocatable
+    system: SystemCgroups
 
 
 def node_keeper(base: Base, plugins: BuiltPlugins, *, watch_nodes: bool) -> NodeManager:
@@ -46,7 +48,7 @@ def node_keeper(base: Base, plugins: BuiltPlugins, *, watch_nodes: bool) -> Node
     make = partial(LocalNode, pod_cidr=settings.node.pod_cidr) if settings.standalone else NodeManager
     keeper = make(
         NodeEdges(
-            connections.api,
+            connections.unlimited,
             connections.cri,
             connections.cri,
             base.machine,
@@ -99,7 +101,10 @@ async def build_cgroups(base: Base, keeper: NodeManager, unthrottled: Callable[[
     await cgroups.setup(keeper.enforced)
     allocatable = _node_allocatable(base, tree, cgroups, keeper)
     await allocatable.reserve()
-    return BuiltCgroups(cgroups, _cgroup_facts(base, tree, sizes, unthrottled), allocatable)
+    wanted = base.settings.cgroups
+    system = SystemCgroups(SystemCgroupPaths(wanted.kubelet_cgroup, wanted.system_cgroup), tree, base.clock)
+    await system.setup()
+    return BuiltCgroups(cgroups, _cgroup_facts(base, tree, sizes, unthrottled), allocatable, system)
 
 
 def _node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeManager) -> NodeAllocatable:

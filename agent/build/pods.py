@@ -7,9 +7,9 @@ from collections.abc import Callable
 from agent.build import derive
 from agent.build.base import Base
 from agent.build.checkpoints import Checkpoints
-from agent.build.images import build_pull_credentials
+from agent.build.images import build_pull_credentials, pull_rate
 from agent.build.plugins import BuiltPlugins
-from agent.build.volumes import BuiltVolumes, build_volumes
+from agent.build.volumes import BuiltVolumes, build_volumes, object_store
 from agent.common.model.pods import Pod
 from agent.common.work.gate import Gate
 from agent.containers.work.configs import CgroupFacts
@@ -43,6 +43,13 @@ def pod_volumes(base: Base, keeper: NodeManager, cgroups: CgroupFacts, csi: CsiV
         notify=base.pods.refresh,
         warn=lambda pod, reason, message: base.events.emit(pod.raw, "Warning", reason, message),
         csi=csi,
+        store=object_store(
+            base.connections.api,
+            base.settings.objects,
+            clock=base.clock,
+            notify=base.pods.refresh,
+            own_node=lambda: base.own_node.now,
+        ),
     )
 
 
@@ -78,7 +85,7 @@ def pod_deps(
         records=checkpoints.pulls,
         metrics=metrics,
         on_pulled=startups.pulled,
-        watch=PullWatcher(ImageContent(settings.runtime.endpoint), clock),
+        watch=PullWatcher(ImageContent(settings.runtime.image_endpoint), clock),
     )
     return PodDeps(
         resources=ResourceDeps(
@@ -94,7 +101,7 @@ def pod_deps(
         containers=ContainerDeps(
             runtime=cri,
             configs=built.configs,
-            images=ImageManager(image_deps, settings.images.parallel_pulls or 32),
+            images=ImageManager(image_deps, settings.images.parallel_pulls or 32, rate=pull_rate(settings, clock)),
             hooks=Hooks(cri, HttpHooks(base.host_resolver), clock),
             files=base.pod_files,
             sandbox_gate=Gate(2 * base.machine.facts().cpus),

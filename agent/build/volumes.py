@@ -11,14 +11,21 @@ from agent.containers.work.configs import CgroupFacts, ContainerConfigDeps, Cont
 from agent.volumes.edge.local_disk import LocalDisk
 from agent.volumes.edge.pod_certificates import PodCertificateRequests
 from agent.volumes.edge.pod_disk import PodDisk
+from agent.volumes.model.detection import CACHE, DEFAULT_TTL, WATCH, ChangeDetection
 from agent.volumes.ports import CsiMounter
 from agent.volumes.work.local_volumes import LocalVolumes
 from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from agent.volumes.work.pod_certificates import PodCertificateManager, Reports
-from agent.volumes.work.pod_objects import PodObjects
+from agent.volumes.work.pod_objects import ObjectStore, PodObjects
+from agent.volumes.work.polled_objects import PolledObjects
+from agent.volumes.work.watched_objects import WatchedObjects
 from nodelib.clock import Clock
+from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.tasks import Work
+from nodelib.text_numbers import is_number
+
+_TTL = "node.alpha.kubernetes.io/ttl"  # the node controller's: seconds, the more the larger the cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,27 @@ class BuiltVolumes:
         await self.objects.close()
 
 
+def object_store(
+    client: KubeClient,
+    detection: ChangeDetection,
+    *,
+    clock: Clock,
+    notify: Callable[[str], None],
+    own_node: Callable[[], Json | None],
+) -> ObjectStore:
+    """Where pods' ConfigMaps and Secrets come from, as configMapAndSecretChangeDetectionStrategy says."""
+
+    def ttl() -> float:
+        annotations = ((own_node() or {}).get("metadata") or {}).get("annotations") or {}
+        given = annotations.get(_TTL, "")
+        return float(given) if is_number(given) else DEFAULT_TTL
+
+    if detection.strategy == WATCH:
+        return WatchedObjects(client, clock, notify)
+    kept = ttl if detection.strategy == CACHE else None
+    return PolledObjects(client, clock, notify, period=detection.period, ttl=kept)
+
+
 def build_volumes(
     client: KubeClient,
     settings: PodDefaults,
@@ -52,12 +80,13 @@ def build_volumes(
     notify: Callable[[str], None],
     warn: Warn,
     csi: CsiMounter,
+    store: ObjectStore | None = None,
 ) -> BuiltVolumes:
     """`notify(uid)` is called when the volumes of a pod should be refreshed, or mounted after a failed attempt.
 
-    `warn` emits a Warning event about a pod; `csi` mounts the volumes of CSI drivers.
+    `warn` emits a Warning event about a pod; `csi` mounts the volumes of CSI drivers; `store`: object_store().
     """
-    objects = PodObjects(client, clock, notify)
+    objects = PodObjects(client, clock, notify, store)
     requests = PodCertificateRequests(client, settings.node_name)
     certificates = PodCertificateManager(requests, clock, settings.node_name, node, Reports(notify, warn))
     disk, warnings = PodDisk(settings.root_dir), PodWarnings(warn)

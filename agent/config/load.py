@@ -12,7 +12,7 @@ from agent.config.bind import bound
 from agent.config.decode import Document, decode, flatten
 from agent.config.flags import Flags
 from agent.config.managers import with_reserved_cpus
-from agent.config.rules import BEHIND_GATES, problems
+from agent.config.rules import BEHIND_GATES, JSON_GATE, problems
 from agent.config.schema import DEFAULT_EVICTION_HARD, FIELDS, LONGEST_RESTART_PERIOD, VERIFICATION_POLICY
 from agent.settings import Settings
 from nodelib.errors import Invalid
@@ -53,7 +53,7 @@ def notices(config: Mapping[str, Any], flags: Flags) -> tuple[str, ...]:
 def switched_gates() -> frozenset[str]:
     """The feature gates that change something here."""
     settings = bound(Settings)
-    return frozenset(BEHIND_GATES) | {name for name in answers.gates() if gate_source(name) in settings}
+    return frozenset({*BEHIND_GATES, JSON_GATE}) | {name for name in answers.gates() if gate_source(name) in settings}
 
 
 def enabled_gates(config: Mapping[str, Any]) -> dict[str, bool]:

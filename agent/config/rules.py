@@ -77,6 +77,7 @@ BEHIND_GATES = {  # fields that may be set only while the gate is on
     ),
     "RotateKubeletServerCertificate": ("serverTLSBootstrap",),
 }
+JSON_GATE = "LoggingBetaOptions"  # of logging.format: json
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
 _ALLOWED_IMAGE = re.compile(r"[^\s*@/]+(/[^\s*@:/]+)*(/\*)?")
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
@@ -90,6 +91,7 @@ def problems(config: Flat, on: Mapping[str, bool]) -> list[Problem]:
     given = gates.problems(config["featureGates"], answers.gates())
     found: list[Problem] = [(f"featureGates.{name}", problem) for name, problem in given]
     found.extend((*_back_off(config, on), *_behind_gates(config, on), *managers.problems(config, on)))
+    found.extend(_logging(config, on))
     for rule in (
         _ranges,
         _durations,
@@ -108,7 +110,7 @@ def problems(config: Flat, on: Mapping[str, bool]) -> list[Problem]:
 
 def _ranges(config: Flat) -> Iterator[Problem]:
     for path in _NOT_NEGATIVE:
-        if config[path] < 0:
+        if (config[path] or 0) < 0:
             yield path, f"{config[path]} must not be negative"
     for path, (low, high) in _RANGES.items():
         value = config[path]
@@ -145,6 +147,19 @@ def _behind_gates(config: Flat, on: Mapping[str, bool]) -> Iterator[Problem]:
             value = config[path]
             if not on[gate] and value and value != "0s":
                 yield path, f"must not be set while featureGates.{gate} is false"
+
+
+def _logging(config: Flat, on: Mapping[str, bool]) -> Iterator[Problem]:
+    """k8s.io/component-base/logs/api/v1 Validate."""
+    if config["logging.format"] == "json":
+        if not on[JSON_GATE]:
+            yield "logging.format", f"must be text while featureGates.{JSON_GATE} is false"
+        if config["logging.vmodule"]:
+            yield "logging.vmodule", "is only for logging.format: text"
+    for index, one in enumerate(config["logging.vmodule"]):
+        pattern = one["filePattern"]
+        if not pattern or {"=", ","} & set(pattern):
+            yield f"logging.vmodule[{index}].filePattern", "must be a pattern without = and comma"
 
 
 def _addresses(config: Flat) -> Iterator[Problem]:
@@ -269,6 +284,10 @@ def _taints(config: Flat) -> Iterator[Problem]:
 
 
 def _others(config: Flat) -> Iterator[Problem]:
+    if config["systemCgroups"] and not config["cgroupRoot"]:
+        yield "systemCgroups", "needs cgroupRoot"
+    if config["systemCgroups"] and not config["systemCgroups"].strip("/"):
+        yield "systemCgroups", "must not be the root"
     if config["enableSystemLogQuery"] and not config["enableSystemLogHandler"]:
         yield "enableSystemLogQuery", "needs enableSystemLogHandler: true"
     if config["runOnce"]:

@@ -1,8 +1,9 @@
 """Every field of KubeletConfiguration v1beta1: its kind, its default, and whether it is obeyed.
 
 Follows k8s.io/kubelet/config/v1beta1 types.go and the defaults of pkg/kubelet/apis/config/v1beta1.
-Four defaults differ from upstream's, and can be changed as any other: seccompDefault (true), podPidsLimit (4096),
-tlsCipherSuites (those that the CIS benchmark calls strong), failCgroupV1 (false: both cgroup versions are served). What
+Eight defaults differ from upstream's, and can be changed as any other: seccompDefault (true), podPidsLimit (4096),
+tlsCipherSuites (those that the CIS benchmark calls strong), failCgroupV1 (false: both cgroup versions are served),
+kubeAPIQPS, kubeAPIBurst, registryPullQPS and registryBurst (none: requests and pulls are not limited in rate). What
 upstream adds for flags without a file (anonymous access, AlwaysAllow, the read-only port) is never the default here.
 
 A field that is not obeyed is known and checked all the same. When it is not set to its default, a line of the log says
@@ -74,7 +75,7 @@ _SERVER: dict[str, Field] = {
     "tlsCertFile": _obeyed(string, ""),
     "tlsPrivateKeyFile": _obeyed(string, ""),
     "tlsCipherSuites": _filled(list_of(string), list(STRONG_CIPHERS)),
-    "tlsCurvePreferences": _not_obeyed(list_of(int32), []),
+    "tlsCurvePreferences": _obeyed(list_of(int32), []),
     "tlsMinVersion": _obeyed(one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"), ""),
     "rotateCertificates": _obeyed(boolean, False),
     "serverTLSBootstrap": _obeyed(boolean, False),
@@ -88,7 +89,7 @@ _SERVER: dict[str, Field] = {
     "enableDebuggingHandlers": _obeyed(boolean, True),
     "enableContentionProfiling": _not_obeyed(boolean, False),
     "enableProfilingHandler": _not_obeyed(boolean, True, equivalent=False),
-    "enableDebugFlagsHandler": _not_obeyed(boolean, True, equivalent=False),
+    "enableDebugFlagsHandler": _obeyed(boolean, True),
     "enableSystemLogHandler": _obeyed(boolean, True),
     "enableSystemLogQuery": _obeyed(boolean, False),
     "healthzPort": _obeyed(int32, 10248),
@@ -103,10 +104,10 @@ _SOURCES: dict[str, Field] = {
     "staticPodPath": _obeyed(string, ""),
     "staticPodURL": _obeyed(string, ""),
     "staticPodURLHeader": _obeyed(map_of(list_of(string)), {}),
-    "syncFrequency": _not_obeyed(duration, "1m"),
+    "syncFrequency": _filled(duration, "1m"),
     "fileCheckFrequency": _filled(duration, "20s"),
     "httpCheckFrequency": _filled(duration, "20s"),
-    "configMapAndSecretChangeDetectionStrategy": _not_obeyed(one_of("", "Get", "Cache", "Watch"), "Watch"),
+    "configMapAndSecretChangeDetectionStrategy": _filled(one_of("", "Get", "Cache", "Watch"), "Watch"),
 }
 
 _NODE: dict[str, Field] = {
@@ -122,8 +123,8 @@ _NODE: dict[str, Field] = {
     "podsPerCore": _obeyed(int32, 0),
     "enableControllerAttachDetach": _obeyed(boolean, True),
     "localStorageCapacityIsolation": _obeyed(boolean, True),
-    "kubeAPIQPS": _not_obeyed(int32, 50),
-    "kubeAPIBurst": _not_obeyed(int32, 100),
+    "kubeAPIQPS": _obeyed(int32, None),
+    "kubeAPIBurst": _obeyed(int32, None),
     "contentType": _not_obeyed(string, "application/vnd.kubernetes.protobuf", equivalent="application/json"),
     "eventRecordQPS": _obeyed(int32, 50),
     "eventBurst": _obeyed(int32, 100),
@@ -151,8 +152,8 @@ _CGROUPS: dict[str, Field] = {
     "cgroupsPerQOS": _obeyed(boolean, True),
     "cgroupDriver": _filled(one_of("", "cgroupfs", "systemd"), "cgroupfs"),
     "failCgroupV1": _obeyed(boolean, False),
-    "kubeletCgroups": _not_obeyed(string, ""),
-    "systemCgroups": _not_obeyed(string, ""),
+    "kubeletCgroups": _obeyed(string, ""),
+    "systemCgroups": _obeyed(string, ""),
     "systemReserved": _obeyed(map_of(quantity), {}),
     "kubeReserved": _obeyed(map_of(quantity), {}),
     "systemReservedCgroup": _obeyed(string, ""),
@@ -198,10 +199,10 @@ _PODS: dict[str, Field] = {
 
 _RUNTIME: dict[str, Field] = {
     "containerRuntimeEndpoint": _filled(string, "unix:///run/containerd/containerd.sock"),
-    "imageServiceEndpoint": _not_obeyed(string, ""),
-    "runtimeRequestTimeout": _not_obeyed(duration, "2m"),
-    "registryPullQPS": _not_obeyed(int32, 5),
-    "registryBurst": _not_obeyed(int32, 10),
+    "imageServiceEndpoint": _obeyed(string, ""),
+    "runtimeRequestTimeout": _filled(duration, "2m"),
+    "registryPullQPS": _obeyed(int32, None),
+    "registryBurst": _obeyed(int32, None),
     "serializeImagePulls": _obeyed(boolean, None),
     "maxParallelImagePulls": _obeyed(int32, None),
     "imagePullCredentialsVerificationPolicy": _obeyed(
@@ -223,10 +224,10 @@ _RUNTIME: dict[str, Field] = {
 
 _VMODULE = list_of(record({"filePattern": string, "verbosity": uint32}))
 _LOGGING: dict[str, Field] = {
-    "logging.format": _not_obeyed(one_of("", "text", "json"), "text"),
+    "logging.format": _filled(one_of("", "text", "json"), "text"),
     "logging.flushFrequency": _not_obeyed(duration_or_nanoseconds, "5s"),
     "logging.verbosity": _obeyed(uint32, 0),
-    "logging.vmodule": _not_obeyed(_VMODULE, []),
+    "logging.vmodule": _obeyed(_VMODULE, []),
     "logging.options.text.splitStream": _not_obeyed(boolean, False),
     "logging.options.text.infoBufferSize": _not_obeyed(quantity, "0"),
     "logging.options.json.splitStream": _not_obeyed(boolean, False),

@@ -146,6 +146,17 @@ class CgroupTree:
         """Processes in the cgroup and below it."""
         return await asyncio.to_thread(self._pids, path)
 
+    async def attach(self, path: str, pids: Iterable[int]) -> None:
+        """Move processes into the cgroup, in every tree; those that have ended are none. Raises CgroupError."""
+        await asyncio.to_thread(self._attach, _checked(path), frozenset(pids))
+
+    async def movable(self, path: str) -> frozenset[int]:
+        """The processes of this cgroup itself, without process 1 and the kernel's threads; one not in "devices" (v1)
+        is not seen, as upstream. Raises CgroupError."""
+        place = self.folder(path.rstrip("/"), "devices" if "devices" in self._points else next(iter(self._points)))
+        found = await asyncio.to_thread(self._read, f"{place}/cgroup.procs")
+        return frozenset(pid for pid in map(int, found.split()) if pid > 1 and _has_program(pid))
+
     async def remove(self, path: str) -> None:
         """Kill all processes in the cgroup and remove it with its children; idempotent.
 
@@ -239,6 +250,17 @@ class CgroupTree:
             with contextlib.suppress(FileNotFoundError):
                 found.update(self._files.folders(top + path))
         return frozenset(found)
+
+    def _attach(self, path: str, pids: frozenset[int]) -> None:
+        for top in self._tops:
+            for pid in sorted(pids):
+                try:
+                    self._files.write(f"{top}{path}/cgroup.procs", str(pid))
+                except ProcessLookupError:
+                    continue
+                except OSError as error:
+                    hint = "Check that the cgroup may hold processes: on v2 only one without controllers for children."
+                    raise _failure(f"{top}{path}", f"move process {pid}", error, hint) from error
 
     def _pids(self, path: str) -> frozenset[int]:
         found: set[int] = set()
@@ -385,6 +407,17 @@ def swap_limits(tree: CgroupTree) -> bool:
     top = tree.folder("", "")
     with os.scandir(top) as entries:
         return any(os.path.exists(f"{entry.path}/memory.swap.max") for entry in entries if entry.is_dir())
+
+
+def _has_program(pid: int) -> bool:
+    """Threads of the kernel have none; what has ended has none either."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _checked(path: str) -> str:

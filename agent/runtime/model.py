@@ -43,3 +43,24 @@ class RuntimeFacts:
     supplemental_groups_policy: bool | None = None
     problems: tuple[str, ...] = ("container runtime status check may not have completed yet",)
     network_ready: bool = True  # until the runtime says otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Seconds (runtimeRequestTimeout): of most calls, twice that of one that makes a sandbox."""
+
+    call: float = 120.0
+
+    @property
+    def sandbox(self) -> float:
+        return 2 * self.call
+
+    @property
+    def image(self) -> float:
+        """Of questions about images, for which upstream has none: a disk may take long."""
+        return max(self.call, 120.0)
+
+    @property
+    def start(self) -> float:
+        """Of what an agent that starts waits for."""
+        return min(self.call, 3.0)

@@ -11,7 +11,8 @@ from agent.common.model.durations import seconds
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths of the serving certificate and of the client CAs, and the allowed versions and ciphers.
+    """Paths of the serving certificate and of the client CAs, and the allowed versions, ciphers and curves (numbers of
+    the IANA registry, as Go's crypto/tls has them; none: the library's).
 
     `preferred` holds certificate and key in one file and replaces the pair as soon as it exists.
     """
@@ -22,6 +23,7 @@ class TlsFiles:
     min_version: str = ""
     cipher_suites: tuple[str, ...] = ()
     preferred: str = ""
+    curves: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class ServerSettings:
     system_log_handler: Annotated[bool, config("enableSystemLogHandler")]
     streaming_idle_timeout: Annotated[float, config("streamingConnectionIdleTimeout", convert=seconds)]
     auth: AuthSettings
+    debug_flags_handler: Annotated[bool, config("enableDebugFlagsHandler")] = True
+    tls_curves: Annotated[tuple[int, ...], config("tlsCurvePreferences", convert=tuple)] = ()
     system_log_query: Annotated[bool, config("enableSystemLogQuery")] = False
     flagz: Annotated[bool, gate("ComponentFlagz")] = True
     statusz: Annotated[bool, gate("ComponentStatusz")] = True

@@ -25,7 +25,7 @@ def run(name: str, *, kubeconfig: str, port: int) -> None:
     if not path or (cluster is None and not kubeconfig and name != DEFAULT_NAME):
         path = find(name).admin_kubeconfig
     access = load_kubeconfig(path)
-    log.setup(0, "view")
+    log.setup(log.LogOptions(), "view")
     memory.settle_allocator()
 
     def ready(address: str) -> None:

@@ -8,6 +8,7 @@ strategic merge, apply).
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,8 +22,11 @@ from nodelib.kube import answers, dial
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 from nodelib.kube.tls_errors import explain
+from nodelib.rate_limiter import RateLimiter
 
 __all__ = ["ApiError", "ApiUnreachable", "KubeClient", "UnexpectedAnswer", "tls_context"]
+
+log = logging.getLogger(__name__)
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -36,14 +40,20 @@ _TOKEN_LIMIT = 64 * 1024  # bytes
 _TRIES = 10  # of one call that is answered with Retry-After, as client-go
 _LEAST_WAIT = 0.1  # seconds between two of them
 _WATCH_SILENCE = 180.0  # seconds
+_LONG_WAIT = 1.0  # seconds for the own limit, after which the log says so
 
 
 class KubeClient:
-    """A connection pool to one API server, a context manager. Every call raises ApiError or ApiUnreachable."""
+    """A connection pool to one API server, a context manager. Every call raises ApiError or ApiUnreachable.
 
-    def __init__(self, access: ClusterAccess, *, user_agent: str, timeout: float = 30) -> None:
+    `limit`: each call waits for its turn, and each of its tries; watches do not (client-go's rest.Request). None: none.
+    """
+
+    def __init__(
+        self, access: ClusterAccess, *, user_agent: str, timeout: float = 30, limit: RateLimiter | None = None
+    ) -> None:
         self.access = access
-        self._timeout = timeout
+        self._timeout, self._limit = timeout, limit
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._pool: _Pool | None = None
 
@@ -86,6 +96,7 @@ class KubeClient:
         data = orjson.dumps(body) if body is not None else None
         sent = {"Content-Type": content_type} if body is not None else {}
         loop = asyncio.get_running_loop()
+        await self._turn(method, path)
         deadline = loop.time() + self._timeout
         for number in range(1, _TRIES + 1):
             try:
@@ -95,6 +106,7 @@ class KubeClient:
                 if error.retry_after is None or number == _TRIES or loop.time() + wait > deadline:
                     raise
             await asyncio.sleep(wait)
+            await self._turn(method, path)
         raise AssertionError("unreachable: the last try returns or raises")
 
     async def _once(
@@ -125,8 +137,13 @@ class KubeClient:
         except answers.Unusable as error:
             raise self._unexpected(method, path, error) from error
 
+    async def _turn(self, method: str, path: str) -> None:
+        if self._limit is not None and (took := await self._limit.wait()) > _LONG_WAIT:
+            log.info("%s %s: waited %.1f s for the own limit of requests", method, path, took)
+
     async def text(self, path: str, params: Mapping[str, str], *, limit: int) -> str:
         """At most `limit` bytes of an answer that is no JSON, such as a log. Raises as request()."""
+        await self._turn("GET", path)
         try:
             async with (
                 self._open() as pool,

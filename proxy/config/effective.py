@@ -30,7 +30,11 @@ def document(settings: Settings) -> Json:
         "featureGates": dict(settings.feature_gates),
         "mode": settings.mode,
         "hostnameOverride": settings.node_name,
-        "clientConnection": {"kubeconfig": settings.kubeconfig},
+        "clientConnection": {
+            "kubeconfig": settings.kubeconfig,
+            "qps": settings.requests.qps,
+            "burst": settings.requests.burst,
+        },
         "healthzBindAddress": _listen(settings.healthz),
         "metricsBindAddress": _listen(settings.metrics),
         "bindAddressHardFail": settings.bind_hard_fail,
@@ -39,7 +43,11 @@ def document(settings: Settings) -> Json:
         "detectLocal": {"bridgeInterface": local.bridge, "interfaceNamePrefix": local.prefix},
         "nodePortAddresses": list(settings.node_port_addresses),
         "oomScoreAdj": settings.oom_score_adj,
-        "logging": {"verbosity": settings.verbosity},
+        "logging": {
+            "format": settings.log_format,
+            "verbosity": settings.verbosity,
+            "vmodule": [{"filePattern": name, "verbosity": number} for name, number in settings.vmodule],
+        },
         **by_mode,
         "conntrack": {
             "maxPerCore": conntrack.max_per_core,

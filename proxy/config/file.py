@@ -72,6 +72,34 @@ def _size(value: object) -> str:
     return "" if text == "0" else text
 
 
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**31:
+        raise ValueError(f"{value!r} is not a number")
+    return value
+
+
+def _form(value: object) -> str:
+    text = _text(value)
+    if text not in ("", "text", "json"):
+        raise ValueError(f"{value!r} is neither text nor json")
+    return text
+
+
+def _vmodule(value: object) -> tuple[tuple[str, int], ...]:
+    """Pattern of a module's file name, and verbosity."""
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} is not a list")
+    found = []
+    for one in value:
+        if not isinstance(one, dict) or set(one) - {"filePattern", "verbosity"}:
+            raise ValueError(f"{one!r} is not a mapping of filePattern and verbosity")
+        pattern, verbosity = _text(one.get("filePattern", "")), _integer(one.get("verbosity", 0))
+        if not pattern or {"=", ","} & set(pattern) or not 0 <= verbosity < 2**31:
+            raise ValueError(f"{one!r} is not a pattern without = and comma, and a verbosity of 0 or more")
+        found.append((pattern, verbosity))
+    return tuple(found)
+
+
 def _gates(value: object) -> dict[str, bool]:
     if not isinstance(value, dict):
         raise ValueError(f"{value!r} is not a mapping of gates to true or false")
@@ -89,7 +117,11 @@ _PERIODS: dict[str, Reader] = {"syncPeriod": parse_duration, "minSyncPeriod": pa
 SUPPORTED: dict[str, Reader] = {
     "featureGates": _gates,
     "clientConnection.kubeconfig": _text,
+    "clientConnection.qps": _number,
+    "clientConnection.burst": _integer,
     "logging.verbosity": _integer,
+    "logging.format": _form,
+    "logging.vmodule": _vmodule,
     "hostnameOverride": _text,
     "bindAddress": _text,
     "healthzBindAddress": _text,
@@ -122,11 +154,7 @@ SUPPORTED: dict[str, Reader] = {
 IGNORED: dict[str, Reader] = {
     "clientConnection.acceptContentTypes": _text,
     "clientConnection.contentType": _text,
-    "clientConnection.qps": _anything,
-    "clientConnection.burst": _anything,
-    "logging.format": _text,
     "logging.flushFrequency": _anything,
-    "logging.vmodule": _anything,
     **{
         f"logging.options.{form}.{name}": reader
         for form in ("text", "json")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from nodelib.errors import Invalid
+from nodelib.text_numbers import is_number
 from nodelib.version import KUBERNETES_VERSION
 from proxy.config.file import instead, parse_duration
 
@@ -36,6 +37,19 @@ def _gates(text: str) -> dict[str, bool]:
     return {name.strip(): _boolean(value.strip()) for name, _, value in pairs}
 
 
+def _form(text: str) -> str:
+    if text not in ("text", "json"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither text nor json")
+    return text
+
+
+def _vmodule(text: str) -> tuple[tuple[str, int], ...]:
+    pairs = [part.partition("=") for part in _list(text)]
+    if not all(pattern and is_number(verbosity) for pattern, _, verbosity in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not PATTERN=N,...")
+    return tuple([(pattern, int(verbosity)) for pattern, _, verbosity in pairs])
+
+
 # flag -> field of the configuration file
 SETTING_FLAGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "feature-gates": ("featureGates", _gates),
@@ -63,7 +77,12 @@ SETTING_FLAGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "conntrack-tcp-be-liberal": ("conntrack.tcpBeLiberal", _boolean),
     "conntrack-udp-timeout": ("conntrack.udpTimeout", _duration),
     "conntrack-udp-timeout-stream": ("conntrack.udpStreamTimeout", _duration),
+    "kube-api-qps": ("clientConnection.qps", float),
+    "kube-api-burst": ("clientConnection.burst", int),
+    "logging-format": ("logging.format", _form),
+    "vmodule": ("logging.vmodule", _vmodule),
 }
+LOG_FLAGS = ("logging-format", "vmodule")  # these win over the file, as -v
 
 # Flags that have no field in the configuration file and work with or without one.
 OWN_FLAGS: dict[str, Callable[[str], Any]] = {
@@ -81,14 +100,10 @@ OWN_FLAGS: dict[str, Callable[[str], Any]] = {
 # flag -> field that it would set
 IGNORED_FLAGS: dict[str, str] = {
     "kube-api-content-type": "clientConnection.contentType",
-    "kube-api-qps": "clientConnection.qps",
-    "kube-api-burst": "clientConnection.burst",
     "profiling": "enableProfiling",
     "show-hidden-metrics-for-version": "showHiddenMetricsForVersion",
     "config-sync-period": "configSyncPeriod",
-    "logging-format": "logging.format",
     "log-flush-frequency": "logging.flushFrequency",
-    "vmodule": "logging.vmodule",
     **{
         f"log-{form}-{flag}": f"logging.options.{form}.{field}"
         for form in ("text", "json")

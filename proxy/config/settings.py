@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodelib.errors import Invalid
+from nodelib.log import JSON, TEXT, LogOptions
 from nodelib.text_numbers import is_number
 from nodelib.upstream import answers, gates
 from proxy.config.file import instead, read_config
-from proxy.config.flags import IGNORED_FLAGS, SETTING_FLAGS, parse_flags
+from proxy.config.flags import IGNORED_FLAGS, LOG_FLAGS, SETTING_FLAGS, parse_flags
 from proxy.plan.addresses import parse_cidr, parse_ip
 
 MODES = ("iptables", "nftables", "userspace")
 DETECT_MODES = ("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")
 NODE_PORT_KEYWORDS = ("primary", "localhost", "all")
 HEALTHZ_PORT, METRICS_PORT = 10256, 10249
+_JSON_GATE = "LoggingBetaOptions"  # of logging.format json
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,17 @@ class LocalSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Requests to the API server: so many a second after `burst` at once, watches apart. `qps` 0 or less: no limit.
+
+    Upstream takes 0 for 5 a second after 10 at once; here nothing is limited that nobody asked to be.
+    """
+
+    qps: float = 0.0
+    burst: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one proxy. `notices`: lines to log at the start."""
 
@@ -84,11 +97,19 @@ class Settings:
     rules: RuleSettings = RuleSettings()
     conntrack: ConntrackSettings = ConntrackSettings()
     verbosity: int = 0
+    log_format: str = TEXT
+    vmodule: tuple[tuple[str, int], ...] = ()
+    requests: ClientSettings = ClientSettings()
     cleanup: bool = False
     init_only: bool = False
     write_config_to: str = ""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     notices: tuple[str, ...] = field(default=())
+
+    @property
+    def logging(self) -> LogOptions:
+        """How much is logged, and in which form."""
+        return LogOptions(self.verbosity, self.log_format, self.vmodule)
 
 
 def load_settings(argv: Sequence[str]) -> Settings:
@@ -99,7 +120,8 @@ def load_settings(argv: Sequence[str]) -> Settings:
     if "config" in flags:
         values, file_notices = read_config(flags["config"])
         notices.extend(file_notices)
-        notices.extend([f"--{name} is ignored: --config is given" for name in setting_flags])
+        notices.extend([f"--{name} is ignored: --config is given" for name in setting_flags if name not in LOG_FLAGS])
+        values.update({SETTING_FLAGS[name][0]: flags[name] for name in LOG_FLAGS if name in flags})
     else:
         values = {SETTING_FLAGS[name][0]: flags[name] for name in setting_flags}
     notices.extend(_gate_notices(values.get("featureGates") or {}))
@@ -110,7 +132,7 @@ def _gate_notices(given: Mapping[str, bool]) -> list[str]:
     """A line for each gate that changes nothing. Raises Invalid for those with which upstream would not start."""
     for name, problem in gates.problems(given, answers.gates()):
         raise _bad(f"featureGates.{name}", _shown(given.get(name)), problem)
-    return list(gates.notices(given, answers.gates(), answers.gate_answers(), ()))
+    return list(gates.notices(given, answers.gates(), answers.gate_answers(), (_JSON_GATE,)))
 
 
 def _shown(on: bool | None) -> str:
@@ -139,12 +161,32 @@ def _settings(values: Mapping[str, Any], flags: Mapping[str, Any], notices: tupl
         rules=_rules(values, mode, from_file="config" in flags),
         conntrack=_conntrack(values),
         verbosity=int(flags.get("v", values.get("logging.verbosity", 0))),
+        log_format=_log_format(values),
+        vmodule=values.get("logging.vmodule") or (),
+        requests=_requests(values),
         cleanup=bool(flags.get("cleanup")),
         init_only=bool(flags.get("init-only")),
         write_config_to=str(flags.get("write-config-to") or ""),
         feature_gates=values.get("featureGates") or {},
         notices=notices,
     )
+
+
+def _log_format(values: Mapping[str, Any]) -> str:
+    """k8s.io/component-base/logs/api/v1 Validate."""
+    form = str(values.get("logging.format") or TEXT)
+    if form == JSON and values.get("logging.vmodule"):
+        raise _bad("logging.vmodule", values["logging.vmodule"], "is only for logging.format text")
+    if form == JSON and not gates.enabled(values.get("featureGates") or {}, answers.gates())[_JSON_GATE]:
+        raise _bad("logging.format", form, f"needs featureGates.{_JSON_GATE}")
+    return form
+
+
+def _requests(values: Mapping[str, Any]) -> ClientSettings:
+    qps, burst = values.get("clientConnection.qps") or 0.0, values.get("clientConnection.burst") or 0
+    if burst < 0:
+        raise _bad("clientConnection.burst", burst, "is negative")
+    return ClientSettings(qps or (5.0 if burst else 0.0), burst or (10 if qps else 0))
 
 
 def _node_name(flag: object, field_value: object) -> str:

@@ -15,7 +15,9 @@ import pytest
 from agent.resources.edge import CgroupError, CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
 from agent.resources.plan.cgroups import Policy
 from agent.resources.work.cgroups import KubepodsTree
+from agent.resources.work.system_cgroups import SystemCgroupPaths, SystemCgroups
 from nodelib.cgroups import Mounts
+from nodelib.clock import SystemClock
 from nodelib.command import run
 from tests.builders.pods import pod
 from tests.unit.agent.common.test_demand import asks
@@ -273,3 +275,39 @@ async def test_nested_cgroups_with_long_names_go_with_their_pod(tree: CgroupTree
     finally:
         await tree.remove(root)
     assert not await tree.exists(root)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    made = subprocess.Popen(["sleep", "300"])
+    yield made
+    made.kill()
+    made.wait(10)
+
+
+async def test_a_process_is_moved(tree: CgroupTree, root: str, sleeper: subprocess.Popen[bytes]) -> None:
+    await tree.make(f"{root}/kubelet", ())
+    try:
+        await tree.attach(f"{root}/kubelet", {sleeper.pid, 2**22 - 1})
+        assert await tree.pids(f"{root}/kubelet") == await tree.movable(f"{root}/kubelet") == {sleeper.pid}
+        with open(f"/proc/{sleeper.pid}/cgroup", encoding="ascii") as file:
+            groups = {line.split(":")[1]: line.strip().split(":", 2)[2] for line in file}
+        in_trees = [path for names, path in groups.items() if bool(names) == (tree.version == 1)]
+        assert in_trees == [f"{root}/kubelet"] * len(in_trees)
+    finally:
+        await tree.remove(root)
+
+
+async def test_processes_are_gathered_in_the_systems_cgroup(
+    tree: CgroupTree, root: str, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """In a cgroup of our own, as if it were the root."""
+    if tree.version == 2:
+        pytest.skip("on v2 only the true root may hold processes beside cgroups")
+    await tree.make(root, ())
+    try:
+        await tree.attach(root, {sleeper.pid})
+        await SystemCgroups(SystemCgroupPaths(system=f"{root}/system", root=root), tree, SystemClock()).setup()
+        assert await tree.pids(f"{root}/system") == {sleeper.pid} and not await tree.movable(root)
+    finally:
+        await tree.remove(root)

@@ -34,7 +34,8 @@ from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_records import PullRecords
 from agent.runtime.ports import ImageService
 from nodelib.clock import Clock
-from nodelib.errors import Invalid, NodewrightError
+from nodelib.errors import Invalid, NodewrightError, Temporary
+from nodelib.rate_limiter import TokenBucket
 from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ OnState = Callable[[str, ImageState], None]
 OnPulled = Callable[[str, float, float], None]
 """Pod UID, and when its pull began and ended (wall seconds), failed or not."""
 _BACKOFFS_KEPT = 1000
+_SLOWER = "It is tried again; registryPullQPS and registryBurst of the node allow more."
 _REFRESH_LIMIT = 1.0  # seconds; the commands that ask for progress wait for three
 
 
@@ -61,10 +63,19 @@ class ImageManagerDeps:
 
 
 class ImageManager:
-    """One for the node. `parallel`: how many pulls may run at once; `refresh_limit` in seconds."""
+    """One for the node. `parallel`: how many pulls may run at once; `refresh_limit` in seconds.
 
-    def __init__(self, deps: ImageManagerDeps, parallel: int = 5, refresh_limit: float = _REFRESH_LIMIT) -> None:
-        self._refresh_limit = refresh_limit
+    `rate`: a pull for which it has no token fails and is backed off (throttleImagePulling); None: each may begin.
+    """
+
+    def __init__(
+        self,
+        deps: ImageManagerDeps,
+        parallel: int = 5,
+        refresh_limit: float = _REFRESH_LIMIT,
+        rate: TokenBucket | None = None,
+    ) -> None:
+        self._refresh_limit, self._rate = refresh_limit, rate
         self._images, self._credentials, self._events = deps.images, deps.credentials, deps.events
         self._clock, self._records, self._watch = deps.clock, deps.records, deps.watch
         self._metrics, self._on_pulled = deps.metrics, deps.on_pulled
@@ -161,6 +172,8 @@ class ImageManager:
         try:
             async with self._slots.place(pod.priority, (pod.uid, want.key)), self._watched(pod, want, reference):
                 began = self._clock.monotonic()
+                if self._rate is not None and not self._rate.take():
+                    raise Temporary("pull QPS exceeded", obj=want.image, step="pull the image", action=_SLOWER)
                 ref, by = await self._try_credentials(pod, want.image, reference)
                 found = await self._recorded(want.image, reference, ref, by)
         except NodewrightError as error:

@@ -8,25 +8,11 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from nodelib.rate_limiter import TokenBucket
+
+__all__ = ["RateLimit", "TokenBucket"]
+
 _REFUSAL = "rejected by rate limit"  # clients compare this text
-
-
-class TokenBucket:
-    """Holds `burst` tokens, is full at first and gains `rate` tokens a second. `monotonic()` in seconds."""
-
-    def __init__(self, rate: float, burst: int, monotonic: Callable[[], float]) -> None:
-        self._rate, self._burst, self._monotonic = rate, burst, monotonic
-        self._tokens, self._since = float(burst), monotonic()
-
-    def take(self) -> bool:
-        """Take one token; False: there is less than one."""
-        now = self._monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._since) * self._rate)
-        self._since = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
 
 
 class RateLimit(grpc.aio.ServerInterceptor):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """The container runtime over CRI v1: one gRPC channel, both services.
 
-Every failed call raises a CriError; nothing above knows gRPC. The time limits are upstream's runtimeRequestTimeout
-(2 min), doubled for sandboxes as in remote_runtime.go. A pull has none: its caller decides when to give up
+Every failed call raises a CriError; nothing above knows gRPC. The time limits are made of runtimeRequestTimeout as in
+upstream's remote_runtime.go and remote_image.go. A pull has none: its caller decides when to give up
 (pkg/kubelet/kuberuntime).
 """
 
@@ -20,17 +20,14 @@ from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
 from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, SandboxState
 from agent.runtime.edge import convert
 from agent.runtime.edge.starts import KeptStarts
-from agent.runtime.model import RuntimeEvent
+from agent.runtime.model import CallLimits, RuntimeEvent
 from nodelib.json_values import Json
 from nodelib.plugin_apis.plain import to_plain
 
 # The generated stubs ask for message objects where the classes also take plain dicts.
 pb: Any = api_pb2
 
-_LIMIT = 120.0  # seconds
-_START_LIMIT = 3.0  # for what an agent that starts waits for
-_SANDBOX_LIMIT = 240.0
-_EXEC_SLACK = 10.0  # the runtime enforces the caller's limit itself; this is only for a runtime that does not
+_EXEC_SLACK = 10.0  # seconds; the runtime enforces the caller's limit itself; this is only for a runtime that does not
 _MESSAGE_BYTES = 16 * 1024 * 1024
 
 # A runtime that restarts is back in a second or two: gRPC's default of up to two minutes between dials is too slow.
@@ -65,15 +62,27 @@ _UNAVAILABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, 
 class Cri:
     """RuntimeService and ImageService (runtime/model.py). Create it inside the running loop; end it with close().
 
-    `operation(kind)` is entered around each call, for metrics.
+    `images`: the endpoint of the ImageService where it is another one. `operation(kind)` is entered around each call,
+    for metrics.
     """
 
-    def __init__(self, endpoint: str, *, operation: Operation | None = None) -> None:
-        self._endpoint = endpoint if "://" in endpoint else f"unix://{endpoint}"
-        self._operation = operation or (lambda kind: nullcontext())
+    def __init__(
+        self,
+        endpoint: str,
+        images: str = "",
+        *,
+        operation: Operation | None = None,
+        limits: CallLimits | None = None,
+    ) -> None:
+        self._endpoint, self._image_endpoint = _address(endpoint), _address(images or endpoint)
+        self._operation, self._limits = operation or (lambda kind: nullcontext()), limits or CallLimits()
         self._channel = grpc.aio.insecure_channel(self._endpoint, options=_OPTIONS)
+        same = self._image_endpoint == self._endpoint
+        self._image_channel = (
+            self._channel if same else grpc.aio.insecure_channel(self._image_endpoint, options=_OPTIONS)
+        )
         self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
-        self._images = api_pb2_grpc.ImageServiceStub(self._channel)
+        self._images = api_pb2_grpc.ImageServiceStub(self._image_channel)
         self._starts = KeptStarts(self._endpoint, _OPTIONS)
 
     async def keep_starts(self) -> None:
@@ -83,28 +92,35 @@ class Cri:
 
     async def close(self) -> None:
         await self._starts.close()
-        await self._channel.close(grace=None)
+        for channel in {self._channel, self._image_channel}:
+            await channel.close(grace=None)
 
     async def list_sandboxes(self, uid: str | None = None) -> tuple[SandboxState, ...]:
         selector = {convert.POD_UID: uid} if uid else {}
         request = pb.ListPodSandboxRequest(filter={"label_selector": selector})
-        answer = await self._ask("list sandboxes", uid or "", self._runtime.ListPodSandbox(request, timeout=_LIMIT))
+        answer = await self._ask(
+            "list sandboxes", uid or "", self._runtime.ListPodSandbox(request, timeout=self._limits.call)
+        )
         return tuple(convert.sandbox_listed(item) for item in answer.items)
 
     async def list_containers(self, uid: str | None = None) -> tuple[ContainerState, ...]:
         selector = {convert.POD_UID: uid} if uid else {}
         request = pb.ListContainersRequest(filter={"label_selector": selector})
-        answer = await self._ask("list containers", uid or "", self._runtime.ListContainers(request, timeout=_LIMIT))
+        answer = await self._ask(
+            "list containers", uid or "", self._runtime.ListContainers(request, timeout=self._limits.call)
+        )
         return tuple(convert.container_listed(item) for item in answer.containers)
 
     async def sandbox_status(self, sandbox_id: str) -> SandboxState:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
-        answer = await self._ask("sandbox status", sandbox_id, self._runtime.PodSandboxStatus(request, timeout=_LIMIT))
+        answer = await self._ask(
+            "sandbox status", sandbox_id, self._runtime.PodSandboxStatus(request, timeout=self._limits.call)
+        )
         return convert.sandbox_status(answer.status)
 
     async def container_status(self, container_id: str) -> ContainerState:
         request = pb.ContainerStatusRequest(container_id=container_id)
-        call = self._runtime.ContainerStatus(request, timeout=_LIMIT)
+        call = self._runtime.ContainerStatus(request, timeout=self._limits.call)
         answer = await self._ask("container status", container_id, call)
         return convert.container_status(answer.status)
 
@@ -113,16 +129,18 @@ class Cri:
         request = convert.build(
             pb.RunPodSandboxRequest, "run sandbox", name, config=config, runtime_handler=runtime_handler
         )
-        answer = await self._ask("run sandbox", name, await self._kept("RunPodSandbox", request, _SANDBOX_LIMIT))
+        answer = await self._ask("run sandbox", name, await self._kept("RunPodSandbox", request, self._limits.sandbox))
         return str(answer.pod_sandbox_id)
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         request = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._ignore_not_found("stop sandbox", sandbox_id, await self._kept("StopPodSandbox", request, _LIMIT))
+        await self._ignore_not_found(
+            "stop sandbox", sandbox_id, await self._kept("StopPodSandbox", request, self._limits.call)
+        )
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         request = pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
-        call = await self._kept("RemovePodSandbox", request, _LIMIT)
+        call = await self._kept("RemovePodSandbox", request, self._limits.call)
         await self._ignore_not_found("remove sandbox", sandbox_id, call)
 
     async def create_container(self, sandbox_id: str, config: Json, sandbox_config: Json) -> str:
@@ -135,28 +153,28 @@ class Cri:
             config=config,
             sandbox_config=sandbox_config,
         )
-        call = self._runtime.CreateContainer(request, timeout=_LIMIT)
+        call = self._runtime.CreateContainer(request, timeout=self._limits.call)
         answer = await self._ask("create container", name, call)
         return str(answer.container_id)
 
     async def start_container(self, container_id: str) -> None:
         request = pb.StartContainerRequest(container_id=container_id)
-        await self._ask("start container", container_id, await self._kept("StartContainer", request, _LIMIT))
+        await self._ask("start container", container_id, await self._kept("StartContainer", request, self._limits.call))
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
         request = pb.StopContainerRequest(container_id=container_id, timeout=grace_seconds)
-        call = self._runtime.StopContainer(request, timeout=grace_seconds + _LIMIT)
+        call = self._runtime.StopContainer(request, timeout=grace_seconds + self._limits.call)
         await self._ignore_not_found("stop container", container_id, call)
 
     async def remove_container(self, container_id: str) -> None:
         request = pb.RemoveContainerRequest(container_id=container_id)
-        call = self._runtime.RemoveContainer(request, timeout=_LIMIT)
+        call = self._runtime.RemoveContainer(request, timeout=self._limits.call)
         await self._ignore_not_found("remove container", container_id, call)
 
     async def update_resources(self, container_id: str, linux: Json) -> None:
         kind = pb.UpdateContainerResourcesRequest
         request = convert.build(kind, "update resources", container_id, container_id=container_id, linux=linux)
-        call = self._runtime.UpdateContainerResources(request, timeout=_LIMIT)
+        call = self._runtime.UpdateContainerResources(request, timeout=self._limits.call)
         await self._ask("update resources", container_id, call)
 
     async def update_sandbox(self, sandbox_id: str, overhead: Json, resources: Json) -> None:
@@ -169,7 +187,7 @@ class Cri:
             overhead=overhead or None,
             resources=resources or None,
         )
-        call = self._runtime.UpdatePodSandboxResources(request, timeout=_LIMIT)
+        call = self._runtime.UpdatePodSandboxResources(request, timeout=self._limits.call)
         try:
             await self._ask("update sandbox", sandbox_id, call)
         except CriError as error:
@@ -194,22 +212,26 @@ class Cri:
         request = pb.ExecRequest(
             container_id=container_id, cmd=argv, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr
         )
-        answer = await self._ask("exec", container_id, self._runtime.Exec(request, timeout=_LIMIT))
+        answer = await self._ask("exec", container_id, self._runtime.Exec(request, timeout=self._limits.call))
         return str(answer.url)
 
     async def attach_url(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
         request = pb.AttachRequest(container_id=container_id, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr)
-        answer = await self._ask("attach", container_id, self._runtime.Attach(request, timeout=_LIMIT))
+        answer = await self._ask("attach", container_id, self._runtime.Attach(request, timeout=self._limits.call))
         return str(answer.url)
 
     async def port_forward_url(self, sandbox_id: str, ports: list[int]) -> str:
         request = pb.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports)
-        answer = await self._ask("port forward", sandbox_id, self._runtime.PortForward(request, timeout=_LIMIT))
+        answer = await self._ask(
+            "port forward", sandbox_id, self._runtime.PortForward(request, timeout=self._limits.call)
+        )
         return str(answer.url)
 
     async def reopen_log(self, container_id: str) -> None:
         request = pb.ReopenContainerLogRequest(container_id=container_id)
-        await self._ask("reopen log", container_id, self._runtime.ReopenContainerLog(request, timeout=_LIMIT))
+        await self._ask(
+            "reopen log", container_id, self._runtime.ReopenContainerLog(request, timeout=self._limits.call)
+        )
 
     async def checkpoint_container(self, container_id: str, path: str, timeout: int) -> None:
         """Raises CriError: code UNIMPLEMENTED or the runtime's words when it cannot (no CRIU on the node)."""
@@ -220,23 +242,23 @@ class Cri:
 
     async def sandbox_stats(self) -> list[Json]:
         """PodSandboxStats of every sandbox, as plain dicts."""
-        call = self._runtime.ListPodSandboxStats(pb.ListPodSandboxStatsRequest(), timeout=_LIMIT)
+        call = self._runtime.ListPodSandboxStats(pb.ListPodSandboxStatsRequest(), timeout=self._limits.call)
         answer = await self._ask("sandbox stats", "", call)
         return [to_plain(item) for item in answer.stats]
 
     async def status(self) -> Json:
         """StatusResponse as a plain dict: status.conditions, runtime_handlers, features."""
         request = pb.StatusRequest(verbose=False)
-        return to_plain(await self._ask("status", "", self._runtime.Status(request, timeout=_LIMIT)))
+        return to_plain(await self._ask("status", "", self._runtime.Status(request, timeout=self._limits.call)))
 
     async def version(self) -> Json:
         request = pb.VersionRequest(version="0.1.0")
-        return to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=_LIMIT)))
+        return to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=self._limits.call)))
 
     async def cgroup_driver(self) -> str:
         """ "systemd", "cgroupfs", or "" if the runtime does not say. Code UNIMPLEMENTED: it cannot."""
         answer = await self._ask(
-            "runtime config", "", self._runtime.RuntimeConfig(pb.RuntimeConfigRequest(), timeout=_START_LIMIT)
+            "runtime config", "", self._runtime.RuntimeConfig(pb.RuntimeConfigRequest(), timeout=self._limits.start)
         )
         if not answer.HasField("linux"):
             return ""
@@ -257,7 +279,9 @@ class Cri:
 
     async def image_status(self, reference: str) -> ImageFacts | None:
         request = pb.ImageStatusRequest(image={"image": reference})
-        answer = await self._ask("image status", reference, self._images.ImageStatus(request, timeout=_LIMIT))
+        answer = await self._ask(
+            "image status", reference, self._images.ImageStatus(request, timeout=self._limits.image)
+        )
         return convert.image_facts(answer.image) if answer.HasField("image") and answer.image.id else None
 
     async def pull_image(self, reference: str, auth: Json | None, sandbox_config: Json) -> str:
@@ -274,15 +298,19 @@ class Cri:
         return str(answer.image_ref)
 
     async def list_images(self) -> tuple[ImageFacts, ...]:
-        answer = await self._ask("list images", "", self._images.ListImages(pb.ListImagesRequest(), timeout=_LIMIT))
+        answer = await self._ask(
+            "list images", "", self._images.ListImages(pb.ListImagesRequest(), timeout=self._limits.image)
+        )
         return tuple(convert.image_facts(item) for item in answer.images)
 
     async def remove_image(self, reference: str) -> None:
         request = pb.RemoveImageRequest(image={"image": reference})
-        await self._ignore_not_found("remove image", reference, self._images.RemoveImage(request, timeout=_LIMIT))
+        await self._ignore_not_found(
+            "remove image", reference, self._images.RemoveImage(request, timeout=self._limits.call)
+        )
 
     async def image_fs_info(self) -> list[Json]:
-        call = self._images.ImageFsInfo(pb.ImageFsInfoRequest(), timeout=_LIMIT)
+        call = self._images.ImageFsInfo(pb.ImageFsInfoRequest(), timeout=self._limits.image)
         answer = await self._ask("image filesystem", "", call)
         return [to_plain(item) for item in answer.image_filesystems]
 
@@ -319,6 +347,10 @@ class Cri:
                 action = f"Check that the container runtime runs and listens at {self._endpoint}; it is tried again."
             return CriUnavailable(message, code=code.name, obj=obj, step=step, action=action)
         return CriError(message, code=code.name, obj=obj, step=step)
+
+
+def _address(endpoint: str) -> str:
+    return endpoint if "://" in endpoint else f"unix://{endpoint}"
 
 
 def _pod_of(sandbox_config: Json) -> str:

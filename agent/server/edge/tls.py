@@ -8,6 +8,7 @@ answers 401.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import ssl
@@ -45,6 +46,16 @@ _CIPHERS = {
 }
 # As in Go, the suites of TLS 1.3 are always on.
 _ALWAYS = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+# Names and OpenSSL's names by number, in the order in which one is chosen: every client knows the first.
+_CURVES = {
+    23: ("CurveP256", "prime256v1"),
+    29: ("X25519", "X25519"),
+    24: ("CurveP384", "secp384r1"),
+    25: ("CurveP521", "secp521r1"),
+    4588: ("X25519MLKEM768", "X25519MLKEM768"),
+    4587: ("SecP256r1MLKEM768", "SecP256r1MLKEM768"),
+    4589: ("SecP384r1MLKEM1024", "SecP384r1MLKEM1024"),
+}
 _DEFAULT = ":".join(name for key, name in _CIPHERS.items() if ("GCM" in key and "ECDHE" in key) or "CHACHA20" in key)
 
 
@@ -56,6 +67,8 @@ class ServingTls:
         self._stamp = self._stamps()
         self._current = _make(files)
         self.context = _make(files)
+        if len(set(files.curves)) > 1:
+            log.warning("of tlsCurvePreferences only one is offered: Python's ssl cannot be told more of them")
         # OpenSSL calls this for each ClientHello, with or without a server name.
         self.context.sni_callback = self._choose
 
@@ -94,6 +107,8 @@ def _make(files: TlsFiles) -> ssl.SSLContext:
         )
     context.minimum_version = _VERSIONS[files.min_version]
     context.set_ciphers(_ciphers(files.cipher_suites))
+    if files.curves:
+        _limit_curves(context, files.curves)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0  # a resumed session would survive a change of the client CAs
     exists = bool(files.preferred) and os.path.exists(files.preferred)
@@ -116,6 +131,22 @@ def _make(files: TlsFiles) -> ssl.SSLContext:
                 str(error), obj=files.client_ca_file, step="load the client CAs", action="Give a PEM bundle of CAs."
             ) from error
     return context
+
+
+def _limit_curves(context: ssl.SSLContext, numbers: tuple[int, ...]) -> None:
+    """Offer one of these: set_ecdh_curve() takes one only, and what was not named must never be offered."""
+    action = f"Choose from {', '.join(f'{number} ({name})' for number, (name, _) in _CURVES.items())}."
+    unknown = [str(number) for number in numbers if number not in _CURVES]
+    if not unknown:
+        for number, (_, name) in _CURVES.items():
+            with contextlib.suppress(ValueError):  # this OpenSSL does not have it
+                if number in numbers:
+                    return context.set_ecdh_curve(name)
+    raise Invalid(
+        f"tlsCurvePreferences {', '.join(unknown or map(str, numbers))}: not known to the TLS library",
+        step="set up the kubelet server",
+        action=action,
+    )
 
 
 def _ciphers(names: tuple[str, ...]) -> str:

@@ -17,5 +17,9 @@ async def system_logs_disabled(request: web.Request) -> web.Response:
     return text(405, "logs endpoint is disabled.\n")
 
 
+async def flags_disabled(request: web.Request) -> web.Response:
+    return text(405, "flags endpoint is disabled.\n")
+
+
 async def no_pprof(request: web.Request) -> web.Response:
     return text(404, _NO_PPROF)

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from aiohttp import web
 
 from agent.server.work.container_logs import ContainerLogs
+from agent.server.work.debug_flags import verbosity
 from agent.server.work.dependencies import ServerDeps
-from agent.server.work.disabled import debugging_disabled, no_pprof, system_logs_disabled
+from agent.server.work.disabled import debugging_disabled, flags_disabled, no_pprof, system_logs_disabled
 from agent.server.work.filters import Handler
 from agent.server.work.health import Health
 from agent.server.work.metrics import MetricsEndpoints
@@ -83,6 +84,7 @@ def add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> None
     if settings.checkpoints:
         app.router.add_post(f"/checkpoint{_POD}/{{container}}", pods.checkpoint)
     _get(app, "/debug/pprof/{name:.*}", no_pprof)
+    app.router.add_route("*", "/debug/flags/v", verbosity if settings.debug_flags_handler else flags_disabled)
     system_logs = SystemLogs(deps).get if settings.system_log_handler else system_logs_disabled
     _get(app, "/logs/", system_logs)
     _get(app, "/logs/{path:.*}", system_logs)

@@ -109,4 +109,5 @@ def _tls_files(deps: ServerDeps) -> TlsFiles:
         settings.tls_min_version,
         settings.tls_cipher_suites,
         "" if settings.tls_cert_file else node.serving_pair,
+        settings.tls_curves,
     )

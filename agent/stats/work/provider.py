@@ -46,8 +46,9 @@ class StatsSettings:
     """Paths of cgroups (as in /proc/<pid>/cgroup) and folders.
 
     `kubepods` is the cgroup of all pods. `node_cgroup` is that of the whole node, which may be a part of a bigger
-    machine: its memory limit, if it has one, is the node's capacity. `runtime_cgroup` is the container runtime's, "" if
-    it is not known. `huge_pages`: bytes of the machine's memory that are set aside for them.
+    machine: its memory limit, if it has one, is the node's capacity. `runtime_cgroup` and `system_cgroup` are those of
+    the container runtime and of the processes without another one, "" if they are not known. `huge_pages`: bytes of the
+    machine's memory that are set aside for them.
     """
 
     node_name: str
@@ -56,6 +57,7 @@ class StatsSettings:
     pod_logs_dir: str = "/var/log/pods"
     node_cgroup: str = "/"
     runtime_cgroup: str = ""
+    system_cgroup: str = ""
     huge_pages: int = 0
 
 
@@ -224,7 +226,12 @@ class StatsProvider:
         most, processes = self._machine.process_limits()
         own_cpu, own_memory = self._machine.own_process()
         systems = {"kubelet": CgroupSample("kubelet", at, own_cpu, own_memory)}
-        for name, path in (("pods", self._settings.kubepods), ("runtime", self._settings.runtime_cgroup)):
+        paths = self._settings
+        for name, path in (  # kubeletCgroups is none: memory from before the agent moved there is not counted in it
+            ("pods", paths.kubepods),
+            ("runtime", paths.runtime_cgroup),
+            ("misc", paths.system_cgroup),
+        ):
             found = self._reader.sample(path) if path else None
             if found is not None:
                 systems[name] = found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from agent.common.model.pods import Pod
 from agent.volumes.model.sources import SECRET, FoundClaim, ObjectRef, TokenRequest
@@ -21,17 +22,33 @@ _SYNC_TIMEOUT = 5.0  # seconds to wait for a first list
 _BUNDLES = "/apis/certificates.k8s.io/v1/clustertrustbundles"
 
 
+class ObjectStore(Protocol):
+    """WatchedObjects or PolledObjects: ConfigMaps and Secrets for the pods that use them."""
+
+    def tasks(self) -> list[tuple[str, Work]]: ...
+
+    async def get(self, user: str, key: ObjectKey) -> Json | None: ...
+
+    def drop_user(self, user: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class PodObjects:
     """`notify(uid)` is called when something that the pod uses has changed, or its token must be renewed.
+
+    `store`: where ConfigMaps and Secrets come from; None: they are watched.
 
     `tasks()` must be kept running by the agent's supervisor; close() ends the single-object watches.
     """
 
-    def __init__(self, client: KubeClient, clock: Clock, notify: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: KubeClient, clock: Clock, notify: Callable[[str], None], store: ObjectStore | None = None
+    ) -> None:
         self._client = client
         self._clock = clock
         self._notify = notify
-        self._watched = WatchedObjects(client, clock, notify)
+        self._objects = store or WatchedObjects(client, clock, notify)
         self._tokens = TokenCache(client, clock)
         self._renewals = asyncio.Event()
         self._services = Reflector(client, "/api/v1/services", name="services")
@@ -47,13 +64,14 @@ class PodObjects:
             ("services", self._services.run),
             ("trust bundles", self._run_bundles),
             ("token renewal", self._run_renewals),
+            *self._objects.tasks(),
         ]
 
     async def close(self) -> None:
-        await self._watched.close()
+        await self._objects.close()
 
     async def object(self, pod: Pod, ref: ObjectRef) -> Json | None:
-        """A ConfigMap or Secret, watched from now on; None when it does not exist. Raises Temporary."""
+        """A ConfigMap or Secret, followed from now on; None when it does not exist. Raises Temporary."""
         if pod.source != "api":
             raise Temporary(
                 f"a static pod cannot use {ref.kind} {ref.name}",
@@ -61,7 +79,7 @@ class PodObjects:
                 action="Use files of the node instead (hostPath), or make it an ordinary pod.",
                 retry_after=3600,
             )
-        return await self._watched.get(pod.uid, ObjectKey(ref.kind, pod.namespace, ref.name))
+        return await self._objects.get(pod.uid, ObjectKey(ref.kind, pod.namespace, ref.name))
 
     async def secret(self, pod: Pod, name: str) -> Json | None:
         """object() of a Secret by its name."""
@@ -106,7 +124,7 @@ class PodObjects:
 
     def drop_pod(self, uid: str) -> None:
         """Stop watching objects and renewing tokens for this pod."""
-        self._watched.drop_user(uid)
+        self._objects.drop_user(uid)
         self._tokens.drop_pod(uid)
         self._bundle_users.discard(uid)
 

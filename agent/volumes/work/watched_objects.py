@@ -21,7 +21,7 @@ from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.errors import ApiError, UnexpectedAnswer
-from nodelib.tasks import cancel_and_wait
+from nodelib.tasks import Work, cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,10 @@ class WatchedObjects:
         self._notify = notify
         self._entries: dict[ObjectKey, _Entry] = {}
 
+    def tasks(self) -> list[tuple[str, Work]]:
+        """None: each watch has its own task."""
+        return []
+
     async def get(self, user: str, key: ObjectKey) -> Json | None:
         """The object as last seen, None when it does not exist. It stays watched until drop_user() or keep_only().
 
@@ -94,7 +98,7 @@ class WatchedObjects:
                 await asyncio.wait_for(entry.known.wait(), _GET_TIMEOUT)
         if not entry.known.is_set():
             entry.get_failed = True
-            raise _no_answer(key, entry.failure)
+            raise no_answer(key, entry.failure)
         return entry.current
 
     def keep_only(self, user: str, keys: set[ObjectKey]) -> None:
@@ -225,7 +229,8 @@ class WatchedObjects:
         await self._clock.sleep(pause.next(error.retry_after))
 
 
-def _no_answer(key: ObjectKey, failure: NodewrightError | None) -> Temporary:
+def no_answer(key: ObjectKey, failure: NodewrightError | None) -> Temporary:
+    """The error of a get() that has nothing to give."""
     return Temporary(
         str(failure) if failure else "no answer from the API server yet",
         obj=str(key),

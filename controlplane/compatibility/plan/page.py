@@ -116,7 +116,8 @@ def _flag(row: Row) -> tuple[str, ...]:
 def _answer(answer: Answer | None) -> tuple[str, str, str]:
     if answer is None:
         return ("", "", "")
-    what = _code(answer.where) if answer.kind is Kind.OBEYED and answer.where else answer.instead
+    where = _code(answer.where) if answer.kind is Kind.OBEYED and answer.where else ""
+    what = "; ".join(filter(None, (where, answer.instead)))
     if answer.plan:
         what = f"{what} ({answer.plan})" if what else answer.plan
     return (answer.kind.value, what, _code(answer.test.removeprefix("tests/")))

@@ -57,7 +57,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     monkeypatch.setattr(sys, "stderr", made)
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(root, "level", root.level)
-    log.setup(0, "agent")
+    log.setup(log.LogOptions(), "agent")
     return made
 
 

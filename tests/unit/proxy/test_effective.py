@@ -19,6 +19,8 @@ FLAGS = [
     ["--hostname-override=n1"],
     ["--hostname-override=n1", "--proxy-mode=nftables", "--cluster-cidr=10.0.0.0/8,fd00::/48", "--masquerade-all"],
     ["--hostname-override=n1", "--nodeport-addresses=primary,10.0.0.0/8", "--conntrack-udp-timeout=90s", "-v=4"],
+    ["--hostname-override=n1", "--kube-api-qps=2.5", "--kube-api-burst=3", "--vmodule=sync=4,a*=5"],
+    ["--hostname-override=n1", "--logging-format=json"],
     ["--hostname-override=n1", "--detect-local-mode=BridgeInterface", "--pod-bridge-interface=nw0"],
 ]
 

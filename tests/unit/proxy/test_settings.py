@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 from pathlib import Path
 
 import pytest
 
 from nodelib.errors import Invalid
 from nodelib.firewall.objects import Family
+from nodelib.log import LogOptions
 from nodelib.upstream.answers import facts
-from proxy.app import main
+from proxy.app import _limit, main
 from proxy.config import derive
 from proxy.config.access import find_access
 from proxy.config.file import API_VERSION, IGNORED, SUPPORTED, decode_config, instead, parse_duration
 from proxy.config.flags import IGNORED_FLAGS, OWN_FLAGS, SETTING_FLAGS
-from proxy.config.settings import Listen, load_settings
+from proxy.config.settings import ClientSettings, Listen, load_settings
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
@@ -88,7 +91,7 @@ def test_file_before_flags(tmp_path: Path) -> None:
 
 
 def test_unsupported_fields_are_logged_once(tmp_path: Path) -> None:
-    text = "enableProfiling: true\nclientConnection: {qps: 5}\nipvs: {scheduler: rr}\n"
+    text = "enableProfiling: true\nclientConnection: {contentType: x}\nipvs: {scheduler: rr}\n"
     settings = load_settings(config(tmp_path, text))
     assert len(settings.notices) == 3 and all("not supported" in line for line in settings.notices)
 
@@ -261,3 +264,83 @@ def test_node_ports_are_on_the_primary_address_in_nftables_mode() -> None:
     assert at("--proxy-mode=nftables") == ("192.0.2.7/32",)
     assert at("--proxy-mode=nftables", ips=("2001:db8::7",)) == ()
     assert at("--proxy-mode=nftables", "--nodeport-addresses=0.0.0.0/0") == ("0.0.0.0/0",)
+
+
+@pytest.mark.parametrize(
+    ("text", "qps", "burst"),
+    [
+        pytest.param("", 0, 0, id="no limit"),
+        pytest.param("clientConnection: {qps: 2.5, burst: 4}\n", 2.5, 4, id="both"),
+        pytest.param("clientConnection: {qps: 3}\n", 3, 10, id="upstream's burst"),
+        pytest.param("clientConnection: {burst: 3}\n", 5, 3, id="upstream's rate"),
+        pytest.param("clientConnection: {qps: -1, burst: 3}\n", -1, 3, id="without limit in upstream's words"),
+    ],
+)
+def test_requests_are_limited_as_asked(tmp_path: Path, text: str, qps: float, burst: int) -> None:
+    settings = load_settings(config(tmp_path, text))
+    assert (settings.requests.qps, settings.requests.burst) == (qps, burst) and not settings.notices
+    assert (_limit(settings.requests) is None) == (qps <= 0)
+
+
+async def test_the_limit_is_the_one_asked_for() -> None:
+    limit = _limit(ClientSettings(1000, 2))
+    assert limit is not None
+    assert [await limit.wait() for _ in range(2)] == [0, 0] and 0 < await limit.wait() <= 0.001
+
+
+def test_logging_of_the_file_and_of_flags(tmp_path: Path) -> None:
+    text = "logging: {format: text, verbosity: 2, vmodule: [{filePattern: sync, verbosity: 5}]}\n"
+    settings = load_settings(config(tmp_path, text))
+    assert settings.logging == LogOptions(2, "text", (("sync", 5),)) and not settings.notices
+    again = load_settings([*config(tmp_path, "logging: {verbosity: 1}\n"), "--logging-format=json", "-v=4"])
+    assert again.logging == LogOptions(4, "json") and not again.notices
+    assert load_settings(["--hostname-override=n", "--vmodule=a*=4,b=6"]).vmodule == (("a*", 4), ("b", 6))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "logging: {format: yaml}\n",
+        "logging: {format: json, vmodule: [{filePattern: a, verbosity: 1}]}\n",
+        "logging: {format: json}\nfeatureGates: {LoggingBetaOptions: false}\n",
+        "logging: {vmodule: [{filePattern: 'a=', verbosity: 1}]}\n",
+        "logging: {vmodule: {a: 1}}\n",
+        "clientConnection: {qps: many}\n",
+        "clientConnection: {qps: .inf}\n",
+        "clientConnection: {burst: -1}\n",
+    ],
+)
+def test_bad_logging_and_limits_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(Invalid):
+        load_settings(config(tmp_path, text))
+
+
+def test_the_log_has_the_form_that_was_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    written = main(["--hostname-override=n1", "--logging-format=json", f"--write-config-to={tmp_path}/none/x"])
+    (line,) = capfd.readouterr().err.splitlines()
+    assert written == 1 and json.loads(line)["level"] == "error"
+
+
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+def test_each_mode_has_a_section_of_its_own(tmp_path: Path, mode: str) -> None:
+    other = {"iptables": "nftables", "nftables": "iptables"}[mode]
+    text = (
+        f"mode: {mode}\n{mode}: {{masqueradeBit: 7, masqueradeAll: true, syncPeriod: 9s, minSyncPeriod: 2s}}\n"
+        f"{other}: {{masqueradeBit: 8, masqueradeAll: false, syncPeriod: 8s, minSyncPeriod: 3s}}\n"
+    )
+    settings = load_settings(config(tmp_path, text))
+    rules = settings.rules
+    assert (settings.mode, rules.masquerade_bit, rules.masquerade_all) == (mode, 7, True)
+    assert (rules.sync_period, rules.min_sync_period) == (9, 2)
+
+
+def test_ports_and_the_server_of_flags() -> None:
+    settings = load_settings(["--healthz-port=1234", "--master=http://h:1/", "-v=3", "--bind-address=::1"])
+    assert settings.healthz == Listen("::", 1234) and settings.metrics == Listen("::1", 10249)
+    assert (settings.master, settings.verbosity) == ("http://h:1/", 3)
+    assert find_access("", settings.master, {}).server == "http://h:1"

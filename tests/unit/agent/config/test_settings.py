@@ -352,9 +352,9 @@ _VALUES = st.recursive(
 _SECTIONS = st.sampled_from(sorted({path.split(".")[0] for path in FIELDS}))
 
 
-def test_a_list_that_is_not_obeyed_gives_a_notice(folder: Path) -> None:
-    found = parsed(folder, "tlsCurvePreferences: [29]\n")
-    assert [line for line in found.notices if line.startswith("tlsCurvePreferences is not supported")]
+def test_a_field_that_is_not_obeyed_gives_a_notice(folder: Path) -> None:
+    found = parsed(folder, "volumePluginDir: /opt/flex\n")
+    assert [line for line in found.notices if line.startswith("volumePluginDir is not supported")]
 
 
 @hypothesis_settings(max_examples=150, deadline=None)

@@ -72,10 +72,10 @@ class World:
         measured = metrics()
         startups = StartupLatencyTracker(measured, self.clock)
         watch = PullWatcher(self.content, self.clock)
-        parts = ImageManagerDeps(
+        self.deps = ImageManagerDeps(
             self.cri, FakePullSecrets(), self.events, self.clock, records, measured, startups.pulled, watch
         )
-        self.manager = ImageManager(parts, parallel, refresh_limit)
+        self.manager = ImageManager(self.deps, parallel, refresh_limit)
 
     async def pull(self, one: Pod, image: str = "r/web:1") -> None:
         self.cri.registry[image] = ImageFacts(f"sha256:{image}", (image,))
@@ -84,6 +84,9 @@ class World:
 
     def on_state(self, key: str, state: ImageState) -> None:
         pass
+
+    def said(self) -> list[str]:
+        return [message for _, _, message in self.events.emitted]
 
     def progress(self) -> list[str]:
         return [message for _, reason, message in self.events.emitted if reason == "PullProgress"]

@@ -37,6 +37,11 @@ def test_an_existing_node_gets_back_only_the_default_labels() -> None:
     assert plan.metadata_patch(wanted, wanted) == {}
 
 
+def test_a_node_that_attaches_its_volumes_itself_does_not_ask_the_controller() -> None:
+    node = plan.initial_node(NodePolicy(name="n1", labels={}, controller_attach_detach=False), "amd64", "n1")
+    assert plan.ATTACH_ANNOTATION not in node["metadata"].get("annotations", {})
+
+
 def test_the_labels_of_the_platform_are_kept_true() -> None:
     node = plan.initial_node(NodePolicy(name="n1", labels={}), "amd64", "n1")
     assert plan.platform_patch(node, "amd64") == {}

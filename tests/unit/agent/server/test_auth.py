@@ -117,6 +117,20 @@ async def test_a_refusal_is_remembered_for_its_shorter_time(bench: Bench) -> Non
     assert (await bench.get("/stats/summary", headers=headers))[0] == 503  # allowed; this server has no statistics
 
 
+async def test_a_permission_is_remembered_for_its_longer_time(bench: Bench) -> None:
+    clock = FakeClock()
+    await bench.start(bench.settings(), clock)
+    bench.reviewer.tokens["t"] = {"username": "jane"}
+    bench.reviewer.allowed.add(("jane", "get", "stats"))
+    headers = {"Authorization": "Bearer t"}
+    assert (await bench.get("/stats/summary", headers=headers))[0] == 503  # allowed; this server has no statistics
+    bench.reviewer.allowed.clear()
+    await clock.advance(299)
+    assert (await bench.get("/stats/summary", headers=headers))[0] == 503
+    await clock.advance(2)
+    assert (await bench.get("/stats/summary", headers=headers))[0] == 403
+
+
 async def test_one_review_for_many_at_once(bench: Bench) -> None:
     await bench.start(bench.settings())
     bench.reviewer.tokens["t"] = {"username": "jane"}

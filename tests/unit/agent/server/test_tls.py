@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 from dataclasses import replace
@@ -129,3 +130,43 @@ def test_subject_of(tmp_path: Path) -> None:
     assert found.fingerprint == der.fingerprint(hashes.SHA256()).hex()
     decoded = {"subject": ((("commonName", "a"),), (("commonName", "b"), ("1.3.6.1.4.1.57683.2", "u")))}
     assert (subject_of(b"", decoded).name, subject_of(b"", decoded).uid) == ("b", "u")
+
+
+def _handshake(files: TlsFiles, curve: str) -> bool:
+    """Whether a client that knows this curve only is served."""
+    served, asked = ServingTls(files).context, ssl.create_default_context()
+    asked.check_hostname, asked.verify_mode = False, ssl.CERT_NONE
+    asked.set_ecdh_curve(curve)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server, client = served.wrap_bio(there, back, server_side=True), asked.wrap_bio(back, there)
+    for _ in range(6):
+        try:
+            for side in (client, server):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        except ssl.SSLError:
+            return False
+    return client.version() is not None
+
+
+@pytest.mark.parametrize(
+    ("curves", "served"),
+    [
+        pytest.param((), {"prime256v1", "X25519", "secp384r1", "secp521r1"}, id="the library's"),
+        pytest.param((24,), {"secp384r1"}, id="one"),
+        pytest.param((29,), {"X25519"}, id="another"),
+        pytest.param((25, 23, 24), {"prime256v1"}, id="one of several"),
+        pytest.param((99_999,), None, id="unknown"),
+        pytest.param((23, 0), None, id="one unknown"),
+    ],
+)
+def test_no_curve_is_offered_that_is_not_preferred(
+    tmp_path: Path, curves: tuple[int, ...], served: set[str] | None
+) -> None:
+    files = TlsFiles(*ensure_self_signed(str(tmp_path), ["node-1"], []), curves=curves)
+    if served is None:
+        with pytest.raises(Invalid, match=r"tlsCurvePreferences .*: not known"):
+            ServingTls(files)
+        return
+    known = ("prime256v1", "X25519", "secp384r1", "secp521r1")
+    assert {curve for curve in known if _handshake(files, curve)} == served

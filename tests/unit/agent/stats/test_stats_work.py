@@ -188,6 +188,13 @@ async def test_the_runtimes_own_cgroup_is_listed_where_it_is_known(tmp_path: Pat
     assert set((await provider.node()).systems) == {"kubelet", "pods", "runtime"}
 
 
+async def test_the_systems_cgroup_is_listed_where_it_is_set(tmp_path: Path) -> None:
+    provider, _, _, _ = _provider(tmp_path, system_cgroup="/kubepods")
+    systems = (await provider.node()).systems
+    assert set(systems) == {"kubelet", "pods", "misc"}
+    assert systems["pods"].memory == systems["misc"].memory
+
+
 async def test_details_of_every_container_and_sandbox(tmp_path: Path) -> None:
     provider, _, _, _ = _provider(tmp_path)
     snapshot = await provider.snapshot()

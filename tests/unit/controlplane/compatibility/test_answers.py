@@ -25,7 +25,7 @@ from tests.unit.controlplane.compatibility.settings_read import dataclasses_of, 
 
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAMS = ("kubelet", "kube-proxy")
-_NO_TEST_YET = 77  # obeyed, and no test is named that fails without it; it only ever becomes less
+_NO_TEST_YET = 22  # obeyed, and no test is named that fails without it; it only ever becomes less
 
 
 def named() -> Iterator[tuple[str, Answer]]:

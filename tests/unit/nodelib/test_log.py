@@ -1,0 +1,81 @@
+"""The forms of the log, and how much of each module is in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from nodelib import log
+from nodelib.log import LogOptions
+
+Set = Callable[[LogOptions], io.StringIO]
+
+
+@pytest.fixture
+def set_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[Set]:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    level = root.level
+
+    def made(options: LogOptions) -> io.StringIO:
+        text = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", text)
+        log.setup(options, "agent")
+        return text
+
+    yield made
+    root.setLevel(level)
+
+
+def record(module: str, level: int, text: str) -> logging.LogRecord:
+    return logging.LogRecord(f"agent.{module}", level, f"/x/runtime/{module}.py", 7, text, (), None)
+
+
+def said(written: io.StringIO, *records: logging.LogRecord) -> list[str]:
+    for one in records:
+        if logging.getLogger().isEnabledFor(one.levelno):
+            logging.getLogger().handle(one)
+    return [line.rsplit(": ", 1)[-1] for line in written.getvalue().splitlines()]
+
+
+def test_a_pattern_of_vmodule_shows_more_of_its_modules_only(set_up: Set) -> None:
+    written = set_up(LogOptions(vmodule=(("cri", 1), ("im*", 5), ("*", 4), ("cri", 9))))
+    debug = [record(module, logging.DEBUG, module) for module in ("cri", "images", "pods")]
+    # klog takes the first pattern that matches.
+    assert said(written, *debug, record("cri", logging.INFO, "info")) == ["images", "pods", "info"]
+
+
+def test_the_verbosity_is_changed_while_it_runs(set_up: Set) -> None:
+    written = set_up(LogOptions(vmodule=(("images", 4),)))
+    one, other = record("cri", logging.DEBUG, "cri"), record("images", logging.DEBUG, "images")
+    assert said(written, one, other) == ["images"]
+    log.set_verbosity(4)
+    assert said(written, one) == ["images", "cri"]
+    log.set_verbosity(0)
+    assert said(written, one, other) == ["images", "cri", "images"]
+
+
+def test_json_has_upstreams_keys_in_one_line(set_up: Set) -> None:
+    written = set_up(LogOptions(form="json"))
+    logger = logging.getLogger("agent.x")
+    logger.info("pod %s:\n%s", "web", "\x1b[2J\udc80")
+    try:
+        raise ValueError("bad" * (1 << 18))
+    except ValueError:
+        logger.exception("failed")
+    info, error = (json.loads(line) for line in written.getvalue().splitlines())
+    assert (info["msg"], info["v"], info["logger"]) == ("pod web:\n\\x1b[2J\\udc80", 0, "agent.x")
+    assert info["caller"].startswith("nodelib/test_log.py:") and 1.7e12 < info["ts"] < 1e13
+    assert "v" not in error and error["msg"] == "failed" and error["err"].startswith("ValueError(")
+    assert "Traceback" in error["stacktrace"] and len(written.getvalue()) < 64 * 1024
+
+
+def test_text_is_the_default(set_up: Set) -> None:
+    written = set_up(LogOptions())
+    logging.getLogger("agent.x").info("hello")
+    assert written.getvalue().endswith(" I agent agent.x: hello\n")
