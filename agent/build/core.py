@@ -22,6 +22,7 @@ from agent.node.work.node import NodeManager
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_workers import PodWorkers
+from agent.pods_api.edge.server import PodsApiServer
 from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeManager
 from agent.resources.work.node_allocatable import NodeAllocatable
@@ -63,6 +64,7 @@ class Core:
     api_pods: PodSourceRouter
     pods_watch: Reflector
     static: StaticParts
+    pods_api: PodsApiServer | None
     server: KubeletServer | None = field(default=None)
 
     def tasks(self) -> dict[str, Work]:
@@ -85,6 +87,7 @@ class Core:
             "node-allocatable": self.allocatable.run,
             **self.eviction.tasks(),
             **dict(self.plugins.tasks()),
+            **({"pods-api": self.pods_api.run} if self.pods_api is not None else {}),
             **self.static.tasks(observer.audited),
             **self.shutdown,
             **self.firewall,

@@ -96,3 +96,18 @@ DRA = Api(
     rpc DRAPlugin.NodeUnprepareResources NodeUnprepareResourcesRequest NodeUnprepareResourcesResponse
     """,
 )
+
+PODS = Api(
+    "v1alpha1",
+    """
+    WatchPodsEvent: type int32, pod bytes
+    ListPodsResponse: pods [bytes]
+    GetPodResponse: pod bytes
+    WatchPodsRequest:
+    ListPodsRequest:
+    GetPodRequest: podUID string
+    rpc Pods.WatchPods WatchPodsRequest stream WatchPodsEvent
+    rpc Pods.ListPods ListPodsRequest ListPodsResponse
+    rpc Pods.GetPod GetPodRequest GetPodResponse
+    """,
+)

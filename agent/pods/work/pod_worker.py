@@ -254,6 +254,8 @@ class PodWorker:
             self._deps.metrics.pod_start_duration.observe(self._deps.clock.monotonic() - self._created_at)
         if status_object is not None:
             self._deps.status.manager.set(status_object, memory.status)
+        if memory.pod.source != "runtime":
+            self._deps.status.computed(memory)
         if memory.termination is None and memory.status.get("phase") in ("Succeeded", "Failed"):
             self._awake.set()
 
