@@ -311,7 +311,7 @@ class PodWorker:
             memory.resize_failure = failures.resize_failure(reason, message, now, jitter)
             self._report_failed_resize(message, self._deps.clock.now())
             return
-        rejected = failures.rejection_of(reason, message, now)
+        rejected = failures.rejection_of(reason, message, now, memory.blocked)
         if rejected is not None:
             memory.termination = combined(memory.termination, rejected)
         if container := failures.blocked_container(step):
