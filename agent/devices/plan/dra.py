@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from agent.common.model.pods import Pod
+from agent.common.plan import extended_resources
 from agent.devices.model.devices import DeviceGrant
 from agent.devices.model.dra import ClaimRef, ClaimState, PreparedDevice
 from agent.plugins.model import PluginInfo
@@ -33,7 +34,9 @@ def check_driver(info: PluginInfo) -> None:
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
-    """Names of the claims by their names in the pod. Left out: entries whose template needed no claim.
+    """Names of the claims by their names in the pod; "": of its extended resources, if they are mapped to one.
+
+    Left out: entries whose template needed no claim.
 
     Raises Temporary while the claim of a template does not exist yet.
     """
@@ -52,14 +55,15 @@ def claim_names(pod: Pod) -> dict[str, str]:
             )
         elif made[name]:
             found[name] = str(made[name])
-    return found
+    extended = extended_resources.claim_name(pod)
+    return {**found, "": extended} if extended else found
 
 
 def usable(pod: Pod, entry: str, claim: Json) -> ClaimState:
     """The claim as this pod uses it. Raises Temporary or Permanent when the pod may not use it."""
     meta, status = claim["metadata"], claim.get("status") or {}
     where = f"pod {pod.full_name}"
-    named = next(one for one in pod.spec["resourceClaims"] if one["name"] == entry)
+    named: Json = next((one for one in pod.spec.get("resourceClaims") or () if one["name"] == entry), {})
     if named.get("resourceClaimTemplateName"):
         owner: Json = next((one for one in meta.get("ownerReferences") or [] if one.get("controller")), {})
         if owner.get("uid") != pod.uid:
@@ -109,10 +113,13 @@ def prepared_devices(driver: str, answer: Json) -> list[PreparedDevice]:
 
 
 def devices_of(pod: Pod, container: Json, states: Iterable[ClaimState]) -> list[tuple[ClaimState, PreparedDevice]]:
-    """The devices of a container: of each claim that it names, all devices or those of the one request it names."""
+    """The devices of a container: of each claim that it names, all devices or those of the one request it names; and
+    those that stand for its extended resources.
+    """
     mine = {state.ref.name: state for state in states if state.ref.namespace == pod.namespace and pod.uid in state.pods}
     found = []
-    for wanted in (container.get("resources") or {}).get("claims") or []:
+    extended = [{"name": "", "request": one} for one in sorted(extended_resources.requests_of(pod, container))]
+    for wanted in [*((container.get("resources") or {}).get("claims") or []), *extended]:
         state = mine.get(_known_names(pod).get(wanted["name"], ""))
         for device in state.devices if state is not None else ():
             if not wanted.get("request") or wanted["request"] in _request_names(device.requests):

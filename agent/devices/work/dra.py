@@ -142,8 +142,6 @@ class DraManager:
 
     async def prepare(self, pod: Pod) -> None:
         """Prepare all claims of the pod; idempotent. Raises NodewrightError."""
-        if not pod.spec.get("resourceClaims"):
-            return
         for entry, name in plan.claim_names(pod).items():
             usable = await self._usable(pod, entry, name)
             async with self._locks.of(_key(usable.ref)):
