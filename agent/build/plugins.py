@@ -66,6 +66,7 @@ class BuiltPlugins:
             ("csi limits", self.csi_limits.run),
             ("devices", self.devices.run),
             ("resource claims", self.claims.run),
+            ("health of claimed devices", self.claims.run_health),
             ("device plugins", self._serve_device_plugins),
             ("pod resources", self.pod_resources.run),
             *self.objects.tasks(),
@@ -111,6 +112,8 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
             clock,
             _if_synced(pods, pods.pods),
             pods.retry_blocked,
+            pods.wake,
+            base.settings.status.health_messages,
         )
     )
     await claims.load()

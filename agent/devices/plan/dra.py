@@ -6,7 +6,7 @@ Follows pkg/kubelet/cm/dra (manager.go, claiminfo.go) and k8s.io/dynamic-resourc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 
 from agent.common.model.pods import Pod
@@ -112,28 +112,40 @@ def prepared_devices(driver: str, answer: Json) -> list[PreparedDevice]:
     ]
 
 
-def devices_of(pod: Pod, container: Json, states: Iterable[ClaimState]) -> list[tuple[ClaimState, PreparedDevice]]:
+def devices_of(pod: Pod, container: Json, states: Collection[ClaimState]) -> list[tuple[ClaimState, PreparedDevice]]:
     """The devices of a container: of each claim that it names, all devices or those of the one request it names; and
     those that stand for its extended resources.
     """
-    mine = {state.ref.name: state for state in states if state.ref.namespace == pod.namespace and pod.uid in state.pods}
-    found = []
     extended = [{"name": "", "request": one} for one in sorted(extended_resources.requests_of(pod, container))]
-    for wanted in [*((container.get("resources") or {}).get("claims") or []), *extended]:
-        state = mine.get(_known_names(pod).get(wanted["name"], ""))
-        for device in state.devices if state is not None else ():
-            if not wanted.get("request") or wanted["request"] in _request_names(device.requests):
-                found.append((state, device))
-    return [(state, device) for state, device in found if state is not None]
+    claims = [*((container.get("resources") or {}).get("claims") or []), *extended]
+    return [(state, device) for wanted in claims for state, device in _devices_of_claim(pod, wanted, states)]
 
 
-def grant(pod: Pod, container: Json, states: Iterable[ClaimState]) -> DeviceGrant:
+def claimed_devices(pod: Pod, wanted: Json, states: Collection[ClaimState]) -> list[PreparedDevice]:
+    """The devices of one of a container's `resources.claims`: all of the claim, or those of the request it names."""
+    return [device for _, device in _devices_of_claim(pod, wanted, states)]
+
+
+def _devices_of_claim(
+    pod: Pod, wanted: Json, states: Collection[ClaimState]
+) -> list[tuple[ClaimState, PreparedDevice]]:
+    name, request = _known_names(pod).get(wanted["name"]), wanted.get("request")
+    return [
+        (state, device)
+        for state in states
+        if (state.ref.namespace, state.ref.name) == (pod.namespace, name) and pod.uid in state.pods
+        for device in state.devices
+        if not request or not device.requests or request in _request_names(device.requests)
+    ]
+
+
+def grant(pod: Pod, container: Json, states: Collection[ClaimState]) -> DeviceGrant:
     """The CDI devices that the container's claims give it."""
     names = (name for _, device in devices_of(pod, container, states) for name in device.cdi_devices)
     return DeviceGrant(cdi_devices=tuple(dict.fromkeys(names)))
 
 
-def dynamic_resources(pod: Pod, container: Json, states: Iterable[ClaimState]) -> list[Json]:
+def dynamic_resources(pod: Pod, container: Json, states: Collection[ClaimState]) -> list[Json]:
     """DynamicResource entries of podresources v1."""
     made: dict[ClaimRef, list[Json]] = {}
     for state, device in devices_of(pod, container, states):

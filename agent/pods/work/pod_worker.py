@@ -39,6 +39,7 @@ from agent.resources.model import ResizeState
 from agent.resources.plan import resize_status
 from nodelib.clock import since
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 from nodelib.tasks import cancel_and_wait
 
@@ -242,7 +243,7 @@ class PodWorker:
             waiting=memory.waiting,
             resize=memory.resize,
             limits=memory.limits,
-            devices=self._deps.resources.devices.health(memory.pod.uid),
+            devices=self._device_health(),
             in_post_start=frozenset(memory.in_post_start),
         )
         before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
@@ -258,6 +259,14 @@ class PodWorker:
             self._deps.status.computed(memory)
         if memory.termination is None and memory.status.get("phase") in ("Succeeded", "Failed"):
             self._awake.set()
+
+    def _device_health(self) -> dict[str, list[Json]]:
+        """allocatedResourcesStatus by container name: of plugins' devices, then of claims."""
+        resources, pod = self._deps.resources, self.memory.pod
+        found = dict(resources.devices.health(pod.uid))
+        for name, claimed in resources.claims.health(pod).items():
+            found[name] = [*found.get(name, ()), *claimed]
+        return found
 
     def _status_object(self) -> Pod | None:
         """The API object that shows the status: the pod's own, or a static pod's mirror. None: there is none."""
