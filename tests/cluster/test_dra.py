@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,11 +83,15 @@ async def test_an_extended_resource_by_a_claim_and_the_health_of_its_device(worl
         for number, message, health in ((1, "", "Healthy"), (2, "too hot", "Unhealthy")):
             (folder / "health").write_text(f"{number} {message}")
             shown = (health, message)
-            await world.until("watched", lambda pod, shown=shown: health_of(pod) == shown, f"health {shown}")
+            await world.until("watched", partial(_shows, shown), f"health {shown}")
     finally:
         await driver.stop()
         await world.api.delete(f"{_RESOURCE}/resourceslices/{node}-{name}")
         await world.api.delete(f"{_RESOURCE}/deviceclasses/{name}")
+
+
+def _shows(shown: tuple[str, str], made: Object) -> bool:
+    return health_of(made) == shown
 
 
 def health_of(made: Object) -> tuple[str, str]:

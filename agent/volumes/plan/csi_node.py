@@ -47,8 +47,9 @@ def check_facts(facts: DriverFacts) -> None:
 def update_period(driver: Json | None) -> float | None:
     """Seconds between two questions of how many volumes the node can have; None: it is asked when it registers."""
     period = ((driver or {}).get("spec") or {}).get("nodeAllocatableUpdatePeriodSeconds")
-    is_period = isinstance(period, int) and not isinstance(period, bool) and period > 0
-    return float(max(period, _SHORTEST_PERIOD)) if is_period else None
+    if not isinstance(period, int) or isinstance(period, bool) or period <= 0:
+        return None
+    return float(max(period, _SHORTEST_PERIOD))
 
 
 def due(now: float, periods: Mapping[str, float], known: Mapping[str, DueUpdate]) -> dict[str, DueUpdate]:
