@@ -88,11 +88,12 @@ class RuntimeSettings:
 
 @dataclass(frozen=True, slots=True)
 class StatusSettings:
-    """Node status and Lease."""
+    """Node status and Lease; `health_messages`: whether pods' statuses have what DRA drivers say of devices."""
 
     update_frequency: Annotated[float, config("nodeStatusUpdateFrequency", convert=seconds)]
     report_frequency: Annotated[float, config("nodeStatusReportFrequency", convert=seconds)]
     lease_duration: Annotated[int, config("nodeLeaseDurationSeconds")]
+    health_messages: Annotated[bool, gate("ResourceHealthStatusMessage")]
 
 
 @dataclass(frozen=True, slots=True)

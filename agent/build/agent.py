@@ -18,6 +18,7 @@ from agent.build.eviction import build_eviction
 from agent.build.node import build_cgroups, firewall_tasks, lease, node_keeper
 from agent.build.plugins import BuiltPlugins, build_devices, build_plugins
 from agent.build.pods import pod_deps, pod_volumes, volume_expander
+from agent.build.pods_api import build_pods_api
 from agent.build.shutdown import shutdown_tasks
 from agent.build.static import build_static
 from agent.build.volumes import BuiltVolumes
@@ -94,6 +95,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
         api_pods=api_pods,
         pods_watch=pod_sources.pods_watch(base, api_pods),
         static=static,
+        pods_api=build_pods_api(base),
     )
 
 

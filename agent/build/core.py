@@ -22,6 +22,7 @@ from agent.node.work.node import NodeManager
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_workers import PodWorkers
+from agent.pods_api.edge.server import PodsApiServer
 from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeManager
 from agent.resources.work.node_allocatable import NodeAllocatable
@@ -65,6 +66,7 @@ class Core:
     api_pods: PodSourceRouter
     pods_watch: Reflector
     static: StaticParts
+    pods_api: PodsApiServer | None
     server: KubeletServer | None = field(default=None)
 
     def tasks(self) -> dict[str, Work]:
@@ -88,6 +90,7 @@ class Core:
             **self.system_cgroups.tasks(),
             **self.eviction.tasks(),
             **dict(self.plugins.tasks()),
+            **({"pods-api": self.pods_api.run} if self.pods_api is not None else {}),
             **self.static.tasks(observer.audited),
             **self.shutdown,
             **self.firewall,

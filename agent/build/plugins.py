@@ -28,6 +28,7 @@ from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.csi_driver import CsiDriver
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_growth import CsiGrowth
+from agent.volumes.work.csi_limits import CsiLimits
 from agent.volumes.work.csi_objects import CsiObjects
 from agent.volumes.work.csi_stats import CsiStats
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
@@ -50,6 +51,7 @@ class BuiltPlugins:
     csi: CsiVolumes
     csi_stats: CsiStats
     csi_growth: CsiGrowth
+    csi_limits: CsiLimits
     device_server: DevicePluginServer
     devices: DeviceManager
     claims: DraManager
@@ -61,8 +63,10 @@ class BuiltPlugins:
             ("plugins", self.manager.run),
             ("csi volumes", self.csi.run),
             ("csi stats", self.csi_stats.run),
+            ("csi limits", self.csi_limits.run),
             ("devices", self.devices.run),
             ("resource claims", self.claims.run),
+            ("health of claimed devices", self.claims.run_health),
             ("device plugins", self._serve_device_plugins),
             ("pod resources", self.pod_resources.run),
             *self.objects.tasks(),
@@ -96,7 +100,8 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
     root_dir, node = base.settings.paths.root_dir, base.settings.node.name
     objects = CsiObjects(client, TokenCache(client, clock), node)
     drivers = CsiDrivers(objects, CsiDriver, clock, pods.retry_blocked)
-    csi_deps = CsiVolumesDeps(drivers, objects, CsiDisk(root_dir), clock, _in_use(base), pods.synced)
+    limits = CsiLimits(drivers, objects, clock)
+    csi_deps = CsiVolumesDeps(drivers, objects, CsiDisk(root_dir), clock, _in_use(base), pods.synced, limits.exceeded)
     csi = CsiVolumes(root_dir, node, csi_deps)
     await csi.load()
     claims = DraManager(
@@ -107,6 +112,8 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
             clock,
             _if_synced(pods, pods.pods),
             pods.retry_blocked,
+            pods.wake,
+            base.settings.status.health_messages,
         )
     )
     await claims.load()
@@ -121,6 +128,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
         csi=csi,
         csi_stats=CsiStats(csi, drivers, filesystem, clock),
         csi_growth=CsiGrowth(csi, drivers, objects),
+        csi_limits=limits,
         device_server=DevicePluginServer(f"{root_dir}/device-plugins"),
         devices=devices,
         claims=claims,

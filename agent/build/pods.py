@@ -114,6 +114,7 @@ def pod_deps(
             startups=startups,
             terminations=checkpoints.terminations,
             mirror=mirror,
+            computed=base.pods.report_changed,
         ),
         observer=base.observer,
         events=base.events,

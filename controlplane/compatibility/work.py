@@ -18,7 +18,14 @@ from controlplane.binaries.edge.toolchain import build_environment, find_go
 from controlplane.binaries.model import COMPILER, CONTROL_PLANE, KUBERNETES_VERSION
 from controlplane.binaries.work import MODULES
 from controlplane.compatibility.model import Program, Row
-from controlplane.compatibility.plan.facts import constants, declares_gates, files, gates_read, is_node_package
+from controlplane.compatibility.plan.facts import (
+    constants,
+    declares_gates,
+    files,
+    gates_read,
+    is_node_package,
+    pod_file,
+)
 from controlplane.compatibility.plan.page import page, replaced, summary
 from controlplane.compatibility.plan.rows import gate_rows, program
 from controlplane.machine.edge.locks import cache_lock
@@ -30,6 +37,7 @@ from proxy.config.flags import IGNORED_FLAGS, SETTING_FLAGS
 
 _SOURCES = Path(__file__).parent / "upstream"
 _COMMON = _SOURCES / "common.go"
+_POD = _SOURCES / "pod.go"
 _PROGRAMS = {"kubelet": _SOURCES / "kubelet.go", "kube-proxy": _SOURCES / "kube_proxy.go"}
 _ROOT = Path(__file__).parents[2]
 FACTS = _ROOT / "nodelib/upstream/facts"
@@ -117,17 +125,13 @@ def _printed(cache_dir: Path, progress: Callable[[str], None]) -> dict[str, str]
     go, module = find_go(cache_dir, progress), MODULES / CONTROL_PLANE.module
     with go_folders(cache_dir, progress) as folders:
         environment = build_environment(go, folders)
-        printed = {
-            name: json.loads(
-                run_sync(
-                    [str(go), "run", *COMPILER, str(_COMMON), str(file)],
-                    timeout=_TIMEOUT,
-                    env=environment,
-                    cwd=str(module),
-                ).text
-            )
-            for name, file in _PROGRAMS.items()
-        }
+
+        def run(*files: Path) -> Any:
+            command = [str(go), "run", *COMPILER, *map(str, files)]
+            return json.loads(run_sync(command, timeout=_TIMEOUT, env=environment, cwd=str(module)).text)
+
+        printed = {name: run(_COMMON, file) for name, file in _PROGRAMS.items()}
+        pod = run(_POD)
         programs = [f"k8s.io/kubernetes/cmd/{name}" for name in _PROGRAMS]
         packages = list_packages(
             [str(go), "list", "-deps", "-json=ImportPath,Dir,GoFiles", *programs], cwd=module, env=environment
@@ -141,7 +145,7 @@ def _printed(cache_dir: Path, progress: Callable[[str], None]) -> dict[str, str]
                     names.update(constants(source))
             if is_node_package(path):
                 read[path] = {name for source in _sources(package) for name in gates_read(source)}
-    return files(KUBERNETES_VERSION, printed, read, names)
+    return {**files(KUBERNETES_VERSION, printed, read, names), "pod": pod_file(KUBERNETES_VERSION, pod)}
 
 
 def _sources(package: Mapping[str, Any]) -> Iterator[str]:
@@ -151,6 +155,6 @@ def _sources(package: Mapping[str, Any]) -> Iterator[str]:
 
 def _key() -> str:
     module = MODULES / CONTROL_PLANE.module
-    own = (Path(__file__), Path(__file__).parent / "plan/facts.py", _COMMON, *_PROGRAMS.values())
+    own = (Path(__file__), Path(__file__).parent / "plan/facts.py", _COMMON, _POD, *_PROGRAMS.values())
     read = (*own, module / "go.mod", module / "go.sum")
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in read)).hexdigest()[:16]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,12 +67,15 @@ class Call:
 
 
 class Api:
-    """The calls of one proto package, by "Service.Method"."""
+    """The calls of one proto package, by "Service.Method".
 
-    def __init__(self, package: str, text: str) -> None:
+    `syntax`: with "proto2" a field that is set is sent also if it is 0, false or "".
+    """
+
+    def __init__(self, package: str, text: str, syntax: str = "proto3") -> None:
         self._package = package
         lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-        file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+        file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax=syntax)
         for line in lines:
             if not line.startswith("rpc "):
                 name, _, fields = line.partition(":")
@@ -101,11 +105,15 @@ def _method(call: Call, work: Any) -> grpc.RpcMethodHandler:
         try:
             return call.response(**await work(to_plain(request)))
         except NodewrightError as error:
-            await context.abort(_status(error), error.message)
+            await context.abort(status_of(error), error.message)
 
     async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
-        async for answer in work(to_plain(request)):
-            yield call.response(**answer)
+        try:
+            async with aclosing(work(to_plain(request))) as answers:
+                async for answer in answers:
+                    yield call.response(**answer)
+        except NodewrightError as error:
+            await context.abort(status_of(error), error.message)
 
     kind = grpc.unary_stream_rpc_method_handler if call.streams else grpc.unary_unary_rpc_method_handler
     return kind(
@@ -115,7 +123,8 @@ def _method(call: Call, work: Any) -> grpc.RpcMethodHandler:
     )
 
 
-def _status(error: NodewrightError) -> grpc.StatusCode:
+def status_of(error: NodewrightError) -> grpc.StatusCode:
+    """The status with which a call ends that raises this."""
     if isinstance(error, Refused):
         return grpc.StatusCode[error.code]
     return _STATUS.get(type(error), grpc.StatusCode.UNKNOWN)

@@ -78,7 +78,7 @@ def flag_answers(program: str) -> Mapping[str, Answer]:
 
 
 def facts(name: str) -> Json:
-    """A generated file: "gates", "kubelet" or "kube-proxy"."""
+    """A generated file: "gates", "kubelet", "kube-proxy" or "pod"."""
     return _read(f"facts/{name}.json")
 
 

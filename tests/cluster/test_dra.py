@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,52 @@ async def test_a_claim_from_a_template(world: World) -> None:
         await driver.stop()
         await world.api.delete(f"{_RESOURCE}/resourceslices/{node}-{name}")
         await world.api.delete(f"{_RESOURCE}/deviceclasses/{name}")
+
+
+async def test_an_extended_resource_by_a_claim_and_the_health_of_its_device(world: World) -> None:
+    """The scheduler maps it to a claim that nobody wrote; a pod that names a claim shows how its device is."""
+    node, name = world.cluster.nodes[0].name, f"dra-{uuid.uuid4().hex[:5]}.test"
+    inside, gpu = f"/var/lib/kubelet/plugins/{name}", f"{name}/gpu"
+    argv = ["-m", "tests.fakes.dra_driver", "--name", name, "--root", inside, "--registry", REGISTRY]
+    folder = Path(world.cluster.node_dir(node), "kubelet/plugins", name)
+    made_class = device_class(name)
+    made_class["spec"]["extendedResourceName"] = gpu
+    await world.api.post(f"{_RESOURCE}/deviceclasses", made_class)
+    await world.api.post(f"{_RESOURCE}/resourceslices", slice_of(name, node))
+    await world.api.post(f"{_RESOURCE}/namespaces/{world.namespace}/resourceclaimtemplates", template(name))
+    argv += ["--cdi", "/var/run/cdi", "--request="]
+    driver = await start(world, node, folder, sys.executable, *argv, says=b"serving")
+    try:
+        asked = {"requests": {gpu: "1"}, "limits": {gpu: "1"}}
+        made = await world.run(manifest("extended", sleeper(resources=asked)))
+        claim = made["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+        assert (await world.shell("extended", "echo $CLAIM")).strip() == claim
+        await world.delete("extended")
+        await world.gone("extended")
+        assert [one["name"] for one in driver.calls("NodeUnprepareResources")[-1]["claims"]] == [claim]
+
+        box = sleeper(resources={"claims": [{"name": "acc"}]})
+        claims = [{"name": "acc", "resourceClaimTemplateName": "one"}]
+        await world.run(manifest("watched", box, resourceClaims=claims))
+        for number, message, health in ((1, "", "Healthy"), (2, "too hot", "Unhealthy")):
+            (folder / "health").write_text(f"{number} {message}")
+            shown = (health, message)
+            await world.until("watched", partial(_shows, shown), f"health {shown}")
+    finally:
+        await driver.stop()
+        await world.api.delete(f"{_RESOURCE}/resourceslices/{node}-{name}")
+        await world.api.delete(f"{_RESOURCE}/deviceclasses/{name}")
+
+
+def _shows(shown: tuple[str, str], made: Object) -> bool:
+    return health_of(made) == shown
+
+
+def health_of(made: Object) -> tuple[str, str]:
+    """Health and message of the one device of a pod's container."""
+    (status,) = made["status"]["containerStatuses"]
+    listed = [one for claim in status.get("allocatedResourcesStatus") or () for one in claim["resources"]]
+    return (listed[0]["health"], listed[0].get("message", "")) if listed else ("", "")
 
 
 def device_class(name: str) -> Object:

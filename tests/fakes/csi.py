@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
+from agent.common.work.observable import Signal
 from agent.volumes.model.csi import DriverFacts, Published, SecretRef, Staged, VolumeKey
 from agent.volumes.model.sources import TokenRequest
 from nodelib.json_values import Json
@@ -18,10 +20,12 @@ class FakeDriver:
     def __init__(self, disk: FakeCsiDisk, facts: DriverFacts) -> None:
         self.calls: list[str] = []
         self.fail: dict[str, str] = {}
+        self.max_volumes = facts.max_volumes
         self._disk, self._facts = disk, facts
 
     async def facts(self) -> DriverFacts:
-        return self._facts
+        self._asked("facts")
+        return replace(self._facts, max_volumes=self.max_volumes)
 
     async def stage(self, request: Json) -> None:
         self._asked("stage")
@@ -64,6 +68,7 @@ class FakeCsiApi:
         self.secrets: dict[str, dict[str, str]] = {}
         self.the_node: Json = {"metadata": {"name": "n", "uid": "u"}}
         self.the_csi_node: Json | None = None
+        self.drivers_changed = Signal()
 
     async def driver(self, name: str) -> Json | None:
         return self.drivers.get(name)

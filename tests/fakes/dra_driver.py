@@ -1,17 +1,21 @@
 """A DRA driver that hands out environment variables: a real process, real sockets, a real CDI file.
 
-python -m tests.fakes.dra_driver --name DRIVER --root DIR --registry DIR --cdi /var/run/cdi
+python -m tests.fakes.dra_driver --name DRIVER --root DIR --registry DIR --cdi /var/run/cdi [--request NAME]
+
+The file `health` in its root says how its device is: a number of HealthStatus and a message.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
 
-from agent.plugins.edge.apis import DRA
+from agent.plugins.edge.apis import DRA, DRA_HEALTH
 from nodelib.json_values import Json
 from nodelib.plugin_apis.registration import REGISTRATION
 from nodelib.plugin_apis.server import serve
@@ -43,8 +47,19 @@ class Driver:
 
     async def info(self, request: Json) -> Json:
         endpoint = f"{self._options.root}/dra.sock"
-        versions = ["v1.DRAPlugin"]
+        versions = ["v1.DRAPlugin", "v1.DRAResourceHealth"]
         return {"type": "DRAPlugin", "name": self._options.name, "endpoint": endpoint, "supported_versions": versions}
+
+    async def health(self, request: Json) -> AsyncIterator[Json]:
+        """What the file says, at first and after each change."""
+        told, device = "", {"pool_name": "pool", "device_name": "dev-0"}
+        while True:
+            with contextlib.suppress(FileNotFoundError), open(f"{self._options.root}/health", encoding="utf-8") as file:
+                number, _, message = (text := file.read()).partition(" ")
+                if number.isdigit() and text != told:
+                    yield {"devices": [{"device": device, "health": int(number), "message": message}]}
+                    told = text
+            await asyncio.sleep(0.1)
 
     async def notified(self, request: Json) -> Json:
         self._record("NotifyRegistrationStatus", request)
@@ -55,7 +70,8 @@ class Driver:
             os.unlink(self._file)
 
     def _device(self, uid: str) -> Json:
-        names = {"request_names": ["one"], "pool_name": "pool", "device_name": "dev-0"}
+        requests = [self._options.request] if self._options.request else []
+        names = {"request_names": requests, "pool_name": "pool", "device_name": "dev-0"}
         return {**names, "cdi_device_ids": [f"{self._kind}={uid}"]}
 
     def _write(self) -> None:
@@ -79,13 +95,18 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--name", "--root", "--registry", "--cdi"):
         parser.add_argument(name, required=True)
+    parser.add_argument("--request", default="one")
     options = parser.parse_args()
     driver = Driver(options)
     registrar = f"{options.registry}/{options.name}-reg.sock"
     methods = {"NodePrepareResources": driver.prepare, "NodeUnprepareResources": driver.unprepare}
     answers = {"GetInfo": driver.info, "NotifyRegistrationStatus": driver.notified}
+    handlers = [
+        DRA.handler("DRAPlugin", methods),
+        DRA_HEALTH.handler("DRAResourceHealth", {"NodeWatchResources": driver.health}),
+    ]
     servers = [
-        await serve(f"{options.root}/dra.sock", [DRA.handler("DRAPlugin", methods)]),
+        await serve(f"{options.root}/dra.sock", handlers),
         await serve(registrar, [REGISTRATION.handler("Registration", answers)]),
     ]
     stopping = asyncio.Event()

@@ -465,6 +465,7 @@ class World:
                 startups=startups,
                 terminations=self.terminations,
                 mirror=self.mirror,
+                computed=self.registry.report_changed,
             ),
             observer=observer,
             events=self.events,

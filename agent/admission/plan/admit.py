@@ -16,6 +16,7 @@ from agent.common.model.eviction import MEMORY_PRESSURE, REASON
 from agent.common.model.pods import Kind, Pod
 from agent.common.model.refusal import Refusal
 from agent.common.plan import demand
+from agent.common.plan.extended_resources import without_claimed
 from agent.containers.plan import security
 from nodelib.json_values import Json
 
@@ -99,7 +100,7 @@ def shortages(pod: Pod, others: Iterable[Pod], node: NodeView) -> dict[str, tupl
     if limit is not None and len(beside) + 1 > limit:
         found["pods"] = Decimal(1), Decimal(len(beside)), limit
     used = demand.total_of(demand.counted_requests(other) for other in beside)
-    for name, amount in demand.pod_requests(pod).items():
+    for name, amount in demand.pod_requests(without_claimed(pod)).items():
         # An extended resource that no device plugin reports here was never allocatable.
         if amount == 0 or (name not in capacity and name not in _STANDARD):
             continue

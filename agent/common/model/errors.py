@@ -39,5 +39,9 @@ class PluginError(Temporary):
         self.code = code
 
 
+class AttachLimitExceeded(Temporary):
+    """No more volumes of this driver can be attached to the node, says who attaches them."""
+
+
 class PluginUnavailable(PluginError):
     """No answer in time, or nothing listens at the plugin's socket."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 UNEXPECTED = "UnexpectedAdmissionError"
+ATTACH_LIMIT = "VolumeAttachmentLimitExceeded"
 
 
 @dataclass(frozen=True, slots=True)

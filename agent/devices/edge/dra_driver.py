@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from agent.devices.model.dra import ClaimRef
-from agent.plugins.edge.apis import DRA
+from agent.plugins.edge.apis import DRA, DRA_HEALTH, DRA_HEALTH_ALPHA
 from agent.plugins.edge.rpc import PluginClient
 from nodelib.json_values import Json
 
 _LIMIT = 45.0  # seconds; upstream's defaultClientCallTimeout
+_HEALTH = {"v1.DRAResourceHealth": DRA_HEALTH, "v1alpha1.DRAResourceHealth": DRA_HEALTH_ALPHA}
+_MOST_HEALTH = 4 * 1024 * 1024  # bytes of one report: some ten thousand devices
 
 
 class DraDriver:
     """The connection to one driver. Every call raises PluginError. End it with close()."""
 
     def __init__(self, name: str, endpoint: str) -> None:
-        self.endpoint = endpoint
+        self._name, self.endpoint = name, endpoint
         self._client = PluginClient(DRA, f"DRA driver {name}", endpoint)
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
@@ -26,6 +28,15 @@ class DraDriver:
     async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         """NodeUnprepareResourceResponse by claim UID."""
         return await self._call("DRAPlugin.NodeUnprepareResources", claims)
+
+    async def watch_health(self, service: str) -> AsyncIterator[list[Json]]:
+        """All devices with their health, and again whenever that changes; `service`: as the driver offers it."""
+        client = PluginClient(_HEALTH[service], f"DRA driver {self._name}", self.endpoint, most=_MOST_HEALTH)
+        try:
+            async for answer in client.stream("DRAResourceHealth.NodeWatchResources", {}, in_thread=True):
+                yield answer["devices"]
+        finally:
+            await client.close()
 
     async def close(self) -> None:
         await self._client.close()

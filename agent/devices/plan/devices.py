@@ -14,6 +14,7 @@ from typing import Any
 from agent.common.model import label_syntax
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.demand import container_amounts
+from agent.common.plan.extended_resources import mappings
 from agent.common.plan.restart import is_sidecar
 from agent.devices.model.devices import (
     AllocationKey,
@@ -91,8 +92,11 @@ def no_options(cause: str, resource: str) -> Permanent:
 
 
 def device_requests(pod: Pod, known: Iterable[str]) -> list[DeviceRequest]:
-    """In the order in which the containers are served. `known`: resources that plugins offer or that are allocated."""
-    names = set(known)
+    """In the order in which the containers are served. `known`: resources that plugins offer or that are allocated.
+
+    Resources that a ResourceClaim stands for are no plugin's.
+    """
+    names, claimed = set(known), {(one.container, one.resource) for one in mappings(pod)}
     return [
         DeviceRequest(
             AllocationKey(pod.uid, container["name"], name),
@@ -101,7 +105,7 @@ def device_requests(pod: Pod, known: Iterable[str]) -> list[DeviceRequest]:
         )
         for kind, container in pod.containers(Kind.INIT, Kind.MAIN)
         for name, amount in sorted(container_amounts(container, "limits").items())
-        if name in names and amount > 0
+        if name in names and amount > 0 and (container["name"], name) not in claimed
     ]
 
 

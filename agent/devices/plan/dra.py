@@ -6,10 +6,11 @@ Follows pkg/kubelet/cm/dra (manager.go, claiminfo.go) and k8s.io/dynamic-resourc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 
 from agent.common.model.pods import Pod
+from agent.common.plan import extended_resources
 from agent.devices.model.devices import DeviceGrant
 from agent.devices.model.dra import ClaimRef, ClaimState, PreparedDevice
 from agent.plugins.model import PluginInfo
@@ -33,7 +34,9 @@ def check_driver(info: PluginInfo) -> None:
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
-    """Names of the claims by their names in the pod. Left out: entries whose template needed no claim.
+    """Names of the claims by their names in the pod; "": of its extended resources, if they are mapped to one.
+
+    Left out: entries whose template needed no claim.
 
     Raises Temporary while the claim of a template does not exist yet.
     """
@@ -52,14 +55,15 @@ def claim_names(pod: Pod) -> dict[str, str]:
             )
         elif made[name]:
             found[name] = str(made[name])
-    return found
+    extended = extended_resources.claim_name(pod)
+    return {**found, "": extended} if extended else found
 
 
 def usable(pod: Pod, entry: str, claim: Json) -> ClaimState:
     """The claim as this pod uses it. Raises Temporary or Permanent when the pod may not use it."""
     meta, status = claim["metadata"], claim.get("status") or {}
     where = f"pod {pod.full_name}"
-    named = next(one for one in pod.spec["resourceClaims"] if one["name"] == entry)
+    named: Json = next((one for one in pod.spec.get("resourceClaims") or () if one["name"] == entry), {})
     if named.get("resourceClaimTemplateName"):
         owner: Json = next((one for one in meta.get("ownerReferences") or [] if one.get("controller")), {})
         if owner.get("uid") != pod.uid:
@@ -108,25 +112,40 @@ def prepared_devices(driver: str, answer: Json) -> list[PreparedDevice]:
     ]
 
 
-def devices_of(pod: Pod, container: Json, states: Iterable[ClaimState]) -> list[tuple[ClaimState, PreparedDevice]]:
-    """The devices of a container: of each claim that it names, all devices or those of the one request it names."""
-    mine = {state.ref.name: state for state in states if state.ref.namespace == pod.namespace and pod.uid in state.pods}
-    found = []
-    for wanted in (container.get("resources") or {}).get("claims") or []:
-        state = mine.get(_known_names(pod).get(wanted["name"], ""))
-        for device in state.devices if state is not None else ():
-            if not wanted.get("request") or wanted["request"] in _request_names(device.requests):
-                found.append((state, device))
-    return [(state, device) for state, device in found if state is not None]
+def devices_of(pod: Pod, container: Json, states: Collection[ClaimState]) -> list[tuple[ClaimState, PreparedDevice]]:
+    """The devices of a container: of each claim that it names, all devices or those of the one request it names; and
+    those that stand for its extended resources.
+    """
+    extended = [{"name": "", "request": one} for one in sorted(extended_resources.requests_of(pod, container))]
+    claims = [*((container.get("resources") or {}).get("claims") or []), *extended]
+    return [(state, device) for wanted in claims for state, device in _devices_of_claim(pod, wanted, states)]
 
 
-def grant(pod: Pod, container: Json, states: Iterable[ClaimState]) -> DeviceGrant:
+def claimed_devices(pod: Pod, wanted: Json, states: Collection[ClaimState]) -> list[PreparedDevice]:
+    """The devices of one of a container's `resources.claims`: all of the claim, or those of the request it names."""
+    return [device for _, device in _devices_of_claim(pod, wanted, states)]
+
+
+def _devices_of_claim(
+    pod: Pod, wanted: Json, states: Collection[ClaimState]
+) -> list[tuple[ClaimState, PreparedDevice]]:
+    name, request = _known_names(pod).get(wanted["name"]), wanted.get("request")
+    return [
+        (state, device)
+        for state in states
+        if (state.ref.namespace, state.ref.name) == (pod.namespace, name) and pod.uid in state.pods
+        for device in state.devices
+        if not request or not device.requests or request in _request_names(device.requests)
+    ]
+
+
+def grant(pod: Pod, container: Json, states: Collection[ClaimState]) -> DeviceGrant:
     """The CDI devices that the container's claims give it."""
     names = (name for _, device in devices_of(pod, container, states) for name in device.cdi_devices)
     return DeviceGrant(cdi_devices=tuple(dict.fromkeys(names)))
 
 
-def dynamic_resources(pod: Pod, container: Json, states: Iterable[ClaimState]) -> list[Json]:
+def dynamic_resources(pod: Pod, container: Json, states: Collection[ClaimState]) -> list[Json]:
     """DynamicResource entries of podresources v1."""
     made: dict[ClaimRef, list[Json]] = {}
     for state, device in devices_of(pod, container, states):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -19,7 +19,10 @@ from agent.common.ports import CheckpointStore
 from agent.common.work.jobs import Jobs
 from agent.devices.model.devices import DeviceGrant
 from agent.devices.model.dra import ClaimRef, ClaimState
+from agent.devices.model.dra_health import DeviceKey
 from agent.devices.plan import dra as plan
+from agent.devices.plan import dra_health as health
+from agent.devices.work.dra_health import DraHealth
 from agent.plugins.model import PluginInfo
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
@@ -44,6 +47,8 @@ class Driver(Protocol):
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]: ...
 
+    def watch_health(self, service: str) -> AsyncIterator[list[Json]]: ...
+
     async def close(self) -> None: ...
 
 
@@ -62,7 +67,8 @@ class DraManagerDeps:
     """What the DRA manager works with.
 
     `known()`: UIDs of all pods that should run or are terminating, None while not all are known;
-    `registered()` is called when a driver has registered.
+    `registered()` is called when a driver has registered, `changed(uid)` when the health of a device of that pod has
+    changed. `health_messages`: whether statuses show what drivers say of it.
     """
 
     files: CheckpointStore
@@ -71,6 +77,8 @@ class DraManagerDeps:
     clock: Clock
     known: Callable[[], Collection[str] | None]
     registered: Callable[[], None]
+    changed: Callable[[str], None] = lambda uid: None
+    health_messages: bool = True
 
 
 class DraManager:
@@ -84,6 +92,7 @@ class DraManager:
         self._locks = KeyLocks[ClaimKey]()
         self._saving = asyncio.Lock()
         self._releases = Jobs()
+        self._health = DraHealth(deps.clock, self._health_changed)
 
     @property
     def states(self) -> Collection[ClaimState]:
@@ -97,6 +106,10 @@ class DraManager:
         except Invalid as error:
             kept = await self._deps.files.set_aside(plan.CHECKPOINT)
             log.warning("%s cannot be used (kept as %s): %s", plan.CHECKPOINT, kept, error)
+
+    async def run_health(self) -> None:
+        """Until cancelled: listen to the health of devices."""
+        await self._health.run()
 
     async def run(self) -> None:
         """Until cancelled: unprepare the claims of pods that disappeared unnoticed."""
@@ -123,6 +136,7 @@ class DraManager:
             wipe.cancel()
         before = self._drivers.get(info.name)
         self._drivers[info.name] = self._deps.dial(info.name, info.endpoint)
+        await self._health.watch(info.name, self._drivers[info.name], health.service_of(info.versions))
         if before is not None:
             await before.close()
         self._deps.registered()
@@ -131,6 +145,7 @@ class DraManager:
         driver = self._drivers.get(info.name)
         if driver is not None and driver.endpoint == info.endpoint:
             del self._drivers[info.name]
+            await self._health.forget(info.name)
             await driver.close()
             self._wipes[info.name] = asyncio.create_task(self._wipe(info.name), name=f"wipe slices of {info.name}")
 
@@ -142,8 +157,6 @@ class DraManager:
 
     async def prepare(self, pod: Pod) -> None:
         """Prepare all claims of the pod; idempotent. Raises NodewrightError."""
-        if not pod.spec.get("resourceClaims"):
-            return
         for entry, name in plan.claim_names(pod).items():
             usable = await self._usable(pod, entry, name)
             async with self._locks.of(_key(usable.ref)):
@@ -152,6 +165,10 @@ class DraManager:
     def grant(self, pod: Pod, container: Json) -> DeviceGrant:
         """The CDI devices that the container's claims give it."""
         return plan.grant(pod, container, self.states)
+
+    def health(self, pod: Pod) -> Mapping[str, list[Json]]:
+        """allocatedResourcesStatus of the pod's claims by container name."""
+        return health.health_status(pod, self.states, self._health.known, messages=self._deps.health_messages)
 
     async def release(self, uid: str) -> None:
         """The pod is gone: unprepare claims that no other pod uses; idempotent. Raises NodewrightError."""
@@ -208,6 +225,10 @@ class DraManager:
                 raise Temporary(
                     f"NodeUnprepareResources of ResourceClaim {state.ref.name}: {error}", obj=f"DRA driver {name}"
                 )
+
+    def _health_changed(self, driver: str, devices: frozenset[DeviceKey]) -> None:
+        for uid in health.users_of(self.states, driver, devices):
+            self._deps.changed(uid)
 
     def _driver(self, name: str) -> Driver:
         found = self._drivers.get(name)

@@ -96,3 +96,30 @@ DRA = Api(
     rpc DRAPlugin.NodeUnprepareResources NodeUnprepareResourcesRequest NodeUnprepareResourcesResponse
     """,
 )
+
+_DRA_HEALTH = """
+    NodeWatchResourcesRequest:
+    DeviceIdentifier: pool_name string, device_name string
+    DeviceHealth: device DeviceIdentifier, health int32, last_updated_time int64, \
+health_check_timeout_seconds int64, message string
+    NodeWatchResourcesResponse: devices [DeviceHealth]
+    rpc DRAResourceHealth.NodeWatchResources NodeWatchResourcesRequest stream NodeWatchResourcesResponse
+    """
+
+DRA_HEALTH = Api("v1", _DRA_HEALTH)
+DRA_HEALTH_ALPHA = Api("v1alpha1", _DRA_HEALTH)
+
+PODS = Api(
+    "v1alpha1",
+    """
+    WatchPodsEvent: type int32, pod bytes
+    ListPodsResponse: pods [bytes]
+    GetPodResponse: pod bytes
+    WatchPodsRequest:
+    ListPodsRequest:
+    GetPodRequest: podUID string
+    rpc Pods.WatchPods WatchPodsRequest stream WatchPodsEvent
+    rpc Pods.ListPods ListPodsRequest ListPodsResponse
+    rpc Pods.GetPod GetPodRequest GetPodResponse
+    """,
+)

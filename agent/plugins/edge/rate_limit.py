@@ -16,15 +16,15 @@ _REFUSAL = "rejected by rate limit"  # clients compare this text
 
 
 class RateLimit(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Refuses calls without a token as RESOURCE_EXHAUSTED, before their handlers run."""
+    """Refuses calls without a token as RESOURCE_EXHAUSTED, before their handlers run. `unlimited`: paths of calls."""
 
-    def __init__(self, bucket: TokenBucket) -> None:
-        self._bucket = bucket
+    def __init__(self, bucket: TokenBucket, unlimited: frozenset[str] = frozenset()) -> None:
+        self._bucket, self._unlimited = bucket, unlimited
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[grpc.RpcMethodHandler]], handler_call_details: Any
     ) -> grpc.RpcMethodHandler:
-        if self._bucket.take():
+        if handler_call_details.method in self._unlimited or self._bucket.take():
             return await continuation(handler_call_details)
         return grpc.unary_unary_rpc_method_handler(_refuse)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from agent.common.model.errors import PluginError, PluginUnavailable
 from nodelib.json_values import Json
@@ -47,15 +49,15 @@ class PluginClient:
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from error
 
-    async def stream(self, method: str, fields: Mapping[str, Any]) -> AsyncIterator[Json]:
-        """Answers until the plugin ends the stream. Raises PluginError."""
+    async def stream(self, method: str, fields: Mapping[str, Any], *, in_thread: bool = False) -> AsyncIterator[Json]:
+        """Answers until the plugin ends the stream. `in_thread`: they may be large. Raises PluginError."""
         call = self._api.calls[method]
-        stub = self._channel.unary_stream(
-            call.path, request_serializer=lambda given: call.encode(given), response_deserializer=call.decode
-        )
+        stub = self._channel.unary_stream(call.path, request_serializer=lambda given: call.encode(given))
         try:
-            async for answer in stub(self._checked(call, fields), metadata=self._metadata):
-                yield answer
+            async for data in stub(self._checked(call, fields), metadata=self._metadata):
+                yield await asyncio.to_thread(call.decode, data) if in_thread else call.decode(data)
+        except DecodeError as error:
+            raise PluginError(f"not a message: {error}", code="INTERNAL", obj=self.name, step=call.path) from error
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from error
 

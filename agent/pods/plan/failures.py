@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.common.model.refusal import UNEXPECTED
+from agent.common.model.refusal import ATTACH_LIMIT, UNEXPECTED
 from agent.common.model.states import Failure
 from agent.common.plan import backoff
 from agent.pods.model.facts import Termination
@@ -10,6 +10,7 @@ from agent.pods.model.steps import EnsureImage, Prepare, Resize, RunSandbox, Sta
 from agent.pods.plan.termination import rejection
 
 _RESIZE_PAUSE = 10.0  # seconds; upstream's backOffPeriod
+_ATTACH_PATIENCE = 123.0  # seconds; upstream's podAttachAndMountTimeout
 
 
 def blocked_container(step: Step) -> str:
@@ -30,9 +31,14 @@ def resize_failure(reason: str, message: str, now: float, jitter: float) -> Fail
     return Failure(reason, message, now + _RESIZE_PAUSE * jitter)
 
 
-def rejection_of(reason: str, message: str, now: float) -> Termination | None:
-    """A pod that cannot get its devices is rejected, as admission would do it, so that its owner makes another."""
-    return rejection(reason, message, now) if reason == UNEXPECTED else None
+def rejection_of(reason: str, message: str, now: float, before: Failure | None) -> Termination | None:
+    """A pod that cannot get its devices is rejected, as admission would do it, so that its owner makes another.
+
+    So is one whose volumes would be too many for the node, once they have been so for a while: others may go meanwhile.
+    `before`: the failure that blocked the pod until now.
+    """
+    long = before is not None and before.reason == reason and now - before.since >= _ATTACH_PATIENCE
+    return rejection(reason, message, now) if reason == UNEXPECTED or (reason == ATTACH_LIMIT and long) else None
 
 
 def unblocks(step: Step, failing: type[Step] | None) -> bool:

@@ -19,6 +19,7 @@ from agent.managers.work import ResourceManagers
 from agent.pods.ports import ApiPods, ContainerConfigs, PodCgroups, PodVolumes, Probes
 from agent.pods.work.deferred_removal import DeferredRemoval
 from agent.pods.work.hooks import Hooks
+from agent.pods.work.memory import PodMemory
 from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
@@ -68,7 +69,10 @@ class ContainerDeps:
 
 @dataclass(frozen=True, slots=True)
 class StatusDeps:
-    """For computing and sending statuses. `mirror` returns the mirror pod of a static pod."""
+    """For computing and sending statuses. `mirror` returns the mirror pod of a static pod.
+
+    `computed(memory)` is called after each status that was computed.
+    """
 
     probes: Probes
     manager: StatusManager
@@ -76,6 +80,7 @@ class StatusDeps:
     startups: StartupLatencyTracker
     terminations: Terminations
     mirror: Callable[[Pod], Pod | None] = lambda pod: None
+    computed: Callable[[PodMemory], None] = lambda memory: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from agent.resources.model import ResizeState
 from agent.resources.plan import resize_status
 from nodelib.clock import since
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 from nodelib.tasks import cancel_and_wait
 
@@ -242,7 +243,7 @@ class PodWorker:
             waiting=memory.waiting,
             resize=memory.resize,
             limits=memory.limits,
-            devices=self._deps.resources.devices.health(memory.pod.uid),
+            devices=self._device_health(),
             in_post_start=frozenset(memory.in_post_start),
         )
         before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
@@ -254,8 +255,18 @@ class PodWorker:
             self._deps.metrics.pod_start_duration.observe(self._deps.clock.monotonic() - self._created_at)
         if status_object is not None:
             self._deps.status.manager.set(status_object, memory.status)
+        if memory.pod.source != "runtime":
+            self._deps.status.computed(memory)
         if memory.termination is None and memory.status.get("phase") in ("Succeeded", "Failed"):
             self._awake.set()
+
+    def _device_health(self) -> dict[str, list[Json]]:
+        """allocatedResourcesStatus by container name: of plugins' devices, then of claims."""
+        resources, pod = self._deps.resources, self.memory.pod
+        found = dict(resources.devices.health(pod.uid))
+        for name, claimed in resources.claims.health(pod).items():
+            found[name] = [*found.get(name, ()), *claimed]
+        return found
 
     def _status_object(self) -> Pod | None:
         """The API object that shows the status: the pod's own, or a static pod's mirror. None: there is none."""
@@ -309,7 +320,7 @@ class PodWorker:
             memory.resize_failure = failures.resize_failure(reason, message, now, jitter)
             self._report_failed_resize(message, self._deps.clock.now())
             return
-        rejected = failures.rejection_of(reason, message, now)
+        rejected = failures.rejection_of(reason, message, now, memory.blocked)
         if rejected is not None:
             memory.termination = combined(memory.termination, rejected)
         if container := failures.blocked_container(step):

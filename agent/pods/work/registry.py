@@ -36,6 +36,7 @@ class PodRegistry:
         self.synced = asyncio.Event()
         self.cleaned_up = Signal()
         self._on_removed: list[Callable[[str], None]] = []
+        self._on_changed: list[Callable[[PodMemory], None]] = []
 
     # --- news for the workers
 
@@ -76,6 +77,15 @@ class PodRegistry:
     def follow_removals(self, on_removed: Callable[[str], None]) -> None:
         """Call `on_removed(uid)` once nothing of a pod is left."""
         self._on_removed.append(on_removed)
+
+    def follow_changes(self, on_changed: Callable[[PodMemory], None]) -> None:
+        """Call `on_changed(memory)` when the status of a pod was computed. It must not block."""
+        self._on_changed.append(on_changed)
+
+    def report_changed(self, memory: PodMemory) -> None:
+        """The status of a pod was computed, maybe as before: inform whoever follows (called by PodWorker)."""
+        for on_changed in self._on_changed:
+            on_changed(memory)
 
     def add(self, worker: PodWorker) -> None:
         """A worker was started (called by PodWorkers)."""

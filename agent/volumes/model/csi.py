@@ -73,6 +73,14 @@ class DriverFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class DueUpdate:
+    """When a driver is asked again how many volumes the node can have. Monotonic seconds."""
+
+    period: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
     """A pod's volume as vol_data.json records it; `target` is the path that the driver was given."""
 

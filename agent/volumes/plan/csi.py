@@ -14,11 +14,13 @@ from agent.common.model.pods import Pod
 from agent.volumes.model.csi import MOUNT_GROUP, MULTI_WRITER, STAGE, CsiSecrets, CsiVolume, DriverFacts, SecretRef
 from agent.volumes.model.sources import TokenRequest
 from agent.volumes.plan import payload
+from agent.volumes.plan.csi_node import update_period
 from nodelib import quantity
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
 
 PLUGIN = "kubernetes.io~csi"
+_RESOURCE_EXHAUSTED = 8  # of gRPC
 _PLAIN_MODES = {"ReadWriteOnce": 1, "ReadOnlyMany": 3, "ReadWriteMany": 5, "ReadWriteOncePod": 1}
 _FINE_MODES = {**_PLAIN_MODES, "ReadWriteOnce": 7, "ReadWriteOncePod": 6}
 _TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
@@ -65,6 +67,12 @@ def claimed_volume(pod: Pod, name: str, claim: str, volume: Json, *, read_only: 
         claim=claim,
         size=quantity.value((spec.get("capacity") or {}).get("storage") or "0"),
     )
+
+
+def is_attach_limit(attachment: Json | None, driver: Json | None) -> bool:
+    """Whether it is not attached because the node has as many as it can (csi_plugin.go, VerifyExhaustedResource)."""
+    error = ((attachment or {}).get("status") or {}).get("attachError") or {}
+    return error.get("errorCode") == _RESOURCE_EXHAUSTED and update_period(driver) is not None
 
 
 def fs_group_change_policy(pod: Pod) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from agent.common.model.label_syntax import LABEL_KEY, LABEL_VALUE
-from agent.volumes.model.csi import DriverFacts
+from agent.volumes.model.csi import DriverFacts, DueUpdate
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json, decode
 from nodelib.text import one_line
 
 NODE_ID = "csi.volume.kubernetes.io/nodeid"
+_SHORTEST_PERIOD = 10  # seconds; the API server takes no shorter one
 
 
 def check_driver(name: str, versions: tuple[str, ...]) -> None:
@@ -40,6 +42,26 @@ def check_facts(facts: DriverFacts) -> None:
     for is_wrong, what in wrong:
         if is_wrong:
             raise Permanent(f"NodeGetInfo gives {what}", obj=f"CSI driver {facts.name}", step="register")
+
+
+def update_period(driver: Json | None) -> float | None:
+    """Seconds between two questions of how many volumes the node can have; None: it is asked when it registers."""
+    period = ((driver or {}).get("spec") or {}).get("nodeAllocatableUpdatePeriodSeconds")
+    if not isinstance(period, int) or isinstance(period, bool) or period <= 0:
+        return None
+    return float(max(period, _SHORTEST_PERIOD))
+
+
+def due(now: float, periods: Mapping[str, float], known: Mapping[str, DueUpdate]) -> dict[str, DueUpdate]:
+    """When each driver is asked next (monotonic seconds): a whole period after it was last, or after that changed."""
+    found = {}
+    for name, period in periods.items():
+        before = known.get(name)
+        if before is None or before.period != period:
+            found[name] = DueUpdate(period, now + period)
+        else:
+            found[name] = before if before.at > now else DueUpdate(period, now + period)
+    return found
 
 
 def _is_label(entry: tuple[str, str]) -> bool:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
+from agent.common.work.observable import Signal
 from agent.plugins.model import PluginInfo
 from agent.volumes.model.csi import DriverFacts
 from agent.volumes.plan.csi_node import check_driver, check_facts, csi_node, node_patch
 from agent.volumes.ports import CsiDriver, CsiNodeApi
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
+from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 
 log = logging.getLogger(__name__)
@@ -26,7 +29,8 @@ _PAUSES = (0.01, 0.05, 0.2, 0.5, 1.0)  # seconds between attempts to write while
 class CsiDrivers:
     """The PluginHandler of plugins/work.py for CSI drivers.
 
-    `dial(name, endpoint)` connects to a driver; `on_registered()` is called once one is registered.
+    `dial(name, endpoint)` connects to a driver; `on_registered()` is called once one is registered; `changed` fires
+    when one has come or gone.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class CsiDrivers:
         self._api, self._dial, self._clock, self._on_registered = api, dial, clock, on_registered
         self._drivers: dict[str, tuple[CsiDriver, DriverFacts]] = {}
         self._write_lock = asyncio.Lock()
+        self.changed = Signal()
 
     def get(self, name: str) -> tuple[CsiDriver, DriverFacts]:
         """The driver and its facts. Raises Temporary when it is not registered now."""
@@ -69,12 +74,26 @@ class CsiDrivers:
         if before is not None:
             await before[0].close()
         self._on_registered()
+        self.changed.fire()
+
+    async def update(self, name: str) -> None:
+        """Ask the driver again how many volumes the node can have, and write the answer to the CSINode.
+
+        What pods need of the driver stays as it registered. Raises NodewrightError.
+        """
+        driver, known = self.get(name)
+        facts = await driver.facts()
+        check_facts(facts)
+        if self._drivers.get(name) != (driver, known):
+            return  # another instance registered meanwhile: that has told more
+        await self._retried(partial(self._write_csi_node, name, facts))
 
     async def deregister(self, info: PluginInfo) -> None:
         found = self._drivers.get(info.name)
         if found is None or found[1].endpoint != info.endpoint:
             return  # another instance has taken its place
         del self._drivers[info.name]
+        self.changed.fire()
         await found[0].close()
         try:
             await self._write(info.name, None)
@@ -88,10 +107,13 @@ class CsiDrivers:
 
     async def _write(self, name: str, facts: DriverFacts | None) -> None:
         """The Node first, then its CSINode: a scheduler that sees the latter may rely on the former."""
+        await self._retried(partial(self._write_once, name, facts))
+
+    async def _retried(self, write: Callable[[], Awaitable[None]]) -> None:
         async with self._write_lock:
             for pause in (*_PAUSES, None):
                 try:
-                    await self._write_once(name, facts)
+                    await write()
                     return
                 except ApiError as error:
                     if pause is None or not (error.is_conflict or error.is_already_exists or error.is_not_found):
@@ -103,6 +125,10 @@ class CsiDrivers:
         patch = node_patch(node, name, facts)
         if patch:
             await self._api.patch_node(patch)
+        await self._write_csi_node(name, facts, node)
+
+    async def _write_csi_node(self, name: str, facts: DriverFacts | None, node: Json | None = None) -> None:
+        node = node if node is not None else await self._api.node()
         existing = await self._api.csi_node()
         if existing is None and facts is None:
             return

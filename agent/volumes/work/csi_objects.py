@@ -7,6 +7,7 @@ import base64
 import contextlib
 
 from agent.common.model.pods import Pod
+from agent.common.work.observable import Signal
 from agent.volumes.model.csi import SecretRef
 from agent.volumes.model.sources import TokenRequest
 from agent.volumes.work.tokens import TokenCache
@@ -21,11 +22,19 @@ _SYNC_TIMEOUT = 5.0  # seconds to wait for the first list of CSIDrivers
 
 
 class CsiObjects:
-    """Every call raises ApiError or Temporary. CSIDrivers are watched once the first of them has been asked for."""
+    """Every call raises ApiError or Temporary. CSIDrivers are watched once the first of them has been asked for:
+    then `drivers_changed` fires for each change of one.
+    """
 
     def __init__(self, client: KubeClient, tokens: TokenCache, node: str) -> None:
         self._client, self._tokens, self._node = client, tokens, node
-        self._drivers = Reflector(client, f"{_STORAGE}/csidrivers", name="CSIDrivers")
+        self.drivers_changed = Signal()
+        self._drivers = Reflector(
+            client,
+            f"{_STORAGE}/csidrivers",
+            name="CSIDrivers",
+            on_change=lambda change, new, old: self.drivers_changed.fire(),
+        )
         self._wanted = asyncio.Event()
 
     def tasks(self) -> list[tuple[str, Work]]:

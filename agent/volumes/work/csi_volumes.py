@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from agent.common.model.errors import PluginError
+from agent.common.model.errors import AttachLimitExceeded, PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.common.work.jobs import Jobs
@@ -39,6 +39,7 @@ _REPUBLISH_INTERVAL, _SWEEP_INTERVAL = 60.0, 120.0  # seconds
 class CsiVolumesDeps:
     """`in_use(names)` waits until the Node reports these volumes (unique names) as in use.
 
+    `limit_exceeded(driver)` is called when the node has as many of a driver's volumes as it can.
     `pods_known` is set once all pods of this node are known: before that, no volume may be taken for unused.
     """
 
@@ -48,6 +49,7 @@ class CsiVolumesDeps:
     clock: Clock
     in_use: Callable[[frozenset[str]], Awaitable[None]]
     pods_known: asyncio.Event
+    limit_exceeded: Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,14 @@ class CsiVolumes:
             if status.get("attached"):
                 return dict(status.get("attachmentMetadata") or {})
             failure = (status.get("attachError") or {}).get("message")
+            if plan.is_attach_limit(found, described):
+                await self._deps.limit_exceeded(volume.driver)
+                raise AttachLimitExceeded(
+                    failure or "the node has as many volumes as it can",
+                    obj=f"VolumeAttachment {name}",
+                    step="attach",
+                    action=f"Move pods with volumes of {volume.driver} to other nodes; the agent tries again.",
+                )
             if failure or clock.monotonic() >= until:
                 raise Temporary(
                     failure or ("it is not attached yet" if found else "there is no VolumeAttachment yet"),

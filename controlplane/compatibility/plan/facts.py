@@ -82,6 +82,11 @@ def files(version: str, printed: Json, read: Mapping[str, Iterable[str]], names:
     }
 
 
+def pod_file(version: str, printed: Json) -> str:
+    """The file of how a Pod is encoded in protobuf, from what upstream/pod.go prints."""
+    return _text({"kubernetes": version, **printed})
+
+
 def _text(content: Json) -> str:
     """JSON with a line for each entry of a list, so that a new release is a readable difference."""
     return "{\n" + ",\n".join(_members(content)) + "\n}\n"

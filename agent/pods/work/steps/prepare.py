@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 from dataclasses import replace
 
+from agent.common.model.errors import AttachLimitExceeded
 from agent.common.model.pods import Pod
-from agent.common.model.refusal import UNEXPECTED
+from agent.common.model.refusal import ATTACH_LIMIT, UNEXPECTED
 from agent.containers.model import PreparedPod
 from agent.pods.model.steps import Prepare
 from agent.pods.model.timeline import Activity, ActivityKind
@@ -68,7 +69,7 @@ async def _volumes(context: Context, *, may_defer_volumes: bool) -> PreparedPod 
             return await _mounted(context)
     except NodewrightError as error:
         context.warn("FailedMount", str(error))
-        raise StepFailed("FailedMount", error) from error
+        raise StepFailed(ATTACH_LIMIT if isinstance(error, AttachLimitExceeded) else "FailedMount", error) from error
 
 
 async def _mounted(context: Context) -> PreparedPod:

@@ -35,7 +35,11 @@ def test_a_locked_gate_may_be_given_as_it_is(tmp_path: Path) -> None:
     ("gate", "line"),
     [
         pytest.param("EnvFiles: false", "featureGates.EnvFiles cannot be switched off here", id="always on"),
-        pytest.param("PodsAPI: false", "featureGates.PodsAPI has no effect here: there is no pods.sock", id="absent"),
+        pytest.param(
+            "MemoryQoS: false",
+            "featureGates.MemoryQoS has no effect here: memory.high and memory.min are not set",
+            id="absent",
+        ),
         pytest.param("QOSReserved: false", "", id="absent and not wanted"),
         pytest.param("EnvFiles: true", "", id="there and wanted"),
         pytest.param(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -65,6 +65,9 @@ class World:
     async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         self.calls.append("unprepare")
         return {one.uid: {"error": self.error} for one in claims}
+
+    def watch_health(self, service: str) -> AsyncIterator[list[Json]]:
+        raise AssertionError("it offers no such service")
 
     async def close(self) -> None:
         return None

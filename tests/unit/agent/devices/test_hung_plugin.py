@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import pytest
 
@@ -43,6 +43,9 @@ class Driver:
     async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         await self._called("unprepare")
         return {one.uid: {} for one in claims}
+
+    def watch_health(self, service: str) -> AsyncIterator[list[Json]]:
+        raise AssertionError("it offers no such service")
 
     async def _called(self, what: str) -> None:
         self.calls.append(what)

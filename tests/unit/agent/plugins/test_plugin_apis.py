@@ -21,7 +21,10 @@ _PROTOS = {
     "deviceplugin": (apis.DEVICE_PLUGIN, f"{_KUBELET}/deviceplugin/v1beta1/api.proto"),
     "podresources": (apis.POD_RESOURCES, f"{_KUBELET}/podresources/v1/api.proto"),
     "podresources alpha": (apis.POD_RESOURCES_ALPHA, f"{_KUBELET}/podresources/v1alpha1/api.proto"),
+    "pods": (apis.PODS, f"{_KUBELET}/pods/v1alpha1/api.proto"),
     "dra": (apis.DRA, f"{_KUBELET}/dra/v1/api.proto"),
+    "dra health": (apis.DRA_HEALTH, f"{_KUBELET}/dra-health/v1/api.proto"),
+    "dra health alpha": (apis.DRA_HEALTH_ALPHA, f"{_KUBELET}/dra-health/v1alpha1/api.proto"),
     "content": (CONTENT, "github.com/containerd/containerd/api@v1.*/services/content/v1/content.proto"),
     "csi": (CSI, "github.com/container-storage-interface/spec@v*/csi.proto"),
 }

@@ -11,6 +11,7 @@ from agent.common.model.pods import Pod
 from agent.plugins.model import PluginInfo
 from agent.volumes.model.csi import STAGE, CsiVolume, DriverFacts
 from agent.volumes.work.csi_drivers import CsiDrivers
+from agent.volumes.work.csi_limits import CsiLimits
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from tests.builders.pods import container, pod
@@ -35,14 +36,15 @@ class World:
         self.pods_known.set()
 
     async def restart(self, *, with_driver: bool = True) -> None:
-        drivers = CsiDrivers(self.api, lambda name, endpoint: self.driver, self.clock, lambda: None)
+        self.drivers = drivers = CsiDrivers(self.api, lambda name, endpoint: self.driver, self.clock, lambda: None)
         if with_driver:
             await drivers.register(INFO)
 
         async def in_use(names: frozenset[str]) -> None:
             self.reported.append(names)
 
-        deps = CsiVolumesDeps(drivers, self.api, self.disk, self.clock, in_use, self.pods_known)
+        self.limits = CsiLimits(drivers, self.api, self.clock)
+        deps = CsiVolumesDeps(drivers, self.api, self.disk, self.clock, in_use, self.pods_known, self.limits.exceeded)
         self.agent = CsiVolumes("/k", "n", deps)
         self.driver.calls.clear()
         await self.agent.load()

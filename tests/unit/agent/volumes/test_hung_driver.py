@@ -86,7 +86,9 @@ class World:
 
         async def in_use(names: frozenset[str]) -> None: ...
 
-        deps = CsiVolumesDeps(self.drivers, self.api, self.disk, self.clock, in_use, known)
+        async def exceeded(name: str) -> None: ...
+
+        deps = CsiVolumesDeps(self.drivers, self.api, self.disk, self.clock, in_use, known, exceeded)
         self.volumes = CsiVolumes("/k", "n", deps)
 
     def _dial(self, name: str, endpoint: str) -> Driver:

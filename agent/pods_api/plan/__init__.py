@@ -1,0 +1,1 @@
+"""What is served of a pod, and its encoding."""

@@ -1,0 +1,1 @@
+"""The answers, and the feed of changes."""
