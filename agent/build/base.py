@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from agent.build import credentials
+from agent.build.exporter import build_exporter, cri_interceptors
 from agent.build.no_api import NoApi
 from agent.common.edge.host_resolver import HostResolver
 from agent.common.metrics import Metrics
@@ -23,6 +24,7 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
+from nodelib.traces.export import Exporter
 from nodelib.version import KUBERNETES_VERSION
 
 log = logging.getLogger(__name__)
@@ -70,6 +72,7 @@ class Base:
     Parts inform each other through the last fields: `pods` lists the pods and wakes their workers, `own_node` is
     this node's Node as the API shows it, `pressures` the pressure conditions that hold, `shutting_down` says whether
     the machine is shutting down, `node_changed` asks for a new node status, and `nodes` are all Nodes, if watched.
+    `traces`: None unless spans are exported.
     `host_resolver` resolves the host names that pods choose, within limits for each pod and for the whole node.
     """
 
@@ -84,6 +87,7 @@ class Base:
     pod_files: PodFiles
     observer: Observer
     pods: PodRegistry
+    traces: Exporter | None
     own_node: Observable[Json | None]
     pressures: Observable[tuple[str, ...]] = field(default_factory=lambda: Observable(()))
     shutting_down: Observable[bool] = field(default_factory=lambda: Observable(False))
@@ -96,6 +100,7 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
     """The clients are made, but nothing is requested yet."""
     access = found.access
     metrics = Metrics(settings.node.name, KUBERNETES_VERSION)
+    exporter = build_exporter(settings, clock, metrics)
     api, heartbeat = (
         (NoApi(), NoApi())
         if settings.standalone
@@ -107,7 +112,7 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
     made = Connections(
         api,
         heartbeat,
-        Cri(settings.runtime.endpoint, operation=metrics.runtime_operation),
+        Cri(settings.runtime.endpoint, operation=metrics.runtime_operation, interceptors=cri_interceptors(exporter)),
     )
     own_node: Observable[Json | None] = Observable(None)
     paths = settings.paths
@@ -134,6 +139,7 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         pod_files=files,
         observer=observer,
         pods=PodRegistry(observer.seen),
+        traces=exporter,
         own_node=own_node,
     )
 

@@ -8,7 +8,7 @@ Every failed call raises a CriError; nothing above knows gRPC. The time limits a
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -65,16 +65,22 @@ _UNAVAILABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, 
 class Cri:
     """RuntimeService and ImageService (runtime/model.py). Create it inside the running loop; end it with close().
 
-    `operation(kind)` is entered around each call, for metrics.
+    `operation(kind)` is entered around each call, for metrics. `interceptors` see every call (traced_calls.py).
     """
 
-    def __init__(self, endpoint: str, *, operation: Operation | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        operation: Operation | None = None,
+        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+    ) -> None:
         self._endpoint = endpoint if "://" in endpoint else f"unix://{endpoint}"
         self._operation = operation or (lambda kind: nullcontext())
-        self._channel = grpc.aio.insecure_channel(self._endpoint, options=_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(self._endpoint, options=_OPTIONS, interceptors=interceptors)
         self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
         self._images = api_pb2_grpc.ImageServiceStub(self._channel)
-        self._starts = KeptStarts(self._endpoint, _OPTIONS)
+        self._starts = KeptStarts(self._endpoint, _OPTIONS, interceptors)
 
     async def keep_starts(self) -> None:
         """Until cancelled: containers are started, and sandboxes made and ended, over a connection on which the calls
