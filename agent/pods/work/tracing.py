@@ -6,6 +6,7 @@ later is a trace for each plan, as upstream's syncPod is, linked to the start.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from nodelib.traces.model import Span, SpanContext
 from nodelib.traces.sampling import is_sampled, span_id, trace_id
 
 Sink = Callable[[Span], None]
+# What no plan does, although it may be noted while one is walked.
+_BESIDE_PLANS = (ActivityKind.ADMIT, ActivityKind.ENDED, ActivityKind.FIRST_PROBE, ActivityKind.TOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class PodTracer:
     def __init__(self, pod: TracedPod, node: PodTracing, *, starting: bool) -> None:
         self._pod, self._node, self._starting = pod, node, starting
         self._sync: _Sync | None = None
+        self._syncs = itertools.count()
         self._open: dict[int, tuple[Activity, SpanContext, bytes]] = {}  # by the entry's id(): it is under way
 
     def sync_began(self, name: str, *, finished: bool = False) -> None:
@@ -64,11 +68,12 @@ class PodTracer:
         if name != spans.SYNC:
             self.start_ended("" if finished else "it ended before it was ready")
         now = self._node.clock.now()
+        what = (name, self._pod.uid, repr(now), str(next(self._syncs)))
         if self._starting:
             trace, parent = self._pod.root.trace, self._pod.root.span
         else:
-            trace, parent = trace_id(name, self._pod.uid, repr(now)), b""
-        self._sync = _Sync(name, SpanContext(trace, span_id(trace, name, repr(now))), parent, now)
+            trace, parent = trace_id(*what), b""
+        self._sync = _Sync(name, SpanContext(trace, span_id(trace, *what)), parent, now)
 
     def sync_ended(self) -> None:
         """All steps of the plan have ended."""
@@ -111,11 +116,9 @@ class PodTracer:
             for what, context, _ in reversed(self._open.values()):
                 if what == entry.of:
                     return context
-        if self._sync is not None and not _is_of_its_own(entry):
+        kind = entry.what.kind
+        if self._starting and kind in (*_BESIDE_PLANS, ActivityKind.PULL):  # a pull outlives the plan that began it
+            return self._pod.root
+        if self._sync is not None and kind not in _BESIDE_PLANS:
             return self._sync.context
         return self._pod.root if self._starting else None
-
-
-def _is_of_its_own(entry: TimelineEntry) -> bool:
-    """What no plan does, although it may be noted while one is walked."""
-    return entry.what.kind in (ActivityKind.ADMIT, ActivityKind.ENDED, ActivityKind.FIRST_PROBE, ActivityKind.TOLD)
