@@ -10,7 +10,7 @@ from nodelib.text import visible
 from view.plan.life import BAD, WAITS
 
 _NAME = 38  # characters of a step's name
-_NUMBERS = 24  # characters of the two columns of times
+_NUMBERS = 23  # characters of the two columns of times
 _LEAST = 12  # characters of the longest bar
 _SIGNS = {WAITS: "▒", BAD: "▓"}
 _GOOD = "█"

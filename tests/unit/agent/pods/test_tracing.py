@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from agent.common.model.pods import ImageFacts, ProbeState
+from agent.common.model.pods import ImageFacts, ObservedPod, ProbeState, SandboxState
 from agent.explain.model import Explanation, TimelineLine
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.spans import TracedPod, record_spans
+from agent.pods.plan.starting import is_new
 from cli.why.recorded import as_spans
+from nodelib.json_values import Json
 from nodelib.traces.current import current
 from nodelib.traces.model import Span, SpanContext
-from tests.builders.pods import container
+from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock
 from tests.fakes.pod_world import World
 
@@ -261,3 +263,20 @@ def test_an_answer_of_the_node_is_a_trace_and_what_is_not_known_is_left_out() ->
     spans = as_spans(found, {}, 20.0)
     assert tree(spans) == {"pod start": {"prepare": {"mount volumes": {"mount volume": {}}}}}
     assert [one.attributes["k8s.volume.name"] for one in spans if one.name == "mount volume"] == ["x"]
+
+
+SANDBOX = SandboxState("s1", "u1", "shop", "web", 0, True, 1)
+
+
+@pytest.mark.parametrize(
+    ("meta", "status", "sandboxes", "expected"),
+    [
+        ({}, {}, (), True),
+        ({}, {"startTime": "2026-01-01T00:00:00Z"}, (), False),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, {}, (), False),
+        ({}, {}, (SANDBOX,), False),
+    ],
+    ids=["nothing of it is there", "it has started", "it is deleted", "an agent that was killed has begun"],
+)
+def test_a_start_is_noted_once(meta: Json, status: Json, sandboxes: tuple[SandboxState, ...], expected: bool) -> None:
+    assert is_new(pod(meta=meta, status=status), ObservedPod("u1", sandboxes=sandboxes)) is expected
