@@ -221,6 +221,14 @@ class ProcessSettings:
     exit_on_lock_contention: Annotated[bool, flag("exit-on-lock-contention")]
 
 
+@dataclass(frozen=True, slots=True)
+class TracingSettings:
+    """Spans of pods, by OTLP to `endpoint` ("": upstream's default). `per_million` of the pods, 0: none."""
+
+    endpoint: Annotated[str, config("tracing.endpoint", convert=lambda endpoint: endpoint or "")]
+    per_million: Annotated[int, config("tracing.samplingRatePerMillion", convert=lambda rate: rate or 0)]
+
+
 def reserved_cpu(chosen: str, system: Mapping[str, str], kube: Mapping[str, str]) -> float:
     """CPUs reserved for the system and the kubelet. Raises Invalid for what is neither a CPU list nor a quantity."""
     cpus = parse_cpus(chosen)
@@ -330,6 +338,7 @@ class Settings:
     logs: LogSettings
     images: ImageSettings
     process: ProcessSettings
+    tracing: TracingSettings
     notices: tuple[str, ...]
     effective: Json
     flags: Mapping[str, str]

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from agent.build import credentials
+from agent.build.exporter import build_exporter, cri_interceptors
 from agent.build.no_api import NoApi
 from agent.common.edge.host_resolver import HostResolver
 from agent.common.metrics import Metrics
@@ -26,6 +27,7 @@ from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.rate_limiter import RateLimiter, TokenBucket
+from nodelib.traces.export import Exporter
 from nodelib.version import KUBERNETES_VERSION
 
 log = logging.getLogger(__name__)
@@ -77,6 +79,7 @@ class Base:
     Parts inform each other through the last fields: `pods` lists the pods and wakes their workers, `own_node` is
     this node's Node as the API shows it, `pressures` the pressure conditions that hold, `shutting_down` says whether
     the machine is shutting down, `node_changed` asks for a new node status, and `nodes` are all Nodes, if watched.
+    `traces`: None unless spans are exported.
     `host_resolver` resolves the host names that pods choose, within limits for each pod and for the whole node.
     """
 
@@ -91,6 +94,7 @@ class Base:
     pod_files: PodFiles
     observer: Observer
     pods: PodRegistry
+    traces: Exporter | None
     own_node: Observable[Json | None]
     pressures: Observable[tuple[str, ...]] = field(default_factory=lambda: Observable(()))
     shutting_down: Observable[bool] = field(default_factory=lambda: Observable(False))
@@ -103,7 +107,8 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
     """The clients are made, but nothing is requested yet."""
     access = found.access
     metrics = Metrics(settings.node.name, KUBERNETES_VERSION)
-    made = _connections(settings, clock, access, metrics)
+    exporter = build_exporter(settings, clock, metrics)
+    made = _connections(settings, clock, access, metrics, exporter)
     own_node: Observable[Json | None] = Observable(None)
     paths = settings.paths
     files = PodFiles(paths.pod_logs_dir, paths.container_logs_dir, paths.root_dir)
@@ -129,17 +134,21 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
         pod_files=files,
         observer=observer,
         pods=PodRegistry(observer.seen),
+        traces=exporter,
         own_node=own_node,
     )
 
 
-def _connections(settings: Settings, clock: Clock, access: ClusterAccess, metrics: Metrics) -> Connections:
+def _connections(
+    settings: Settings, clock: Clock, access: ClusterAccess, metrics: Metrics, exporter: Exporter | None
+) -> Connections:
     wanted = settings.runtime
     cri = Cri(
         wanted.endpoint,
         wanted.image_endpoint,
         operation=metrics.runtime_operation,
         limits=CallLimits(wanted.request_timeout),
+        interceptors=cri_interceptors(exporter),
     )
     if settings.standalone:
         return Connections(NoApi(), NoApi(), NoApi(), cri)

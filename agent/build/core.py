@@ -38,6 +38,7 @@ _NETWORK_STEPS = {
     "DEL": (Activity(ActivityKind.REMOVE_NETWORK), Activity(ActivityKind.STOP_SANDBOX)),
 }
 _STOP_TIMEOUT = 3.0  # seconds for the container starts under way; supervisors kill the agent after five
+_FLUSH_LIMIT = 1.0  # seconds for the spans that wait, which are not worth more
 _RELIST_THRESHOLD = 180.0  # seconds, as upstream's PLEG (relistThreshold)
 
 
@@ -95,6 +96,7 @@ class Core:
             **self.shutdown,
             **self.firewall,
             **self.keeper.tasks(),
+            **({} if self.base.traces is None else {"traces": self.base.traces.run}),
         }
 
     def _cluster_tasks(self) -> dict[str, Work]:
@@ -183,6 +185,8 @@ class Core:
         await self.volumes.close()
         await self.plugins.close()
         await self.probe_io.close()
+        if self.base.traces is not None:
+            await self.base.traces.close(_FLUSH_LIMIT)
         await self.base.connections.close()
 
     async def _watch_pods(self) -> None:

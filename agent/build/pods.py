@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from agent.build import derive
 from agent.build.base import Base
 from agent.build.checkpoints import Checkpoints
 from agent.build.images import build_pull_credentials, pull_rate
 from agent.build.plugins import BuiltPlugins
+from agent.build.tracing import pod_tracing
 from agent.build.volumes import BuiltVolumes, build_volumes, object_store
 from agent.common.model.pods import Pod
 from agent.common.work.gate import Gate
@@ -24,6 +26,7 @@ from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.ports import PodCgroups
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
+from agent.pods.work.start_notes import note_told
 from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.volume_refreshes import VolumeRefreshes
@@ -109,7 +112,7 @@ def pod_deps(
         ),
         status=StatusDeps(
             probes=probes,
-            manager=StatusManager(api, clock, metrics),
+            manager=StatusManager(api, clock, metrics, partial(_note_told, base)),
             api=api,
             startups=startups,
             terminations=checkpoints.terminations,
@@ -122,4 +125,13 @@ def pod_deps(
         clock=clock,
         host_ips=lambda: base.addresses.current,
         network_ready=lambda: keeper.runtime.network_ready,
+        tracing=pod_tracing(base),
     )
+
+
+def _note_told(base: Base, uid: str) -> None:
+    """`uid`: of the pod, or of the mirror of a static pod."""
+    mirrored = (one for one in base.pods.memories() if one.mirror_uid == uid)
+    memory = base.pods.memory(uid) or next(mirrored, None)
+    if memory is not None:
+        note_told(memory, base.clock)

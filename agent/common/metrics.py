@@ -147,6 +147,13 @@ class Metrics:
     container_log_rotations = Metric(
         Counter, "kubelet_container_log_rotations", "Cumulative number of container logs that were rotated."
     )
+    spans_exported = Metric(
+        Counter, "nodewright_traces_spans_exported", "Cumulative number of spans that a collector has taken"
+    )
+    spans_dropped = Metric(
+        Counter, "nodewright_traces_spans_dropped", "Cumulative number of spans that no collector has taken, by reason",
+        ("reason",),
+    )  # fmt: skip
     prober_probe = Metric(
         Counter, "prober_probe",
         "Cumulative number of a liveness, readiness or startup probe for a container by result.",

@@ -16,6 +16,7 @@ from agent.common.model.durations import seconds
 from agent.config import managers
 from nodelib import quantity
 from nodelib.errors import Invalid
+from nodelib.traces import endpoints, sampling
 from nodelib.upstream import answers, gates
 
 Flat = Mapping[str, Any]
@@ -48,6 +49,7 @@ _RANGES = {
     "containerLogMaxFiles": (2, 2**31 - 1),
     "containerLogMaxWorkers": (1, 2**31 - 1),
     "logging.verbosity": (0, 100),
+    "tracing.samplingRatePerMillion": (0, sampling.ALL),
 }
 _ENFORCEMENTS = (
     "pods",
@@ -102,6 +104,7 @@ def problems(config: Flat, on: Mapping[str, bool]) -> list[Problem]:
         _evictions,
         _shutdowns,
         _taints,
+        _tracing,
         _others,
     ):
         found.extend(rule(config))
@@ -116,6 +119,13 @@ def _ranges(config: Flat) -> Iterator[Problem]:
         value = config[path]
         if value is not None and not low <= value <= high:
             yield path, f"{value} must be between {low} and {high}"
+
+
+def _tracing(config: Flat) -> Iterator[Problem]:
+    """ValidateTracingConfiguration of k8s.io/component-base/tracing/api/v1."""
+    endpoint = config["tracing.endpoint"]
+    if endpoint is not None and (wrong := endpoints.problem(endpoint)):
+        yield "tracing.endpoint", f"{endpoint}: {wrong}"
 
 
 def _durations(config: Flat) -> Iterator[Problem]:

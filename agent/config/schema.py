@@ -96,8 +96,8 @@ _SERVER: dict[str, Field] = {
     "healthzBindAddress": _filled(string, "127.0.0.1"),
     "streamingConnectionIdleTimeout": _filled(duration, "4h"),
     "showHiddenMetricsForVersion": _not_obeyed(string, ""),
-    "tracing.endpoint": _not_obeyed(string, None),
-    "tracing.samplingRatePerMillion": _not_obeyed(int32, None),
+    "tracing.endpoint": _obeyed(string, None),
+    "tracing.samplingRatePerMillion": _obeyed(int32, None),
 }
 
 _SOURCES: dict[str, Field] = {

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 class TimelineLine:
     """One entry of the pod's timeline, for people and for other programs.
 
-    `step` is the text for people, and `of` the step that it is a part of; `kind`, `container`, `attempt` and `of_kind`
-    say the same as values. `seconds` is None while it is under way. `outcome` is "ok" or the error; `note` says why it
-    was done. It was done `times` times with the same outcome, most recently at `last_at`.
+    `step` is the text for people, and `of` the step that it is a part of; `kind`, `container`, `volume`, `attempt` and
+    `of_kind` say the same as values. `seconds` is None while it is under way. `outcome` is "ok" or the error; `note`
+    says why it was done. It was done `times` times with the same outcome, most recently at `last_at`.
     """
 
     at: float
@@ -27,6 +27,7 @@ class TimelineLine:
     container: str = ""
     attempt: int | None = None
     of_kind: str = ""
+    volume: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agent.explain.model import End, TimelineLine
+from agent.explain.model import End
 from agent.explain.plan.document import usable
 from cli.commands import service, trace
 from cli.explain import paths_text, reasons, service_text, service_words
@@ -15,10 +15,11 @@ from cli.explain.endpoints import ports
 from cli.explain.facts import Facts, key, title
 from cli.explain.listening import unknown
 from cli.explain.walk import Leg, Path
-from cli.why import judge, logs, steps
+from cli.why import judge, logs
 from cli.why.claims import claims_of
 from cli.why.model import Explained, LogTail, namespace_of, spec_of
 from cli.why.model import Facts as WhyFacts
+from cli.why.recorded import as_steps
 from cli.why.sources import Sources, asked, sockets
 from cli.why.wording import Wording
 from controlplane.cluster.model import CLUSTER_DOMAIN, Cluster
@@ -28,7 +29,7 @@ from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.listing import listed
-from view.model import NODE, POD, SERVICE, SLICE, Hop, Question, Step, Stores, Traced, Wait, Way, Why
+from view.model import NODE, POD, SERVICE, SLICE, Hop, Question, Stores, Traced, Wait, Way, Why
 from view.model import Leg as ShownLeg
 
 _CLAIMS = 500
@@ -120,16 +121,6 @@ def _why(explained: Explained, wording: Wording) -> Why:
         )
         for one in found.waits
     )
-    recorded = tuple(
-        Step(
-            one.at,
-            f"{one.step}" + (f" ({one.times} times)" if one.times > 1 else ""),
-            one.seconds,
-            one.outcome,
-            bool(one.of),
-        )
-        for one in _by_begin(steps.ordered(found.timeline))
-    )
     tails = tuple((one.container, one.lines) for one in explained.logs)
     return Why(
         found.summary,
@@ -138,19 +129,8 @@ def _why(explained: Explained, wording: Wording) -> Why:
         waits,
         tuple(_ends(found.ends)),
         tails,
-        recorded if explained.by_node else (),
+        as_steps(found.timeline) if explained.by_node else (),
     )
-
-
-def _by_begin(lines: Iterable[TimelineLine]) -> list[TimelineLine]:
-    """In the order in which they began, each step before its parts."""
-    groups: list[list[TimelineLine]] = []
-    for one in lines:
-        if one.of and groups:
-            groups[-1].append(one)
-        else:
-            groups.append([one])
-    return [one for group in sorted(groups, key=lambda group: group[0].at) for one in group]
 
 
 def _ends(ends: Iterable[End]) -> Iterable[str]:

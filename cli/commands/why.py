@@ -12,7 +12,7 @@ from dataclasses import replace
 from agent.explain.plan.document import from_json, to_json
 from cli.clusters import find
 from cli.errors import describe, fail
-from cli.why import judge, logs, show
+from cli.why import judge, logs, show, trace
 from cli.why.model import Explained, LogTail
 from cli.why.sources import NOT_ALLOWED, Answers, Sources
 from cli.why.targets import Target, target
@@ -28,9 +28,19 @@ _NOT_WELL, _WRONG_USAGE = 1, 2
 _LINE = 4000  # bytes of a printed note
 
 
-def run(name: str, about: str, namespace: str | None, *, as_json: bool, kubeconfig: str = "") -> None:
+def run(
+    name: str,
+    about: str,
+    namespace: str | None,
+    *,
+    as_json: bool,
+    kubeconfig: str = "",
+    waterfall: bool = False,
+    otlp: str = "",
+) -> None:
     """Explain one object and its pods, or without `about` everything that is not well; `namespace` None: all.
 
+    `waterfall` draws the start of one pod instead; `otlp` writes its trace to that file, "-" for stdout.
     Exits with 1 if something is not well. Raises NotFound for an unknown object, Temporary when neither the API server
     nor an agent answers.
     """
@@ -38,13 +48,23 @@ def run(name: str, about: str, namespace: str | None, *, as_json: bool, kubeconf
     wanted = _target(about, namespace or "default") if about else None
     answers, found, count = asyncio.run(_found(name, cluster, wanted, namespace, kubeconfig))
     wording = Wording(cluster.name if cluster else "", kubeconfig)
-    if as_json:
+    if waterfall or otlp:
+        _notes(answers)
+        trace.show(_only_pod(found, about), answers.facts, waterfall=waterfall, otlp=otlp)
+    elif as_json:
         print(json.dumps(_document(found, answers, wording), indent=1))
     else:
         _notes(answers)
         _show(found, wanted, show.Page(time.time(), wording), count, namespace)
     if _a_node_is_silent(cluster, answers) or any(not one.is_well for one in found):
         raise SystemExit(_NOT_WELL)
+
+
+def _only_pod(found: list[Explained], about: str) -> Explained:
+    """The pod that was asked for. Exits with 2 when that is no pod, or several."""
+    if len(found) != 1 or found[0].kind != "pod":
+        fail(f"--waterfall and --otlp are about one pod{f', and {about} is none' if about else ''}.", _WRONG_USAGE)
+    return found[0]
 
 
 def _a_node_is_silent(cluster: Cluster | None, answers: Answers) -> bool:

@@ -55,6 +55,13 @@ def why(
         str,
         typer.Option(metavar="FILE", help="On a machine without a cluster of up: the kubeconfig to reach the API."),
     ] = "",
+    waterfall: Annotated[
+        bool, typer.Option("--waterfall", help="Draw how the pod started, step by step, by its node's own record.")
+    ] = False,
+    otlp: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Write the pod's trace as a line of OTLP JSON for a collector; - is stdout."),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Explain why a pod is not running, not ready or not gone: what it waits for, the error, and what to do.
@@ -76,12 +83,17 @@ def why(
     * `./nodewright why shop/web-0 --output json`
 
     * `./nodewright why deploy/web`
+
+    * `./nodewright why web-0 --waterfall`
+
+    * `./nodewright why web-0 --otlp web-0.jsonl`
     """
     with reported():
         from cli.commands import why as work
 
         chosen = None if all_namespaces else namespace
-        work.run(name, about, chosen, as_json=wants_json(output, as_json), kubeconfig=kubeconfig)
+        as_json = wants_json(output, as_json)
+        work.run(name, about, chosen, as_json=as_json, kubeconfig=kubeconfig, waterfall=waterfall, otlp=otlp)
 
 
 @command("Diagnosis")

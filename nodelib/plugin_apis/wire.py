@@ -5,6 +5,7 @@ A description has one line for each message and for each call:
     Device: ID string, health string, topology TopologyInfo      field numbers count from 1
     DynamicResource: claim_name string @2                        or are given
     Request: paths [string], options {string}                    repeated; map<string, string>
+    AnyValue: string_value string?, int_value int64? @3          sent even if it is empty or 0
     rpc Registration.Register RegisterRequest Empty
     rpc DevicePlugin.ListAndWatch Empty stream ListAndWatchResponse
 
@@ -39,6 +40,8 @@ _SCALARS = {
     "int32": _Field.TYPE_INT32,
     "int64": _Field.TYPE_INT64,
     "uint64": _Field.TYPE_UINT64,
+    "fixed32": _Field.TYPE_FIXED32,
+    "fixed64": _Field.TYPE_FIXED64,
 }
 _STATUS: dict[type[NodewrightError], grpc.StatusCode] = {
     Invalid: grpc.StatusCode.INVALID_ARGUMENT,
@@ -46,7 +49,7 @@ _STATUS: dict[type[NodewrightError], grpc.StatusCode] = {
 }
 
 
-_FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(?: @(\d+))?")
+_FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(\?)?(?: @(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +139,12 @@ def _describe(message: descriptor_pb2.DescriptorProto, fields: str, package: str
         found = _FIELD.fullmatch(part)
         if found is None:
             raise ValueError(f"{message.name}: {part!r} is not a field")
-        name, shape, kind, given = found.groups()
+        name, shape, kind, optional, given = found.groups()
         number = int(given) if given else number + 1
         field = message.field.add(name=name, number=number, label=_Field.LABEL_REPEATED if shape else 1)
+        if optional:
+            field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{name}")
         if shape == "{":
             entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
             entry.options.map_entry = True

@@ -27,9 +27,11 @@ from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDep
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.pod_workers import PodWorkers
 from agent.pods.work.registry import PodRegistry
+from agent.pods.work.start_notes import note_told
 from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
+from agent.pods.work.tracing import PodTracing
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.model import ProbeAnswer
 from agent.resources.model import Limits, MemoryUse
@@ -41,6 +43,7 @@ from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from nodelib.tasks import cancel_and_wait
+from nodelib.traces.model import Span
 from tests.builders.metrics import metrics
 from tests.builders.pods import BUSYBOX, pod_json
 from tests.fakes.clock import FakeClock, settle
@@ -410,6 +413,8 @@ class World:
         self.plugins: list[FakeEndpoint] = []
         self.policies = Policies()
         self.restarts = BackOffBounds()
+        self.traced = 0  # pods of a million whose spans come into `spans`
+        self.spans: list[Span] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
@@ -460,7 +465,7 @@ class World:
             ),
             status=StatusDeps(
                 probes=self.probes,
-                manager=StatusManager(self.api, self.clock, self.metrics),
+                manager=StatusManager(self.api, self.clock, self.metrics, self._note_told),
                 api=self.api,
                 startups=startups,
                 terminations=self.terminations,
@@ -472,6 +477,7 @@ class World:
             metrics=self.metrics,
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),
+            tracing=PodTracing(self.spans.append, "n1", self.traced, self.clock) if self.traced else None,
         )
         self.workers = PodWorkers(self.registry, self.deps, lambda: self.node, self.sources)
         inbox = self.connected()
@@ -494,6 +500,10 @@ class World:
         self.api.inbox = inbox
         self.workers.mark_synced("api")
         await settle()
+
+    def _note_told(self, uid: str) -> None:
+        if (memory := self.registry.memory(uid)) is not None:
+            note_told(memory, self.clock)
 
     def device_manager(self, affinity: TopologyAffinity) -> DeviceManager:
         """No plugin offers devices until a test makes one; the plugins that were dialled are in `plugins`."""

@@ -47,6 +47,7 @@ _LINE = {
     "container": str,
     "attempt": int,
     "of_kind": str,
+    "volume": str,
 }
 _SHAPE: dict[str, Any] = {
     "namespace!": _NAME,

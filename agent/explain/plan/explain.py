@@ -69,6 +69,7 @@ def _line(entry: TimelineEntry) -> TimelineLine:
         container=entry.what.container,
         attempt=entry.attempt,
         of_kind=entry.of.kind.value if entry.of else "",
+        volume=entry.what.volume,
     )
 
 

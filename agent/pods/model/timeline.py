@@ -11,8 +11,10 @@ from agent.probes.model import ProbeKind
 class ActivityKind(Enum):
     """What can be done for a pod or happen to it; the value is what people are shown."""
 
+    ADMIT = "admit"
     PREPARE = "prepare"
     VOLUMES = "volumes"
+    MOUNT = "mount"
     CGROUP = "cgroup"
     SANDBOX = "sandbox"
     NETWORK = "network"
@@ -26,7 +28,9 @@ class ActivityKind(Enum):
     PRE_STOP = "preStop"
     SIGNAL = "signal"
     ENDED = "ended"
+    FIRST_PROBE = "first probe"
     READY = "ready"
+    TOLD = "tell that it is ready"
     NOT_READY = "not ready"
     RESIZE = "resize"
     STOP_SANDBOX = "stop sandbox"

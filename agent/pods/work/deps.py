@@ -23,6 +23,7 @@ from agent.pods.work.memory import PodMemory
 from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
+from agent.pods.work.tracing import PodTracing
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.resources.work.allocations import Allocations
 from agent.runtime.ports import RuntimeService
@@ -85,7 +86,7 @@ class StatusDeps:
 
 @dataclass(frozen=True, slots=True)
 class PodDeps:
-    """Everything; `host_ips` and `network_ready` are called for each plan."""
+    """Everything; `host_ips` and `network_ready` are called for each plan. `tracing` None: no spans are exported."""
 
     resources: ResourceDeps
     containers: ContainerDeps
@@ -96,3 +97,4 @@ class PodDeps:
     clock: Clock
     host_ips: Callable[[], tuple[str, ...]]
     network_ready: Callable[[], bool] = lambda: True
+    tracing: PodTracing | None = None

@@ -30,6 +30,7 @@ class PodMemory:
       volumes are still being mounted. `volumes_changed`: their sources have changed since mounting began.
     - `cgroup_allocation`: in force in the pod's cgroup; `limits`: what that cgroup has.
     - `started`, `ended`: see Facts; noted when they are first seen, so that setting the clock moves no deadline.
+    - `ready_since`: when the pod became ready (monotonic), until the API shows it.
     - `stopping`: ids of containers whose Killing event is out; `in_post_start`: names of containers whose postStart
       hook has not ended.
     """
@@ -63,6 +64,7 @@ class PodMemory:
     cgroup_allocation: Allocation | None = None
     limits: Limits | None = None
     started: float | None = None
+    ready_since: float | None = None
     ended: dict[str, float] = field(default_factory=dict)
     status: Json = field(default_factory=dict)
     plan: PodPlan = field(default_factory=PodPlan)

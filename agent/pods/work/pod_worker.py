@@ -27,11 +27,13 @@ from agent.pods.plan.activities import activity_of
 from agent.pods.plan.mirrors import resumed_status
 from agent.pods.plan.pod import backoff_key, plan_pod
 from agent.pods.plan.start_inputs import ips_for
+from agent.pods.plan.starting import is_new
 from agent.pods.plan.status import StatusInputs, pod_status
 from agent.pods.plan.termination import combined, termination_of
 from agent.pods.plan.waiting import back_off_message, new_back_offs, probed, waiting_now
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
+from agent.pods.work.start_notes import StartNotes
 from agent.pods.work.steps.walker import Walker
 from agent.pods.work.timeline import Timeline
 from agent.probes.model import ProbeKind
@@ -56,7 +58,11 @@ class PodWorker:
     """`on_gone(uid)` is called when nothing of the pod is left. `desired` (see PodMemory) defaults to `pod`."""
 
     def __init__(self, pod: Pod, deps: PodDeps, on_gone: Callable[[str], None], desired: Pod | None = None) -> None:
-        self.memory = PodMemory(pod, desired or pod, Timeline(deps.clock), seen=deps.observer.seen(pod.uid))
+        seen = deps.observer.seen(pod.uid)
+        new = is_new(pod, seen)
+        tracer = deps.tracing.follower(pod, is_new=new) if deps.tracing is not None else None
+        self.memory = PodMemory(pod, desired or pod, Timeline(deps.clock, tracer), seen=seen)
+        self._notes = StartNotes(self.memory, deps.clock, is_new=new, tracer=tracer)
         self._deps, self._on_gone = deps, on_gone
         self._awake = asyncio.Event()
         self._steps = Walker(deps, self.memory, self._awake)
@@ -135,6 +141,7 @@ class PodWorker:
         """Until nothing of the pod is left, or until cancelled: then its containers run on."""
         walking: dict[asyncio.Task[None], Step] = {}
         operation, began = "create", self._deps.clock.monotonic()
+        self._notes.admission()
         try:
             while True:
                 self._awake.clear()
@@ -149,6 +156,7 @@ class PodWorker:
                     began = self._deps.clock.monotonic()
                     plan = self._next_plan()
                     self._report()
+                    self._notes.sync_began(plan)
                     walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
                     if not walking:
                         operation = self._synced(operation, began)
@@ -168,6 +176,7 @@ class PodWorker:
 
     def _synced(self, operation: str, began: float) -> str:
         """All steps of a plan have ended: measure it. Returns the name of the next operation (upstream's label)."""
+        self._notes.sync_ended()
         kind = "kill" if self.memory.termination is not None else operation
         self._deps.metrics.pod_worker_duration.labels(kind).observe(self._deps.clock.monotonic() - began)
         return "sync"
@@ -234,9 +243,10 @@ class PodWorker:
         """Compute the status and hand it to the status manager."""
         memory = self.memory
         self._ensure_probes()
-        status_object = self._status_object()
+        status_object, facts = self._status_object(), self._facts()
+        self._notes.first_probes(facts.probes)
         given = StatusInputs(
-            facts=self._facts(),
+            facts=facts,
             plan=memory.plan,
             host_ips=self._deps.host_ips(),
             previous=memory.status,
@@ -250,7 +260,7 @@ class PodWorker:
         memory.status = pod_status(memory.pod, memory.seen, given)
         self._note_start()
         if memory.is_ready != was_ready:
-            memory.timeline.mark(Activity(ActivityKind.READY if memory.is_ready else ActivityKind.NOT_READY))
+            self._notes.readiness()
         if before == "Pending" and memory.status["phase"] == "Running":
             self._deps.metrics.pod_start_duration.observe(self._deps.clock.monotonic() - self._created_at)
         if status_object is not None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent.common.metrics import Metrics
 from agent.common.model.pods import Pod
+from agent.pods.plan.starting import is_ready
 from agent.pods.plan.status_patch import is_urgent, status_patch
 from agent.pods.plan.status_size import MOST, MOST_AFTER_REFUSAL, fitted, is_too_large
 from agent.pods.ports import ApiPods
@@ -56,10 +58,15 @@ class _PodStatus:
 
 
 class StatusManager:
-    """Brings the status in the API to the one that was last set."""
+    """Brings the status in the API to the one that was last set.
 
-    def __init__(self, api: ApiPods, clock: Clock, metrics: Metrics) -> None:
-        self._api, self._clock, self._metrics = api, clock, metrics
+    `on_ready(uid)`: the API shows the pod as ready, and did not before.
+    """
+
+    def __init__(
+        self, api: ApiPods, clock: Clock, metrics: Metrics, on_ready: Callable[[str], None] = lambda uid: None
+    ) -> None:
+        self._api, self._clock, self._metrics, self._on_ready = api, clock, metrics, on_ready
         self._slots: dict[str, _PodStatus] = {}
 
     def set(self, pod: Pod, status: Json) -> None:
@@ -75,7 +82,7 @@ class StatusManager:
         slot.pod, slot.wanted, slot.whole = pod, status, whole
         slot.changed.set()
         if version > slot.version:
-            slot.shown, slot.version = pod.status, version
+            self._show(slot, pod.status, version)
         if slot.gone or status_patch(pod, slot.shown, status) is None:
             if slot.task is None:
                 slot.sent.set()
@@ -158,7 +165,13 @@ class StatusManager:
     def _answered(self, slot: _PodStatus, answer: Json) -> None:
         version = _version(answer)
         if version >= slot.version:
-            slot.shown, slot.version = answer.get("status") or {}, version
+            self._show(slot, answer.get("status") or {}, version)
+
+    def _show(self, slot: _PodStatus, status: Json, version: int) -> None:
+        """The API shows this status now: its answer says so, or the watch, which may be first."""
+        before, slot.shown, slot.version = slot.shown, status, version
+        if is_ready(status) and not is_ready(before):
+            self._on_ready(slot.pod.uid)
 
     async def _collect(self, slot: _PodStatus) -> None:
         """Wait for an urgent change, or until the delay is over."""

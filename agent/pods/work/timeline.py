@@ -9,25 +9,42 @@ import asyncio
 import itertools
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from typing import Protocol
 
 from agent.pods.model.timeline import Activity, TimelineEntry
 from agent.probes.model import ProbeKind
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
-_KEPT = 64
+_KEPT = 96
 # What differs each time in the error of one and the same failure: the local port of a connection, the id of a
 # container or sandbox, the descriptor or process of a path in /proc.
 _EACH_TIME = re.compile(r"(?<=:)\d+(?=->)|\b[0-9a-f]{64}\b|(?<=/fd/)\d+|(?<=/proc/)\d+")
 
 
+class Follower(Protocol):
+    """Who hears of each entry as it is made, before equal ones become one (work/tracing.py)."""
+
+    def begun(self, entry: TimelineEntry) -> None:
+        """`entry` is under way."""
+        ...
+
+    def ended(self, entry: TimelineEntry, begun: TimelineEntry | None) -> None:
+        """`begun`: the object that begun() was called with, None for what is recorded only at its end."""
+        ...
+
+    def within(self, entry: TimelineEntry) -> AbstractContextManager[None]:
+        """Entered by the task that does the step."""
+        ...
+
+
 class Timeline:
     """The timeline of one pod; only its worker and the worker's steps write."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, follower: Follower | None = None) -> None:
+        self._clock, self._follower = clock, follower
         self._done: list[TimelineEntry] = []
         self._open: dict[int, tuple[float, TimelineEntry]] = {}
         self._numbers = itertools.count()
@@ -47,7 +64,8 @@ class Timeline:
         key = self._open_entry(TimelineEntry(now, what, of=of, note=note, probe=probe, attempt=attempt))
         outcome = "ok"
         try:
-            yield
+            with self._follower.within(self._open[key][1]) if self._follower is not None else nullcontext():
+                yield
         except asyncio.CancelledError:
             outcome = "interrupted"
             raise
@@ -68,7 +86,7 @@ class Timeline:
         """End a step; does nothing if it has already ended."""
         if key in self._open:
             began, begun = self._open.pop(key)
-            self._add(replace(begun, seconds=self._clock.monotonic() - began, outcome=outcome))
+            self._add(replace(begun, seconds=self._clock.monotonic() - began, outcome=outcome), begun)
 
     def mark(
         self,
@@ -78,9 +96,10 @@ class Timeline:
         *,
         of: Activity | None = None,
         attempt: int | None = None,
+        ago: float = 0.0,
     ) -> None:
-        """Something that has just ended, and took `seconds`."""
-        self._add(TimelineEntry(self._clock.now() - seconds, what, seconds, outcome, of, attempt=attempt))
+        """Something that ended `ago` seconds before now, and took `seconds`."""
+        self._add(TimelineEntry(self._clock.now() - ago - seconds, what, seconds, outcome, of, attempt=attempt))
 
     def entries(self) -> tuple[TimelineEntry, ...]:
         """What has ended, in the order of first beginnings."""
@@ -92,9 +111,13 @@ class Timeline:
     def _open_entry(self, entry: TimelineEntry) -> int:
         key = next(self._numbers)
         self._open[key] = (self._clock.monotonic(), entry)
+        if self._follower is not None:
+            self._follower.begun(entry)
         return key
 
-    def _add(self, fresh: TimelineEntry) -> None:
+    def _add(self, fresh: TimelineEntry, begun: TimelineEntry | None = None) -> None:
+        if self._follower is not None:
+            self._follower.ended(fresh, begun)
         for index in range(len(self._done) - 1, -1, -1):
             known = self._done[index]
             if (known.what, known.of) == (fresh.what, fresh.of):

@@ -28,7 +28,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import grpc
@@ -55,8 +55,14 @@ _OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 class KeptStarts:
     """`stub` is a RuntimeService on the kept connection, None while there is none."""
 
-    def __init__(self, endpoint: str, options: list[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        options: list[tuple[str, int]],
+        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+    ) -> None:
         self._endpoint, self._options = endpoint, [*options, _OWN_CONNECTION]
+        self._interceptors = interceptors
         self._channel: grpc.aio.Channel | None = None
         self._keeper: Keeper | None = None
         self._ours = (-1, -1)  # descriptor and inode of the connection
@@ -127,7 +133,9 @@ class KeptStarts:
         """Until the connection is lost. Raises TimeoutError, OSError or CommandError when it cannot be kept."""
         size = _BUFFER + 2 * (next(self._tries) % _BUFFER_SIZES)
         options = [*self._options, ("grpc.tcp_receive_buffer_size", size)]
-        self._channel = channel = grpc.aio.insecure_channel(self._endpoint, options=options)
+        self._channel = channel = grpc.aio.insecure_channel(
+            self._endpoint, options=options, interceptors=self._interceptors
+        )
         async with asyncio.timeout(_DIAL_LIMIT):
             while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
                 await channel.wait_for_state_change(state)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
+from dataclasses import replace
 
 from agent.common.model.pod_settings import PodPaths
 from agent.volumes.edge import atomic
@@ -48,8 +50,9 @@ def set_up(paths: PodPaths, plans: list[DiskVolume]) -> dict[str, MountedVolume]
     """Volumes by name. Raises Temporary or Permanent naming the volume; those made before stay."""
     made: dict[str, MountedVolume] = {}
     for plan in plans:
+        began, started = time.time(), time.monotonic()
         try:
-            made[plan.name] = _set_up(paths, plan)
+            made[plan.name] = replace(_set_up(paths, plan), began=began, took=time.monotonic() - started)
         except OSError as error:
             raise Temporary(
                 f'MountVolume.SetUp failed for volume "{plan.name}" : {error}',

@@ -85,7 +85,8 @@ class MountedVolume:
     """A mounted volume: its path on the node, and what a container's mount of it needs.
 
     `image`: the reference of an image volume; `image_ref`: the runtime's name of it, once it has been pulled.
-    `block`: a raw device, for volumeDevices and not for volumeMounts.
+    `block`: a raw device, for volumeDevices and not for volumeMounts. `began` (wall seconds) and `took` (seconds): when
+    it was mounted, 0 if that is not known.
     """
 
     name: str
@@ -94,3 +95,5 @@ class MountedVolume:
     image: str = ""
     image_ref: str = ""
     block: bool = False
+    began: float = field(default=0.0, compare=False)
+    took: float = field(default=0.0, compare=False)

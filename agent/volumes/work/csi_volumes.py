@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from agent.common.model.errors import AttachLimitExceeded, PluginError
@@ -134,8 +134,10 @@ class CsiVolumes:
             await jobs.close()
 
     async def _mount_named(self, pod: Pod, paths: PodPaths, volume: CsiVolume) -> MountedVolume:
+        began, started = self._deps.clock.now(), self._deps.clock.monotonic()
         try:
-            return await self._mount(pod, paths, volume)
+            made = await self._mount(pod, paths, volume)
+            return replace(made, began=began, took=self._deps.clock.monotonic() - started)
         except NodewrightError as error:
             error.message = f'MountVolume.SetUp failed for volume "{volume.spec_name}" : {error.message}'
             raise

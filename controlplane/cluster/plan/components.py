@@ -12,6 +12,7 @@ from controlplane.cluster.plan.certificates import authentication_config, servic
 from controlplane.cluster.plan.load_balancer import pool as load_balancer_pool
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET, SYSTEM_PATH
 from controlplane.cluster.plan.node_marks import registration_flags
+from controlplane.cluster.plan.tracing import runtime_environment
 from controlplane.cluster.plan.wiring import UPLINK
 from controlplane.supervisor.model import Program
 from policy.settings import SOCKET as POLICY_SOCKET
@@ -225,7 +226,8 @@ def runtime(cluster: Cluster, node: Node, tools: Tools) -> Program:
     """containerd of a node. Stopping it does not stop the containers, as their shims keep running."""
     argv = (tools.binaries["containerd"], "--config", "/etc/containerd/config.toml", "--log-level", "info")
     log = f"{cluster.log_dir(node.name)}/containerd.log"
-    return Program("containerd", argv, log, tools.environment("containerd"), stop_timeout=5)
+    environment = tools.environment("containerd", **runtime_environment(cluster, node))
+    return Program("containerd", argv, log, environment, stop_timeout=5)
 
 
 def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:

@@ -139,9 +139,17 @@ def resolv_conf(host_text: str, resolved_text: str, uplink: bool) -> str:
 
 
 def containerd_config(
-    *, restrict_oom_score_adj: bool, durable: bool, logins: Mapping[str, registries.Login] | None = None
+    *,
+    restrict_oom_score_adj: bool,
+    durable: bool,
+    logins: Mapping[str, registries.Login] | None = None,
+    traced: bool = False,
 ) -> str:
-    """config.toml, version 3 (containerd 2.x, docs/cri/config.md). Plugins that nodes never use are disabled."""
+    """config.toml, version 3 (containerd 2.x, docs/cri/config.md). Plugins that nodes never use are disabled.
+
+    `traced`: it exports spans of its own (plan/tracing.py).
+    """
+    no_traces = "" if traced else '\n  "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",'
     return f"""version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -149,7 +157,7 @@ disabled_plugins = [
   "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs", "io.containerd.differ.v1.erofs",
   "io.containerd.mount-handler.v1.erofs", "io.containerd.snapshotter.v1.native",
   "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
-  "io.containerd.nri.v1.nri", "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
+  "io.containerd.nri.v1.nri",{no_traces}
   "io.containerd.monitor.container.v1.restart", "io.containerd.image-verifier.v1.bindir",
 ]
 

@@ -16,6 +16,7 @@ from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import components, node_files
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.plan.readiness import runtime_problem
+from controlplane.cluster.plan.tracing import runtime_environment
 from controlplane.cluster.work import logins
 from controlplane.cluster.work.control_plane import fail_if_exiting, start_unit, starts
 from controlplane.machine.edge import files, oom, process_one
@@ -69,7 +70,10 @@ def write_files(cluster: Cluster, node: Node) -> frozenset[str]:
     ):  # after seed_runtime, which needs an empty containerd root
         os.makedirs(f"{own}/{name}", mode=0o755, exist_ok=True)
     config = node_files.containerd_config(
-        restrict_oom_score_adj=not oom.may_lower_score(), durable=cluster.options.durable, logins=logins.load(cluster)
+        restrict_oom_score_adj=not oom.may_lower_score(),
+        durable=cluster.options.durable,
+        logins=logins.load(cluster),
+        traced=bool(runtime_environment(cluster, node)),
     )
     logins.write_hosts(cluster, node)
     resolv = node_files.resolv_conf(text_of("/etc/resolv.conf"), text_of(_RESOLVED), cluster.options.uplink)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from dataclasses import replace
 
 from agent.common.model.errors import AttachLimitExceeded
@@ -15,6 +16,7 @@ from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.work.steps import resize
 from agent.pods.work.steps.context import Context, StepFailed
 from agent.resources.plan.allocation import allocation_of
+from agent.volumes.model.volumes import MountedVolume
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.tasks import both, cancel_and_wait
 
@@ -81,9 +83,19 @@ async def _mounted(context: Context) -> PreparedPod:
             memory.volumes_changed = False
             mounted = await deps.resources.volumes.mount(memory.pod)
             if not memory.volumes_changed:
+                _note_mounts(context, mounted.values())
                 return PreparedPod(volumes=mounted, services=await services)
     finally:
         await cancel_and_wait(services)
+
+
+def _note_mounts(context: Context, mounted: Iterable[MountedVolume]) -> None:
+    """Each volume in the timeline: the step that mounts all of them goes on a little longer."""
+    timeline, now = context.memory.timeline, context.deps.clock.now()
+    for one in mounted:
+        if one.began:
+            what, of = Activity(ActivityKind.MOUNT, volume=one.name), Activity(ActivityKind.VOLUMES)
+            timeline.mark(what, one.took, of=of, ago=max(0.0, now - one.began - one.took))
 
 
 async def _admit_devices(context: Context) -> None:

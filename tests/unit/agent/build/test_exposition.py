@@ -58,6 +58,7 @@ def feed(metrics: Metrics) -> None:
         metrics.started_containers.labels(container_type).inc()
         metrics.started_containers_errors.labels(container_type, "RunContainerError").inc()
     metrics.evictions.labels("memory.available").inc()
+    metrics.spans_dropped.labels("queue_full").inc()
     metrics.image_pull_duration.labels(image_size_class(20 << 20)).observe(2.0)
     metrics.image_garbage_collected.labels("space").inc()
     for result in ("successful", "failed", "unknown"):

@@ -18,7 +18,7 @@ from agent.config.decode import decode, flatten
 from agent.config.flags import FIELD_FLAGS, INERT_FLAGS, OWN_FLAGS
 from agent.config.parse import parse
 from agent.config.schema import FIELDS
-from agent.settings import Settings
+from agent.settings import Settings, TracingSettings
 from nodelib.ciphers import STRONG_CIPHERS
 from nodelib.errors import Invalid
 from nodelib.upstream.answers import facts
@@ -148,6 +148,12 @@ def test_what_makes_no_difference_gives_no_notice(folder: Path, text: str) -> No
     assert parsed(folder, text).notices == ()
 
 
+def test_tracing_is_off_without_a_rate(folder: Path) -> None:
+    assert parsed(folder, "tracing: {endpoint: 'c:4317'}\n").tracing == TracingSettings("c:4317", 0)
+    found = parsed(folder, "tracing: {samplingRatePerMillion: 5}\n")
+    assert (found.tracing, found.notices) == (TracingSettings("", 5), ())
+
+
 def test_a_bootstrap_needs_a_place_for_its_kubeconfig(folder: Path) -> None:
     with pytest.raises(Invalid, match="--kubeconfig"):
         parse(["--bootstrap-kubeconfig=/b"], hostname="n")
@@ -209,6 +215,12 @@ def test_a_malformed_file_is_refused_with_its_place(folder: Path, text: str, par
     ("text", "part"),
     [
         pytest.param("maxPods: -1\n", "maxPods: -1 must not be negative", id="negative"),
+        pytest.param(
+            "tracing: {samplingRatePerMillion: 1000001}\n",
+            "tracing.samplingRatePerMillion: 1000001 must be between 0 and 1000000",
+            id="sampling rate",
+        ),
+        pytest.param("tracing: {endpoint: ftp://c}\n", "ftp://c: unsupported scheme ftp", id="endpoint"),
         pytest.param("readOnlyPort: 70000\n", "readOnlyPort: 70000 must be between 0 and 65535", id="port"),
         pytest.param("imageGCLowThresholdPercent: 90\n", "must be less than imageGCHighThresholdPercent", id="gc"),
         pytest.param("cpuCFSQuotaPeriod: 2s\n", "between 1ms and 1s", id="quota period"),

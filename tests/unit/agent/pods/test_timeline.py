@@ -61,7 +61,7 @@ async def test_the_timeline_is_bounded() -> None:
     for number in range(200):
         timeline.mark(Activity(ActivityKind.START, f"app-{number}"))
     entries = timeline.entries()
-    assert len(entries) == 64
+    assert len(entries) == 96
     assert entries[-1].what.container == "app-199"
 
 

@@ -1,0 +1,154 @@
+"""Entries of a pod's timeline as spans. The names are upstream's where it has such a span; docs/traces.md lists them.
+
+The trace of a pod's start is named by the pod's UID, and a span by the entry that it is: an exported span, a later
+reading of the record and an agent that was started again agree on the ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agent.pods.model.timeline import ActivityKind, TimelineEntry
+from nodelib.traces.model import Span, SpanContext
+from nodelib.traces.sampling import span_id, trace_id
+
+START = "pod start"
+WAIT = "wait for a node"
+SYNC, TERMINATING, TERMINATED = "syncPod", "syncTerminatingPod", "syncTerminatedPod"
+_WELL = ("ok", "")
+_NAMES = {
+    ActivityKind.NETWORK: "CNI ADD",
+    ActivityKind.REMOVE_NETWORK: "CNI DEL",
+    ActivityKind.PULL: "pull image",
+    ActivityKind.VOLUMES: "mount volumes",
+    ActivityKind.MOUNT: "mount volume",
+    ActivityKind.SANDBOX: "create sandbox",
+    ActivityKind.IMAGE: "look for image",
+    ActivityKind.START: "start container",
+    ActivityKind.CREATE: "create container",
+    ActivityKind.RUN: "run container",
+    ActivityKind.POST_START: "postStart hook",
+    ActivityKind.PRE_STOP: "preStop hook",
+    ActivityKind.STOP: "stop container",
+    ActivityKind.ENDED: "container ran",
+}
+_NO_SPANS = (ActivityKind.READY, ActivityKind.NOT_READY)  # moments: TOLD begins at READY
+# How a container ends is no error of the step that waited for it: `outcome` says how, in words.
+_OUTCOME_IN_WORDS = ActivityKind.ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class TracedPod:
+    """The pod that spans are about. `created` (wall seconds, 0: unknown) is whole, as the API has it; `seen`: when the
+    node heard of the pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    created: float = 0.0
+    seen: float = 0.0
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """Upstream's attributes of syncPod, and the node."""
+        return {
+            "k8s.pod.uid": self.uid,
+            "k8s.pod": f"{self.namespace}/{self.name}",
+            "k8s.pod.name": self.name,
+            "k8s.namespace.name": self.namespace,
+            "k8s.node.name": self.node,
+        }
+
+    @property
+    def waited(self) -> float:
+        """Seconds from creation until the node heard of it; 0 for less than one, which the API's times do not tell."""
+        waited = self.seen - self.created if self.created and self.seen else 0.0
+        return waited if waited > 1.0 else 0.0
+
+    @property
+    def root(self) -> SpanContext:
+        """The span of its start."""
+        trace = trace_id(START, self.uid)
+        return SpanContext(trace, span_id(trace, START))
+
+
+def has_span(entry: TimelineEntry) -> bool:
+    return entry.what.kind not in _NO_SPANS
+
+
+def context_of(trace: bytes, entry: TimelineEntry) -> SpanContext:
+    """Equal for an entry that is under way and the same one when it has ended."""
+    what = entry.what
+    return SpanContext(trace, span_id(trace, what.kind.value, what.container, what.volume, repr(entry.at)))
+
+
+def span_of(pod: TracedPod, entry: TimelineEntry, context: SpanContext, parent: bytes) -> Span:
+    """`entry` has ended."""
+    what, attributes = entry.what, dict(pod.attributes)
+    if what.container:
+        attributes["k8s.container.name"] = what.container
+    if what.volume:
+        attributes["k8s.volume.name"] = what.volume
+    if entry.note:
+        attributes["nodewright.note"] = entry.note
+    failed = "" if entry.outcome in _WELL else entry.outcome
+    if failed and what.kind is _OUTCOME_IN_WORDS:
+        attributes["nodewright.outcome"], failed = failed, ""
+    numbers = {} if entry.attempt is None else {"k8s.container.restart_count": entry.attempt}
+    name = _NAMES.get(what.kind, what.kind.value)
+    return Span(context, name, entry.at, entry.seconds or 0.0, parent, {**attributes, **numbers}, failed)
+
+
+def start_span(pod: TracedPod, ended: float, error: str = "") -> Iterable[Span]:
+    """The root of a pod's start, `ended` at a wall time, and the wait before the node heard of it."""
+    begin = pod.seen - pod.waited
+    yield Span(pod.root, START, begin, ended - begin, attributes=pod.attributes, error=error)
+    if pod.waited:
+        context = SpanContext(pod.root.trace, span_id(pod.root.trace, WAIT))
+        precision = {**pod.attributes, "nodewright.precision": "1s"}
+        yield Span(context, WAIT, begin, pod.waited, pod.root.span, precision)
+
+
+def sync_span(
+    pod: TracedPod, name: str, context: SpanContext, parent: bytes, times: tuple[float, float], of_start: bool
+) -> Span:
+    """One plan whose steps have ended, from `times[0]` to `times[1]`. Beyond the start it is a trace of its own."""
+    attributes = {**pod.attributes, "k8s.pod.update_type": "create" if of_start else "sync"}
+    links = () if of_start else (pod.root,)
+    return Span(context, name, times[0], times[1] - times[0], parent, attributes, links=links)
+
+
+def record_spans(pod: TracedPod, entries: Sequence[TimelineEntry], now: float) -> list[Span]:
+    """A pod's whole record as one trace, for who asks later: what was done until the API showed the pod ready is in
+    its start; the rest stands beside that. What happened again and again is there as it was last.
+
+    Entries under way last until `now`.
+    """
+    trace = pod.root.trace
+    newest = [_newest(one, now) for one in entries if has_span(one)]
+    ready = [one.at for one in newest if one.what.kind is ActivityKind.TOLD]
+    begin = min([pod.seen or now, *(one.at for one in newest)])
+    ended = min((one.at + (one.seconds or 0.0) for one in newest if one.what.kind is ActivityKind.TOLD), default=now)
+    spans = list(start_span(replace(pod, seen=begin), max(ended, begin), "" if ready else "it is not ready"))
+    for one in newest:
+        parent = _parent(one, newest)
+        inside = one.at <= ended
+        above = context_of(trace, parent).span if parent else pod.root.span if inside else b""
+        spans.append(span_of(pod, one, context_of(trace, one), above))
+    return sorted(spans, key=lambda span: span.begin)
+
+
+def _newest(entry: TimelineEntry, now: float) -> TimelineEntry:
+    at = max(entry.at, entry.last_at)
+    seconds = max(0.0, now - at) if entry.seconds is None else entry.seconds
+    return replace(entry, at=at, seconds=seconds, last_at=at)
+
+
+def _parent(entry: TimelineEntry, entries: Iterable[TimelineEntry]) -> TimelineEntry | None:
+    """The newest step that `entry` is a part of and that had begun before it."""
+    if entry.of is None:
+        return None
+    found = [one for one in entries if one.what == entry.of and one.at <= entry.at]
+    return max(found, key=lambda one: one.at, default=None)

@@ -1,0 +1,63 @@
+"""What a pod's worker notes in the timeline besides its steps, and where its plans begin and end for traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.common.model.pods import ProbeState
+from agent.pods.model.facts import Cause
+from agent.pods.model.steps import PodPlan
+from agent.pods.model.timeline import Activity, ActivityKind
+from agent.pods.plan import spans
+from agent.pods.plan.starting import first_ready
+from agent.pods.work.memory import PodMemory
+from agent.pods.work.tracing import PodTracer
+from nodelib.clock import Clock
+
+
+class StartNotes:
+    """One of each worker, made when the pod comes from its source. `tracer` None: the pod is not traced."""
+
+    def __init__(self, memory: PodMemory, clock: Clock, *, is_new: bool, tracer: PodTracer | None) -> None:
+        self._memory, self._clock, self._is_new, self._tracer = memory, clock, is_new, tracer
+        self._made, self._made_at = clock.monotonic(), clock.now()
+        self._probed: set[str] = set()  # ids of containers whose first good answer is noted
+
+    def admission(self) -> None:
+        """The worker runs: how long the pod took from its source to here."""
+        if self._is_new:
+            self._is_new = False
+            self._memory.timeline.mark(Activity(ActivityKind.ADMIT), self._clock.monotonic() - self._made)
+
+    def first_probes(self, probes: Mapping[str, ProbeState]) -> None:
+        """How long each container took from its start until its probes found it ready. `probes`: by container id."""
+        memory = self._memory
+        for one in first_ready(memory.pod, memory.seen, probes, self._probed, self._made_at) if probes else ():
+            self._probed.add(one.id)
+            took = max(0.0, self._clock.now() - one.started_at / 1e9)
+            memory.timeline.mark(Activity(ActivityKind.FIRST_PROBE, one.name), took, attempt=one.attempt)
+
+    def readiness(self) -> None:
+        """The pod has become ready, or is not any more."""
+        memory = self._memory
+        memory.timeline.mark(Activity(ActivityKind.READY if memory.is_ready else ActivityKind.NOT_READY))
+        memory.ready_since = self._clock.monotonic() if memory.is_ready else None
+
+    def sync_began(self, plan: PodPlan) -> None:
+        """A plan that finds nothing to do has no span."""
+        if self._tracer is not None and plan.steps:
+            ends = self._memory.termination
+            name = spans.TERMINATED if self._memory.released else spans.SYNC if ends is None else spans.TERMINATING
+            self._tracer.sync_began(name, finished=ends is not None and ends.cause is Cause.FINISHED)
+
+    def sync_ended(self) -> None:
+        """All steps of the plan have ended."""
+        if self._tracer is not None:
+            self._tracer.sync_ended()
+
+
+def note_told(memory: PodMemory, clock: Clock) -> None:
+    """The API shows that the pod is ready: how long that took from when it was."""
+    if memory.ready_since is not None:
+        memory.timeline.mark(Activity(ActivityKind.TOLD), clock.monotonic() - memory.ready_since)
+        memory.ready_since = None

@@ -1,0 +1,142 @@
+"""The trace of a pod on a real cluster: from the event of the API until the API shows it ready, with containerd's own
+spans inside, received by a collector; and the same pod's trace as `why` writes it.
+
+NODEWRIGHT_TEST_TRACED=name uses an existing cluster whose nodes trace to port 14317 of this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.pods.plan.spans import START
+from controlplane.cluster.model import Cluster
+from nodelib.json_values import Json
+from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.client import KubeClient
+from nodelib.traces.sampling import trace_id
+from tests.builders.pods import manifest, sleeper
+from tests.cluster.command_line import cli, lent_or_raised
+from tests.cluster.world import World, is_ready
+from tests.fakes.collector import Collector, collector
+from tests.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+NAME, PORT, PODS = "ttraces", 14317, 5
+FILE = f"""
+apiVersion: nodewright.io/v1alpha1
+kind: Cluster
+name: {NAME}
+nodes: [{{name: node1}}]
+networking: {{nodeSubnet: 10.89.93.0/24, uplink: false}}
+kubelet: {{tracing: {{endpoint: "10.89.93.1:{PORT}", samplingRatePerMillion: 1000000}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    file = tmp_path_factory.mktemp("traced") / "cluster.yaml"
+    file.write_text(FILE)
+    with lent_or_raised("NODEWRIGHT_TEST_TRACED", NAME, "--config", str(file), "--no-demo", timeout=600) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def world(traced: Cluster, stats: list[tuple[str, str]]) -> AsyncIterator[World]:
+    api = KubeClient(load_kubeconfig(traced.admin_kubeconfig), user_agent="nodewright-tests")
+    try:
+        yield World(traced, api, "default", stats)
+    finally:
+        await api.close()
+
+
+def full_pod(name: str) -> Json:
+    hook = {"postStart": {"exec": {"command": ["true"]}}}
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    mount = [{"name": "scratch", "mountPath": "/scratch"}, {"name": "words", "mountPath": "/words"}]
+    volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "words", "configMap": {"name": "words"}}]
+    main = sleeper(lifecycle=hook, readinessProbe=probe, volumeMounts=mount)
+    return manifest(name, main, volumes=volumes, nodeName="node1")
+
+
+async def timed(world: World, name: str) -> tuple[str, float, float]:
+    """(UID, when it was created, when the API showed it ready): wall seconds of this machine."""
+    began = time.time()
+    made = await world.create(full_pod(name))
+    await world.until(name, is_ready, "Ready")
+    return made["metadata"]["uid"], began, time.time()
+
+
+def covered(spans: Iterable[Json], begin: float, end: float) -> float:
+    """The share of the time that a span covers which says what was done, and not only that something was."""
+    said = [one for one in spans if one["name"] not in (START, "syncPod")]
+    total, reached = 0.0, begin
+    for one in sorted(said, key=lambda one: one["start_time_unix_nano"]):
+        left, right = one["start_time_unix_nano"] / 1e9, min(end, one["end_time_unix_nano"] / 1e9)
+        total += max(0.0, right - max(left, reached))
+        reached = max(reached, right)
+    return total / (end - begin)
+
+
+def of_trace(there: Collector, uid: str) -> list[Json]:
+    return [one for one in there.spans if one["trace_id"] == trace_id(START, uid)]
+
+
+async def test_a_pods_trace_covers_its_start_and_has_containerds_spans(world: World) -> None:
+    await world.config_map("words", greeting="hello")
+    async with collector(f"10.89.93.1:{PORT}") as there:
+        timed_pods = [await timed(world, f"pod-{number}") for number in range(PODS)]
+
+        def is_whole(uid: str) -> bool:
+            names = {one["name"] for one in of_trace(there, uid)}
+            return START in names and any("runtime.v1" in name for name in names)
+
+        def containerds() -> list[Json]:
+            return [one for one in there.resources if one.get("service.name") == "containerd"]
+
+        await until(lambda: all(is_whole(uid) for uid, _, _ in timed_pods) and containerds(), 60)
+        await asyncio.sleep(6)  # containerd's last batch: it waits five seconds
+        shares = []
+        for uid, created, shown in timed_pods:
+            spans = of_trace(there, uid)
+            names = {one["name"] for one in spans}
+            assert {"admit", "mount volume", "create sandbox", "CNI ADD", "postStart hook", "first probe"} <= names
+            assert {"create container", "run container", "tell that it is ready", "syncPod"} <= names
+            (root,) = (one for one in spans if one["name"] == START)
+            ids = {one["span_id"] for one in spans}
+            assert [one["name"] for one in spans if one["parent_span_id"] not in (ids | {b""})] == []
+            assert [one["name"] for one in spans if not one["parent_span_id"]] == [START]
+            calls = {one["span_id"]: one for one in spans if one["kind"] == 3}
+            inside = [one for one in spans if one["parent_span_id"] in calls and one["kind"] == 2]
+            assert {one["name"] for one in inside} >= {
+                "runtime.v1.RuntimeService/RunPodSandbox",
+                "runtime.v1.RuntimeService/StartContainer",
+            }
+            assert created <= root["start_time_unix_nano"] / 1e9 <= root["end_time_unix_nano"] / 1e9 <= shown + 0.1
+            shares.append(covered(spans, created, shown))
+        world.stats.append(("create to Ready covered by spans, worst", f"{min(shares):.1%}"))
+        world.stats.append(("create to Ready covered by spans, median", f"{statistics.median(shares):.1%}"))
+        world.stats.append(("spans of one start", f"{len(of_trace(there, timed_pods[0][0]))}"))
+        # What is left is the way of the object through the API server, before any node has heard of it.
+        assert statistics.median(shares) >= 0.95 and min(shares) >= 0.9
+
+
+async def test_why_writes_the_trace_and_draws_it(world: World, tmp_path: Path) -> None:
+    uid, _, _ = await timed(world, "told")
+    file = tmp_path / "told.jsonl"
+    await asyncio.to_thread(cli, "why", "told", "--name", world.cluster.name, "--otlp", str(file))
+    (line,) = file.read_text().splitlines()
+    spans = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert {one["traceId"] for one in spans} == {trace_id(START, uid).hex()}
+    assert {START, "CNI ADD", "mount volume", "first probe"} <= {one["name"] for one in spans}
+    drawn = (await asyncio.to_thread(cli, "why", "told", "--name", world.cluster.name, "--waterfall")).stdout
+    assert "pod default/told on node1" in drawn and "█" in drawn
+    for step in ("sandbox", "network", "mount of volume scratch", "postStart main", "first probe main"):
+        assert step in drawn, drawn

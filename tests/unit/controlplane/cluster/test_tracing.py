@@ -1,0 +1,50 @@
+"""Which variables and plugins make containerd trace with its kubelet."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from controlplane.cluster.model import Cluster, Options
+from controlplane.cluster.plan import node_files
+from controlplane.cluster.plan.tracing import runtime_environment
+from controlplane.config.model import Custom
+from nodelib.json_values import Json
+
+GRPC = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://10.0.0.9:4317", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}
+HTTP = {
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://10.0.0.9:4318/v1/traces",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+}
+LOCAL = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://localhost:4317", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}
+ALL = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("tracing", "expected"),
+    [
+        ({"endpoint": "10.0.0.9:4317", "samplingRatePerMillion": ALL}, GRPC),
+        ({"endpoint": "http://10.0.0.9:4318", "samplingRatePerMillion": 1}, HTTP),
+        ({"samplingRatePerMillion": 1}, LOCAL),
+        ({"endpoint": "10.0.0.9:4317"}, {}),
+        ({"endpoint": "unix:///run/otel.sock", "samplingRatePerMillion": ALL}, {}),
+        (None, {}),
+    ],
+    ids=["grpc", "http", "the default endpoint", "no rate", "a target of gRPC alone", "no tracing"],
+)
+def test_containerd_traces_what_its_kubelet_samples(tracing: Json | None, expected: dict[str, str]) -> None:
+    custom = Custom(kubelet={"tracing": tracing} if tracing else {})
+    cluster = Cluster("lab", "10.89.3.0/24", Options(custom=custom))
+    found = runtime_environment(cluster, cluster.nodes[0])
+    assert {key: value for key, value in found.items() if key.startswith("OTEL_EXPORTER")} == expected
+    assert found.get("OTEL_TRACES_SAMPLER", "parentbased_always_off") == "parentbased_always_off"
+    assert bool(found) == bool(expected)
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_the_plugins_are_on_only_where_it_traces(traced: bool) -> None:
+    config = tomllib.loads(node_files.containerd_config(restrict_oom_score_adj=False, durable=True, traced=traced))
+    off = [one for one in config["disabled_plugins"] if "tracing" in one]
+    assert len(off) == (0 if traced else 2)
+    assert "io.containerd.nri.v1.nri" in config["disabled_plugins"]
