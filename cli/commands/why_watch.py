@@ -36,7 +36,10 @@ _VOLATILE = frozenset({"costs", "last", "count"})  # what is measured, and how o
 
 
 def run(name: str, about: str, namespace: str | None, *, as_json: bool, kubeconfig: str) -> None:
-    """As why.run(), until SIGINT or SIGTERM; an unknown object is waited for. Raises NotFound for an unknown cluster."""
+    """As why.run(), until SIGINT or SIGTERM; an object that does not exist is waited for.
+
+    Raises NotFound for an unknown cluster.
+    """
     cluster = state.load(name)
     wanted = why.asked_about(about, namespace)
     if cluster is None and not kubeconfig and state.clusters():

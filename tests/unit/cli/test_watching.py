@@ -98,9 +98,9 @@ def test_of_a_container_s_ends_the_newest_is_told() -> None:
 
 def test_each_step_of_a_pod_s_start_is_told_when_it_begins_and_when_it_ends() -> None:
     begun, ended = TimelineLine(NOW, "image web"), TimelineLine(NOW, "image web", 2.5)
-    frames = [why_frame([waiting(timeline=(one,))], Target("pod", "shop", "web")) for one in (begun, ended)]
-    assert next(line.partition(" ")[2] for line in lines(None, frames[0], "")) == "image web: under way"
-    assert [line.partition(" ")[2] for line in lines(*frames, "")] == ["image web: 2.500 s"]
+    first, second = (why_frame([waiting(timeline=(one,))], Target("pod", "shop", "web")) for one in (begun, ended))
+    assert next(line.partition(" ")[2] for line in lines(None, first, "")) == "image web: under way"
+    assert [line.partition(" ")[2] for line in lines(first, second, "")] == ["image web: 2.500 s"]
 
 
 def why_frame(found: list[Explained], wanted: Target | None = None, **answers: Any) -> Frame:
