@@ -36,6 +36,7 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"\./nodewright addons (add|remove)\b", _ELSEWHERE + "test_cluster_file.py, test_ingress.py, test_top.py"),
     (r"\./nodewright (load|unload)\b", "needs an image of docker's: tests/cluster/test_load_images.py makes one"),
     (r"docker build\b", "needs docker: tests/cluster/test_load_images.py plays one"),
+    (r"\./nodewright (status|why)\b.* --watch$", "goes on until Ctrl-C: tests/cluster/test_watch.py"),
     (r"\./nodewright shell node1$", "waits for somebody who types"),
     (r"\./nodewright export logs\b", "takes half a minute: tests/cluster/test_export_logs.py"),
     (r"\./nodewright (join https:|leave$)", "needs another cluster: tests/cluster/test_join.py"),

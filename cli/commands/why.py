@@ -45,17 +45,17 @@ def run(
     nor an agent answers.
     """
     cluster = state.load(name)
-    wanted = _target(about, namespace or "default") if about else None
+    wanted = asked_about(about, namespace)
     answers, found, count = asyncio.run(_found(name, cluster, wanted, namespace, kubeconfig))
     wording = Wording(cluster.name if cluster else "", kubeconfig)
     if waterfall or otlp:
         _notes(answers)
         trace.show(_only_pod(found, about), answers.facts, waterfall=waterfall, otlp=otlp)
     elif as_json:
-        print(json.dumps(_document(found, answers, wording), indent=1))
+        print(json.dumps(document(found, answers, wording), indent=1))
     else:
         _notes(answers)
-        _show(found, wanted, show.Page(time.time(), wording), count, namespace)
+        put(found, wanted, show.Page(time.time(), wording), count, namespace)
     if _a_node_is_silent(cluster, answers) or any(not one.is_well for one in found):
         raise SystemExit(_NOT_WELL)
 
@@ -72,9 +72,10 @@ def _a_node_is_silent(cluster: Cluster | None, answers: Answers) -> bool:
     return cluster is not None and any(why != NOT_ALLOWED for why in answers.silent.values())
 
 
-def _target(about: str, namespace: str) -> Target:
+def asked_about(about: str, namespace: str | None) -> Target | None:
+    """What the words of the command line mean; None for everything. Wrong words end the command."""
     try:
-        return target(about, namespace)
+        return target(about, namespace or "default") if about else None
     except Invalid as error:
         fail(describe(error), _WRONG_USAGE)
 
@@ -89,15 +90,14 @@ async def _found(
             raise _nobody_answers(name, answers)
         machines = [one.name for one in cluster.nodes] if cluster is not None else None
         every = judge.everything(answers.agents, answers.facts, machines)
-        pods = [one for one in every if one.kind == "pod"]
         if wanted is None:
-            count = len(pods) if namespace is None else sum(one.found.namespace == namespace for one in pods)
-            return answers, judge.with_drops(judge.troubles(every, namespace or ""), answers.drops), count
+            found = judge.with_drops(judge.troubles(every, namespace or ""), answers.drops)
+            return answers, found, judge.pods_in(every, namespace)
         found = judge.about(wanted, every, answers.facts)
         if not found:
             raise _unknown(name, wanted, every, answers)
-        more = await _with_more(sources, found, answers)
-        return answers, judge.with_drops(more, answers.drops), len(pods)
+        more = await with_more(sources, found, answers)
+        return answers, judge.with_drops(more, answers.drops), judge.pods_in(every, None)
 
 
 def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
@@ -121,7 +121,7 @@ def _unknown(name: str, wanted: Target, every: list[Explained], answers: Answers
     return NotFound(f'no {wanted.kind} "{where}"', step="explain", action=action)
 
 
-async def _with_more(sources: Sources, found: list[Explained], answers: Answers) -> list[Explained]:
+async def with_more(sources: Sources, found: list[Explained], answers: Answers) -> list[Explained]:
     """With the ends of logs; one pod alone also with its resource costs, which a node adds only when it is asked."""
     bad = next((one for one in found if one.kind == "pod" and not one.is_well), None)
     alone = found[0] if len(found) == 1 and found[0].kind == "pod" else None
@@ -151,7 +151,8 @@ async def _logs(sources: Sources, pod: Explained, answers: Answers) -> tuple[Log
     return tuple(one for one in tails if one is not None)
 
 
-def _show(found: list[Explained], wanted: Target | None, page: show.Page, count: int, namespace: str | None) -> None:
+def put(found: list[Explained], wanted: Target | None, page: show.Page, count: int, namespace: str | None) -> None:
+    """Print what was found on the page."""
     if wanted is None and not found:
         where = "" if namespace is None else f" of namespace {namespace}"
         page.say(f"All {count} pods{where} are running and ready, or have completed.")
@@ -162,7 +163,8 @@ def _show(found: list[Explained], wanted: Target | None, page: show.Page, count:
         show.pods_of(found[1:], page)
 
 
-def _document(found: list[Explained], answers: Answers, wording: Wording) -> dict[str, object]:
+def document(found: list[Explained], answers: Answers, wording: Wording) -> dict[str, object]:
+    """The same for programs."""
     documents = [
         {
             **to_json(wording.advised(one.found)),

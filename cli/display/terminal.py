@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import IO, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +23,18 @@ class _Console(Console):
 def new_console(out: IO[str] | None = None, *, width: int | None = None) -> Console:
     """A console that prints text as it is: messages of runtimes contain brackets, which rich would take for styles."""
     return _Console(file=out or sys.stdout, width=width, markup=False, highlight=False)
+
+
+class Collected(_Console):
+    """Prints nothing: `parts` are the renderables, to be shown by another console, at its width."""
+
+    def __init__(self) -> None:
+        super().__init__(file=io.StringIO(), markup=False, highlight=False)
+        self.parts: list[RenderableType] = []
+
+    def print(self, *objects: Any, style: Any = None, **_: Any) -> None:
+        for one in objects:
+            self.parts.append(Text(visible(one), style or "", overflow="fold") if isinstance(one, str) else one)
 
 
 def new_table(*columns: str) -> Table:

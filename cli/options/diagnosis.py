@@ -10,21 +10,38 @@ import typer
 from cli.errors import reported
 from cli.options.application import command
 from cli.options.choices import Output
-from cli.options.shared import DEFAULT, Binaries, Json, Name, Namespace, OutputOption, wants_json
+from cli.options.shared import DEFAULT, Binaries, Json, Name, Namespace, OutputOption, Watch, wants_json
 
 _NO_ANSWER = 2  # exit status of `trace` when it cannot say whether a packet arrives, as click has it for wrong usage
 
 
 @command("Diagnosis")
-def status(name: Name = DEFAULT, output: OutputOption = Output.TEXT, as_json: Json = False) -> None:
+def status(
+    name: Name = DEFAULT, watch: Watch = False, output: OutputOption = Output.TEXT, as_json: Json = False
+) -> None:
     """Show the state of a cluster: nodes, daemons, pods, proxies. Works while the API server is down too.
 
     Exit status 0 when the API server answers, every daemon runs and every node is Ready; otherwise 1.
+
+    With --watch it goes on until Ctrl-C, which ends it with status 0: a terminal is redrawn in place, a pipe or a file
+    gets a line for each change, and -o json a document a line (NDJSON).
+
+    Examples:
+
+    * `./nodewright status`
+
+    * `./nodewright status --watch`
     """
     with reported():
+        shown = wants_json(output, as_json)
+        if watch:
+            from cli.commands import status_watch
+
+            status_watch.run(name, as_json=shown)
+            return
         from cli.commands import status as work
 
-        work.run(name, as_json=wants_json(output, as_json))
+        work.run(name, as_json=shown)
 
 
 @command("Diagnosis")
@@ -49,6 +66,7 @@ def why(
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="List every namespace, as it does without -n.")
     ] = False,
+    watch: Watch = False,
     name: Name = DEFAULT,
     output: OutputOption = Output.TEXT,
     kubeconfig: Annotated[
@@ -74,6 +92,9 @@ def why(
 
     Exit status 0: all of it is well; 1: something is not, or cannot be asked; 2: wrong usage.
 
+    With --watch it goes on until Ctrl-C, which ends it with status 0: a terminal is redrawn in place, a pipe or a file
+    gets what is new (of one pod also each step of its start), and -o json a document a line (NDJSON).
+
     Examples:
 
     * `./nodewright why`
@@ -87,13 +108,21 @@ def why(
     * `./nodewright why web-0 --waterfall`
 
     * `./nodewright why web-0 --otlp web-0.jsonl`
+
+    * `./nodewright why shop/web-0 --watch`
     """
+    if watch and (waterfall or otlp):
+        raise typer.BadParameter("--waterfall and --otlp show one moment, --watch goes on: leave one of them out.")
     with reported():
+        chosen, shown = None if all_namespaces else namespace, wants_json(output, as_json)
+        if watch:
+            from cli.commands import why_watch
+
+            why_watch.run(name, about, chosen, as_json=shown, kubeconfig=kubeconfig)
+            return
         from cli.commands import why as work
 
-        chosen = None if all_namespaces else namespace
-        as_json = wants_json(output, as_json)
-        work.run(name, about, chosen, as_json=as_json, kubeconfig=kubeconfig, waterfall=waterfall, otlp=otlp)
+        work.run(name, about, chosen, as_json=shown, kubeconfig=kubeconfig, waterfall=waterfall, otlp=otlp)
 
 
 @command("Diagnosis")

@@ -59,6 +59,7 @@ Plain = Annotated[bool, typer.Option("--plain", help="Print plain lines instead 
 OutputOption = Annotated[
     Output, typer.Option("--output", "-o", metavar="FORMAT", help="How to show it: text, or json for scripts.")
 ]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Follow what changes, until Ctrl-C.")]
 Json = Annotated[bool, typer.Option("--json", hidden=True, help="The older spelling of -o json.")]
 Binaries = Annotated[
     Path | None,

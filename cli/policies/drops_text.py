@@ -59,11 +59,14 @@ def refused_by(one: ReportedDrop) -> str:
 
 def sentence(one: ReportedDrop) -> str:
     """For `why`: what was refused, in one line."""
+    packets = "packet" if one.count == 1 else "packets"
+    return f"{flow(one)}, {one.count} {packets}: refused by {refused_by(one)} ({one.direction.lower()})"
+
+
+def flow(one: ReportedDrop) -> str:
+    """From where to where."""
     what = "DNS queries of " if one.port == _DNS else ""
-    return (
-        f"{what}{_end(one.client)} to {_end(one.server)} port {one.port_words}, {one.count} "
-        f"{'packet' if one.count == 1 else 'packets'}: refused by {refused_by(one)} ({one.direction.lower()})"
-    )
+    return f"{what}{_end(one.client)} to {_end(one.server)} port {one.port_words}"
 
 
 def _end(end: End) -> str:

@@ -93,6 +93,11 @@ def troubles(every: Iterable[Explained], namespace: str) -> list[Explained]:
     ]
 
 
+def pods_in(every: Iterable[Explained], namespace: str | None) -> int:
+    """How many pods there are; `namespace` None stands for all."""
+    return sum(one.kind == "pod" and namespace in (None, one.found.namespace) for one in every)
+
+
 def about(target: Target, every: list[Explained], facts: Facts) -> list[Explained]:
     """The object asked for, then its pods; empty when there is no such object."""
     if target.kind == "pod":

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import aiohttp
@@ -30,6 +30,7 @@ SOCKET = "/run/nodewright/agent.sock"
 NOT_ALLOWED = "only root may open its socket"
 _SECONDS = 3.0
 _SHOWN = 200  # bytes of an error
+PATHS: Mapping[str, str] = {**{kind: path for kind, (_, path) in KINDS.items()}, **OTHERS}
 _LONGER = 15.0  # for the rest of the answers of a server that has answered once
 
 
@@ -64,10 +65,8 @@ class Sources:
 
     def __init__(self, cluster: Cluster | None, kubeconfig: str = "") -> None:
         own = cluster.admin_kubeconfig if cluster is not None else own_kubeconfig()
-        self._sockets, self._kubeconfig = sockets(cluster), kubeconfig or own
-        enforced = cluster is None or cluster.options.enforces_policies
-        self._policies = policies.sockets(cluster) if enforced else {}
-        self._api, self._no_api = _client(self._kubeconfig, _SECONDS)
+        self._cluster, self._sockets, self.kubeconfig = cluster, dict[str, str](), kubeconfig or own
+        self._api, self._no_api = client(self.kubeconfig, _SECONDS)
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,11 +77,19 @@ class Sources:
 
     async def ask(self) -> Answers:
         """Ask all of them at once."""
-        listed = asyncio.ensure_future(self._lists())
-        refused = asyncio.gather(*(policies.every_drop(path) for path in self._policies.values()))
-        replies = await asyncio.gather(*(asked(path, "/why") for path in self._sockets.values()))
-        facts, api, unlisted = await listed
-        drops = tuple(one for answer, _ in await refused if answer is not None for one in reported_drops(answer))
+        (facts, api, unlisted), nodes = await asyncio.gather(self._lists(), self.nodes())
+        return replace(nodes, facts=facts, api=api, unlisted=unlisted)
+
+    async def nodes(self) -> Answers:
+        """Ask the agents and the policy daemons only, at the sockets that they have now."""
+        self._sockets = sockets(self._cluster)
+        enforced = self._cluster is None or self._cluster.options.enforces_policies
+        daemons = policies.sockets(self._cluster) if enforced else {}
+        replies, refused = await asyncio.gather(
+            asyncio.gather(*(asked(path, "/why") for path in self._sockets.values())),
+            asyncio.gather(*(policies.every_drop(path) for path in daemons.values())),
+        )
+        drops = tuple(one for answer, _ in refused if answer is not None for one in reported_drops(answer))
         agents, silent = {}, {}
         for node, (found, problem) in zip(self._sockets, replies, strict=True):
             if found is None:
@@ -91,7 +98,7 @@ class Sources:
                 agents[node] = pods
             else:
                 silent[node] = "its agent answers with no explanations"
-        return Answers(agents, silent, facts, api, unlisted, drops)
+        return Answers(agents, silent, Facts(), "", drops=drops)
 
     async def pod(self, node: str, namespace: str, pod: str) -> Json | None:
         """The agent's explanation of one pod with its resource costs; `node` as in Answers.agents. None: no answer."""
@@ -112,12 +119,12 @@ class Sources:
     async def _lists(self) -> tuple[Facts, str, Mapping[str, NodewrightError]]:
         if self._api is None:
             return Facts(), self._no_api, {}
-        every = {**{kind: path for kind, (_, path) in KINDS.items()}, **OTHERS}
+        every = PATHS
         lists, problems = await _listed(self._api, every)
         if "pod" not in lists:
             return Facts(), problems["pod"].message, problems
         late = {kind: every[kind] for kind, error in problems.items() if isinstance(error, ApiUnreachable)}
-        patient = _client(self._kubeconfig, _LONGER)[0] if late else None
+        patient = client(self.kubeconfig, _LONGER)[0] if late else None
         if patient is not None:  # the server is alive and slow: what it did not list would be taken for missing
             async with patient:
                 more, still = await _listed(patient, late)
@@ -153,8 +160,8 @@ def _explanations(found: Json) -> tuple[Json, ...] | None:
     return tuple(one for each in listed_pods if (one := usable(each)) is not None)
 
 
-def _client(kubeconfig: str, timeout: float) -> tuple[KubeClient | None, str]:
-    """The client, or None and why there is none."""
+def client(kubeconfig: str, timeout: float) -> tuple[KubeClient | None, str]:
+    """`timeout`: seconds for one answer. The client, or None and why there is none."""
     if not kubeconfig:
         return None, "no kubeconfig on this machine"
     try:

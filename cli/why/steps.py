@@ -31,13 +31,13 @@ def table(timeline: Iterable[TimelineLine], now: float, shown: set[str]) -> Tabl
         if entry.note:
             outcome = f"{outcome}: {entry.note}" if outcome != "ok" else entry.note
         step = f"  {entry.step}" if entry.of else entry.step
-        made.add_row(clock(_newest(entry)), visible(step), took, visible(outcome) + again)
+        made.add_row(clock(newest(entry)), visible(step), took, visible(outcome) + again)
     return made
 
 
 def ordered(timeline: Iterable[TimelineLine]) -> list[TimelineLine]:
     """Sorted by when each was done last, so that the newest round is in order; a step comes before its parts."""
-    entries = sorted(timeline, key=_newest)
+    entries = sorted(timeline, key=newest)
     parts = [entry for entry in entries if entry.of]
     tops = {(entry.kind, entry.container) for entry in entries if not entry.of}
     found = []
@@ -53,7 +53,8 @@ def _is_part(part: TimelineLine, entry: TimelineLine) -> bool:
     return not entry.of and (part.of_kind, part.container) == (entry.kind, entry.container)
 
 
-def _newest(entry: TimelineLine) -> float:
+def newest(entry: TimelineLine) -> float:
+    """When it was done last, wall seconds."""
     # The entry of a container's end begins with the container; it belongs where it ended.
     lived = (entry.seconds or 0.0) if entry.kind == "ended" else 0.0
     return max(entry.at, entry.last_at) + lived

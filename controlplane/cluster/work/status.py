@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from controlplane.cluster.edge import ask
@@ -26,12 +28,14 @@ from controlplane.machine.edge import namespaces
 from controlplane.supervisor.edge import units
 from nodelib import file_trees
 from nodelib.errors import NodewrightError
+from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
 
 if TYPE_CHECKING:
     from nodelib.kube.client import KubeClient
 
 _PROXY_HEALTH = 10256
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"  # what is read of the API server
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,45 +86,57 @@ class Status:
     skew: tuple[str, ...]  # how the nodes violate upstream's version skew policy
     certificates: str  # the first one that expires, and when
     logs: str  # a pattern for their paths
-    pods: tuple[Pod, ...] = field(default=())
+    pods: tuple[Pod, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAnswer:
+    """What the API server has of a cluster; `problem` says why it does not answer, "" when it does."""
+
+    problem: str = ""
+    nodes: tuple[Json, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    version: str = ""
 
 
 async def read_status(cluster: Cluster) -> Status:
     """Read the status. Never raises because something is down: that is part of the status."""
+    api, proxies = await asyncio.gather(_ask_api(cluster), ask_proxies(cluster))
+    return await seen(cluster, api, proxies)
+
+
+async def ask_proxies(cluster: Cluster) -> tuple[ProxyState, ...]:
+    """What the health check of each node's proxy says, in the order of the nodes. A process is started for each."""
+    return tuple(await asyncio.gather(*(_proxy(cluster, node.name) for node in cluster.nodes)))
+
+
+async def seen(cluster: Cluster, api: ApiAnswer, proxies: Sequence[ProxyState]) -> Status:
+    """The status, of these answers and of what this machine's files say of the daemons."""
     by_pods = cluster.options.kubeadm  # the control plane has no unit, as it runs in pods
     outside = (*(() if by_pods else (CONTROL_PLANE,)), *((PORTS,) if cluster.options.custom.ports else ()))
     unit_names = [*outside, *(node.name for node in cluster.nodes)]
-    (api, api_nodes, pods, version), proxies, certificates = await asyncio.gather(
-        _ask_api(cluster),
-        asyncio.gather(*(_proxy(cluster, node.name) for node in cluster.nodes)),
-        asyncio.to_thread(_first_to_expire, cluster),
-    )
-    by_name = {item["metadata"]["name"]: item for item in api_nodes}
+    certificates = await asyncio.to_thread(_first_to_expire, cluster)
+    by_name = {item["metadata"]["name"]: item for item in api.nodes}
+    pods = Counter(pod.node for pod in api.pods)
     nodes = tuple(
-        _node(
-            cluster,
-            node,
-            None if api else by_name.get(node.name, {}),
-            sum(pod.node == node.name for pod in pods),
-            proxy,
-        )
+        _node(cluster, node, None if api.problem else by_name.get(node.name, {}), pods[node.name], proxy)
         for node, proxy in zip(cluster.nodes, proxies, strict=True)
     )
     return Status(
         name=cluster.name,
         subnet=cluster.subnet,
         api_url=cluster.api_url,
-        api=api,
+        api=api.problem,
         supervisors={unit: units.supervisor_pid(cluster.unit_dir(unit)) for unit in unit_names},
         missing=_missing(cluster),
         daemons=tuple(daemon for unit in unit_names for daemon in _daemons(cluster, unit)),
         nodes=nodes,
         settings=settings(cluster.options),
-        version=version,
-        skew=skews((node.version for node in nodes), version),
+        version=api.version,
+        skew=skews((node.version for node in nodes), api.version),
         certificates=certificates,
         logs=f"{cluster.log_dir('UNIT')}/DAEMON.log",
-        pods=tuple(pods),
+        pods=api.pods,
     )
 
 
@@ -181,22 +197,22 @@ def _first_to_expire(cluster: Cluster) -> str:
     return f"{os.path.relpath(path, cluster.dir)} ends on {end:%Y-%m-%d}"
 
 
-async def _ask_api(cluster: Cluster) -> tuple[str, list[dict[str, Any]], list[Pod], str]:
+async def _ask_api(cluster: Cluster) -> ApiAnswer:
     try:
         client = await asyncio.to_thread(_client, cluster)
     except NodewrightError as error:
-        return str(error), [], [], ""
+        return ApiAnswer(str(error))
     try:
         from nodelib.kube.listing import listed
 
         async with client:
             nodes, pods, version = await asyncio.gather(
-                listed(client, "/api/v1/nodes"), listed(client, "/api/v1/pods"), client.get("/version")
+                listed(client, NODES), listed(client, PODS), client.get("/version")
             )
-        facts = [pod_facts(item) for item in pods.items]
-        return "", list(nodes.items), facts, str(version.get("gitVersion", ""))
+        facts = tuple(pod_facts(item) for item in pods.items)
+        return ApiAnswer("", nodes.items, facts, str(version.get("gitVersion", "")))
     except NodewrightError as error:
-        return error.message, [], [], ""
+        return ApiAnswer(error.message)
 
 
 def _client(cluster: Cluster) -> KubeClient:
