@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -54,7 +53,6 @@ TIERS = (
     TestTier("smoke", "conformance", needs_root=True),
 )
 _BY_NAME = {tier.name: tier for tier in TIERS}
-_BUILDS = "NODEWRIGHT_TEST_BUILDS"  # tests wait for a program that is being built, instead of skipping themselves
 _NO_TESTS = 5  # pytest's exit status when it collected nothing
 _SELECTING = ("-k", "-m", "--lf", "--last-failed", "-h", "--help", "--collect-only")
 _VALUED = ("-k", "-m", "-p", "-c", "-o", "-W", "-r", "-n")  # short options of pytest that take the next argument
@@ -72,7 +70,7 @@ def run(arguments: Sequence[str]) -> None:
         raise SystemExit(spawn([sys.executable, "-m", "pytest", *rest]))
     tiers = named or TIERS
     _need_root_for(tiers)
-    with _go_folders_kept(tiers), _built_beside(tiers):
+    with _go_folders_kept(tiers):
         outcomes = [_run_tier(tier, rest) for tier in tiers]
     print("\n".join(("", "Tiers:", *table(outcomes))))
     raise SystemExit(exit_status(outcomes))
@@ -88,34 +86,6 @@ def _go_folders_kept(tiers: Sequence[TestTier]) -> Iterator[None]:
     with used_go_folders(cache, print):
         yield
     empty_go_folders(cache)
-
-
-@contextmanager
-def _built_beside(tiers: Sequence[TestTier]) -> Iterator[None]:
-    """Meanwhile what the tiers need is built at the lowest priority: most tests leave a processor idle."""
-    names = [tier.name for tier in tiers if tier.needs_root]
-    if not names:
-        yield
-        return
-    argv = ["setpriv", "--pdeathsig", "TERM", "nice", "-n", "19", sys.executable, "-m", "tests.builds", *names]
-    with begun(argv):
-        os.environ[_BUILDS] = "1"
-        try:
-            yield
-        finally:
-            del os.environ[_BUILDS]
-
-
-@contextmanager
-def begun(argv: list[str]) -> Iterator[None]:
-    """A command line that runs in the project beside the block, and ends with it."""
-    os.chdir(PROJECT)
-    pid = os.posix_spawnp(argv[0], argv, {**os.environ, "PYTHONPATH": str(PROJECT)})
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGTERM)
-        os.waitpid(pid, 0)
 
 
 def split(arguments: Sequence[str]) -> tuple[tuple[TestTier, ...], list[str]]:

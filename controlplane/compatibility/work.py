@@ -28,7 +28,6 @@ from controlplane.compatibility.plan.facts import (
 )
 from controlplane.compatibility.plan.page import page, replaced, summary
 from controlplane.compatibility.plan.rows import gate_rows, program
-from controlplane.machine.edge.locks import cache_lock
 from nodelib.command import CommandError, run_sync
 from nodelib.errors import Permanent
 from nodelib.files import replace
@@ -53,11 +52,19 @@ def upstream_facts(cache_dir: Path, progress: Callable[[str], None]) -> dict[str
     with what Go says.
     """
     kept = cache_dir / "compatibility" / f"{_key()}.json"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with cache_lock(kept.with_name(".lock"), progress, "another run is asking upstream's modules"):
-        if not kept.exists():
-            progress("asking upstream's modules for gates, fields and flags: Go compiles for some minutes")
-            replace(str(kept), json.dumps(_asked(cache_dir, progress)))
+    if not kept.exists():
+        progress("asking upstream's modules for gates, fields and flags: Go compiles for some minutes")
+        try:
+            found = _asked(cache_dir, progress)
+        except CommandError as error:
+            raise Permanent(
+                error.message,
+                obj=str(_SOURCES),
+                step="run it with upstream's modules",
+                action="Fix what Go reports: a full disk and an unreachable module proxy are the usual causes.",
+            ) from error
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        replace(str(kept), json.dumps(found))
     known: dict[str, str] = json.loads(kept.read_text(encoding="utf-8"))
     return known
 
@@ -110,18 +117,6 @@ def settings_of(kind: type[Any]) -> dict[str, str]:
 
 
 def _asked(cache_dir: Path, progress: Callable[[str], None]) -> dict[str, str]:
-    try:
-        return _printed(cache_dir, progress)
-    except CommandError as error:
-        raise Permanent(
-            error.message,
-            obj=str(_SOURCES),
-            step="run it with upstream's modules",
-            action="Fix what Go reports: a full disk and an unreachable module proxy are the usual causes.",
-        ) from error
-
-
-def _printed(cache_dir: Path, progress: Callable[[str], None]) -> dict[str, str]:
     go, module = find_go(cache_dir, progress), MODULES / CONTROL_PLANE.module
     with go_folders(cache_dir, progress) as folders:
         environment = build_environment(go, folders)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.binaries.work import all_there
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan import snapshot_kinds, storage
@@ -27,7 +26,6 @@ from nodelib.clock import SystemClock
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess, save_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
-from tests import builds
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
 from tests.netns.csi_world import MOUNT
@@ -35,13 +33,12 @@ from tests.netns.mount_namespace import isolated
 from tests.netns.test_csi_daemon import Daemon, daemon
 from tests.waiting import until
 
+_FOLDERS = sorted(Path(cache_root(), "bin").glob("csi-*"))
+_BUILT = [one for one in _FOLDERS if all((one / name).exists() for name in storage.HELPERS)]
 pytestmark = [
     pytest.mark.netns,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loop devices"),
-    pytest.mark.skipif(
-        not (builds.under_way() or all_there(storage.HELPERS, cache_dir=Path(cache_root()))),
-        reason="the helpers are not built yet (minutes): `up --storage` does it",
-    ),
+    pytest.mark.skipif(not _BUILT, reason="the helpers are not built yet (minutes): `up --storage` does it"),
 ]
 _NODE = "node1"
 _CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -68,7 +65,7 @@ def helpers(folder: Path, server: ApiServer, one: Daemon) -> Iterator[None]:
     cluster = Cluster("lab", "10.89.3.0/24", Options(storage=True, nodes=1))
     node = cluster.nodes[0]
     assert node.name == _NODE
-    programs = {name: (str(api_server.built(name)), *flags) for name, flags in storage.helpers(cluster, node).items()}
+    programs = {name: (str(_BUILT[-1] / name), *flags) for name, flags in storage.helpers(cluster, node).items()}
     changed = {"/etc/kubernetes/csi.conf": str(folder / "csi.conf"), SOCKET: str(one.socket)}
     started = [
         start(folder, server, name, [replaced(word, changed) for word in argv], storage.environment(node))

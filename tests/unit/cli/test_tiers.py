@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from typer.testing import CliRunner
 from cli.app import app
 from cli.commands import test as command
 from cli.commands.test import TIERS, Outcome
-from tests import builds
-from tests.waiting import until_sync
 
 NAMES = ["lint", "format", "types", "contracts", "unit", "netns", "cluster", "smoke"]
 PROJECT = Path(__file__).resolve().parents[3]
@@ -27,25 +24,16 @@ class Runs:
 
     def __init__(self, statuses: dict[str, int]) -> None:
         self.statuses, self.argvs = statuses, list[list[str]]()
-        self.beside: list[list[str]] = []
-        self.waits = list[bool]()
 
     def __call__(self, argv: list[str]) -> int:
         self.argvs.append(argv[1:])
-        self.waits.append(builds.under_way())
         return next((status for word, status in self.statuses.items() if word in argv), 0)
-
-    @contextmanager
-    def begun(self, argv: list[str]) -> Iterator[None]:
-        self.beside.append(argv)
-        yield
 
 
 def ran(monkeypatch: pytest.MonkeyPatch, *arguments: str, **statuses: int) -> tuple[Runs, int, str]:
     """The command lines that were run, the exit status and the output."""
     runs = Runs({f"tests/{name}": status for name, status in statuses.items()})
     monkeypatch.setattr(command, "spawn", runs)
-    monkeypatch.setattr(command, "begun", runs.begun)
     done = CliRunner().invoke(app, ["test", *arguments])
     return runs, done.exit_code, done.output
 
@@ -79,28 +67,6 @@ def test_several_tiers_run_in_their_own_order_and_once(monkeypatch: pytest.Monke
     runs, _, text = ran(monkeypatch, "unit", "lint", "unit")
     assert [argv[1] for argv in runs.argvs] == ["ruff", "pytest"]
     assert [line.split()[0] for line in text.partition("Tiers:\n")[2].splitlines()] == ["lint", "unit", "all"]
-
-
-def test_what_tiers_with_root_need_is_built_beside_all_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs, _, _ = ran(monkeypatch, "lint", "unit", "netns", "smoke")
-    [argv] = runs.beside
-    assert argv[argv.index("nice") :][1:3] == ["-n", "19"] and argv[-4:] == ["-m", "tests.builds", "netns", "smoke"]
-    assert runs.waits == [True] * 4 and not builds.under_way()
-    runs, _, _ = ran(monkeypatch, "lint", "unit")
-    assert runs.beside == [] and runs.waits == [False] * 2
-
-
-def test_what_runs_beside_the_tiers_ends_with_them(tmp_path: Path) -> None:
-    """Whatever a tier does: nothing that it has started goes on building."""
-    pid, here = tmp_path / "pid", Path.cwd()
-    script = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    try:
-        with pytest.raises(RuntimeError, match="a tier"), command.begun([sys.executable, "-c", script]):
-            until_sync(lambda: pid.exists() and pid.read_text())
-            raise RuntimeError("a tier")
-    finally:
-        os.chdir(here)
-    assert not Path("/proc", pid.read_text()).exists()
 
 
 @pytest.mark.parametrize(
