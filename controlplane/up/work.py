@@ -41,7 +41,7 @@ from controlplane.cluster.work.workloads import DemoAnswer
 from controlplane.config.model import Ranges
 from controlplane.doctor import work as doctor
 from controlplane.kubeadm import work as kubeadm
-from controlplane.machine.edge import cgroups
+from controlplane.machine.edge import cgroups, disk
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.progress import Progress
 from controlplane.up import plan, releases
@@ -99,6 +99,7 @@ async def up(request: Request, progress: Progress, clock: Clock) -> Raised:
         )
         raising = _Raising(cluster, request, progress, clock)
         answers = await raising.run()
+        await raising.flush("state on the disk")
         with progress.step("kubeconfig") as say:
             changed = await asyncio.to_thread(user_kubeconfig.merge, raising.cluster, chosen)
             say(", ".join(one.path for one in changed if not one.problem) or "left alone")
@@ -179,8 +180,17 @@ class _Raising:
             group.create_task(asyncio.to_thread(_compile, self.request.project), name="compile")
         await keys
         await wire
+        await self.flush("keys and images on the disk")  # before anything is written that would be lost without them
         async with KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up") as client:
             return await self._with_client(client, images)
+
+    async def flush(self, words: str) -> None:
+        """A durable cluster's files are on the disk when this returns, the programs that they need too."""
+        if not self.cluster.options.durable:
+            return
+        with self.progress.step(words):
+            for folder in (self.cluster.dir, cache_root()):
+                await asyncio.to_thread(disk.flush, folder)
 
     async def _by_kubeadm(self, images: Mapping[str, Path]) -> list[DemoAnswer]:
         await self._network(images)

@@ -4,7 +4,8 @@
 #
 #   vagrant/local/box.sh FOLDER      writes FOLDER/box.json and the box it names; keeps a box that is there
 #
-# Needs root; debootstrap, e2fsprogs, fdisk, grub-pc-bin, qemu-utils. About two minutes and 3 GB.
+# Needs root; debootstrap, e2fsprogs, fdisk, grub-pc-bin, grub-common, qemu-utils. About two minutes and 3 GB.
+# NODEWRIGHT_BOX_KEY names a public SSH key to let in instead of Vagrant's; then Vagrant need not be here.
 set -euo pipefail
 
 folder=$(realpath -m "${1:?usage: box.sh FOLDER}")
@@ -116,6 +117,7 @@ mirror() {
 }
 
 insecure_key() {
+  [[ -n ${NODEWRIGHT_BOX_KEY:-} ]] && { echo "$NODEWRIGHT_BOX_KEY"; return; }
   find / -xdev -path '*/keys/vagrant.pub' -not -path '*/.work-*' 2>/dev/null | head -n 1 | grep . ||
     { echo "error: Vagrant's insecure public key is not here: install vagrant" >&2; return 1; }
 }

@@ -167,8 +167,13 @@ disabled_plugins = [
 [plugins."io.containerd.metadata.v1.bolt"]
   no_sync = {_toml(not durable)}
 
+# Its database is on the disk before the files of a layer: after a power cut an image would be there, its files empty.
+[plugins."io.containerd.service.v1.diff-service"]
+  sync_fs = {_toml(durable)}
+
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = "overlayfs"
+  image_pull_with_sync_fs = {_toml(durable)}
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "{PAUSE_IMAGE}"

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 from agent.common.model.pods import RunState
 from agent.runtime.edge.cri import Cri
-from controlplane.cluster.edge import disk
 from controlplane.cluster.model import BALANCER, CONTROL_PLANE, PORTS, Cluster, Node
 from controlplane.cluster.plan import storage
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET
 from controlplane.cluster.work.down import clear
-from controlplane.machine.edge import process_one
+from controlplane.machine.edge import disk, process_one
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.progress import Progress
 from controlplane.supervisor.edge import units

@@ -23,6 +23,7 @@ from pathlib import Path
 from controlplane.images.edge.unused_seeds import WORK, remove_unused
 from controlplane.images.edge.unxz import SUFFIX as UNXZ_SUFFIX
 from controlplane.images.edge.unxz import unxz
+from controlplane.machine.edge import disk
 from controlplane.machine.edge.locks import cache_lock
 from nodelib.command import CommandError, run_sync
 from nodelib.errors import Conflict, Permanent
@@ -123,6 +124,8 @@ def seed_of(
                 progress(f"preparing {len(archives)} images for containerd (once)")
                 with _work(seeds) as work:
                     _fill(work, archives, len(images), containerd, ctr or real.with_name("ctr"))
+                    # After a power cut its name would be there, and its files empty, for every cluster to come.
+                    disk.flush(str(work))
                     work.rename(seed)
         for name in remove_unused(seeds, time.time()):
             progress(f"removed {name} from {seeds}: not used for days")

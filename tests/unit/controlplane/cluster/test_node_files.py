@@ -41,7 +41,14 @@ def test_containerd_config_is_toml_and_follows_the_machine(restrict: bool) -> No
     assert config["version"] == 3
     assert config["plugins"]["io.containerd.cri.v1.runtime"]["restrict_oom_score_adj"] is restrict
     assert config["plugins"]["io.containerd.cri.v1.runtime"]["cni"]["use_internal_loopback"] is True
-    assert config["plugins"]["io.containerd.metadata.v1.bolt"]["no_sync"] is False
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_containerd_writes_its_database_and_its_layers_to_the_disk_or_neither(durable: bool) -> None:
+    plugins = tomllib.loads(node_files.containerd_config(restrict_oom_score_adj=True, durable=durable))["plugins"]
+    assert plugins["io.containerd.metadata.v1.bolt"]["no_sync"] is not durable
+    assert plugins["io.containerd.service.v1.diff-service"]["sync_fs"] is durable  # `load`
+    assert plugins["io.containerd.cri.v1.images"]["image_pull_with_sync_fs"] is durable  # the kubelet's pulls
 
 
 def test_kubelet_config_is_safe() -> None:
