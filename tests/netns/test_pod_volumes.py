@@ -146,10 +146,19 @@ class World:
         body = pods.pod_json(name, pods.container(**(container or {})), nodeName=node, **spec)
         return Pod(await self.admin.post(f"/api/v1/namespaces/{self.namespace}/pods", body))
 
+    async def services(self, pod: Pod) -> tuple[Json, ...]:
+        """As soon as the one for the API itself is among them, which a fresh server makes some time after it is ready."""
+        async with asyncio.timeout(60):
+            while True:
+                found = await self.built.configs.services(pod)
+                if any(service["metadata"]["name"] == "kubernetes" for service in found):
+                    return found
+                await asyncio.sleep(0.05)
+
     async def config(self, pod: Pod, **fields: Any) -> Any:
         """The message that the runtime would get."""
         configs = self.built.configs
-        services = await configs.services(pod)
+        services = await self.services(pod)
         prepared = PreparedPod(await self.volumes.mount(pod), services=services)
         sandbox = await configs.sandbox_config(pod, prepared, 0)
         api_pb2.PodSandboxConfig(**sandbox)
