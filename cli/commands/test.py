@@ -20,11 +20,15 @@ from nodelib.errors import Invalid
 
 @dataclass(frozen=True, slots=True)
 class TestTier:
-    """One step of the test run: a folder of tests/, or a tool, as arguments of the Python interpreter."""
+    """One step of the test run: a folder of tests/, or a tool, as arguments of the Python interpreter.
+
+    `parallel`: its tests share nothing, so each core runs a part of them when the whole tier is run.
+    """
 
     name: str
     folder: str = ""
     tool: tuple[str, ...] = ()
+    parallel: bool = False
     needs_root: bool = False
 
 
@@ -47,7 +51,7 @@ TIERS = (
     TestTier("types", tool=("-m", "mypy")),
     # `python -m importlinter.cli` would do nothing and succeed: the module does not call its command.
     TestTier("contracts", tool=("-c", "from importlinter.cli import lint_imports_command as lint; lint()")),
-    TestTier("unit", "unit"),
+    TestTier("unit", "unit", parallel=True),
     TestTier("netns", "netns", needs_root=True),
     TestTier("cluster", "cluster", needs_root=True),
     TestTier("smoke", "conformance", needs_root=True),
@@ -157,7 +161,8 @@ def _run_tier(tier: TestTier, arguments: Sequence[str]) -> Outcome:
     if tier.tool:
         status = spawn([sys.executable, *tier.tool])
     elif Path(PROJECT, "tests", tier.folder).is_dir():
-        status = spawn([sys.executable, "-m", "pytest", f"tests/{tier.folder}", *arguments])
+        workers = ("-n", "auto", "--dist", "worksteal") if tier.parallel and not arguments else ()
+        status = spawn([sys.executable, "-m", "pytest", f"tests/{tier.folder}", *workers, *arguments])
     else:
         status = _NO_TESTS
     return Outcome(tier, status, time.monotonic() - began)

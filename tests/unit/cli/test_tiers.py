@@ -16,6 +16,7 @@ from cli.commands import test as command
 from cli.commands.test import TIERS, Outcome
 
 NAMES = ["lint", "format", "types", "contracts", "unit", "netns", "cluster", "smoke"]
+WORKERS = ["-n", "auto", "--dist", "worksteal"]
 PROJECT = Path(__file__).resolve().parents[3]
 
 
@@ -48,7 +49,8 @@ def test_every_tier_runs_without_arguments(monkeypatch: pytest.MonkeyPatch) -> N
     assert [tier.name for tier in TIERS] == NAMES
     assert status == 0 and len(runs.argvs) == len(NAMES)
     assert [argv for argv in runs.argvs if "pytest" in argv] == [
-        ["-m", "pytest", f"tests/{folder}"] for folder in ("unit", "netns", "cluster", "conformance")
+        ["-m", "pytest", "tests/unit", *WORKERS],
+        *(["-m", "pytest", f"tests/{folder}"] for folder in ("netns", "cluster", "conformance")),
     ]
     table = [line.split() for line in text.partition("Tiers:\n")[2].splitlines()]
     assert [row[0] for row in table] == [*NAMES, "all"]
@@ -102,7 +104,7 @@ def test_a_path_with_the_name_of_a_tier_is_written_with_a_dot(tmp_path: Path, mo
     (tmp_path / "unit").mkdir()
     (tmp_path / "tests" / "unit").mkdir(parents=True)
     monkeypatch.setattr(command, "PROJECT", tmp_path)
-    assert ran(monkeypatch, "unit")[0].argvs == [["-m", "pytest", "tests/unit"]]
+    assert ran(monkeypatch, "unit")[0].argvs == [["-m", "pytest", "tests/unit", *WORKERS]]
     assert ran(monkeypatch, "./unit")[0].argvs == [["-m", "pytest", "./unit"]]
 
 
