@@ -1,4 +1,7 @@
-"""Waits for other processes by polling, and reports the last reason when it takes too long."""
+"""Waits for other processes by polling, and reports the last reason when it takes too long.
+
+A slow machine is not a broken one: as long as there is news, waiting goes on for some times as long.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
+
+_LONGEST = 5  # timeouts, for what has something new to say again and again
 
 
 async def until(
@@ -18,9 +23,16 @@ async def until(
     action: str,
     pause: float = 0.1,
 ) -> None:
-    """Poll until `waits_for()` returns "". Raises Temporary with its last answer after `timeout` seconds."""
-    deadline = clock.monotonic() + timeout
+    """Poll until `waits_for()` returns "". Raises Temporary with its last answer.
+
+    `timeout`: seconds without another answer than before; in all, it may take five times as long.
+    """
+    began = news = clock.monotonic()
+    last = ""
     while reason := await waits_for():
-        if clock.monotonic() > deadline:
-            raise Temporary(f"{reason} (after {timeout:g} s)", obj=obj, step=step, action=action)
+        now = clock.monotonic()
+        if reason != last:
+            last, news = reason, now
+        if now - news > timeout or now - began > _LONGEST * timeout:
+            raise Temporary(f"{reason} (after {now - began:.0f} s)", obj=obj, step=step, action=action)
         await clock.sleep(pause)

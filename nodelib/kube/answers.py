@@ -22,6 +22,7 @@ _NOT_SERVED = "this API server does not serve that: it is an older version, or t
 _NO_SUCH_PATH = b"404 page not found"  # net/http and go-restful on a path that they do not know
 _STATUS_ONLY = frozenset((401, 403, 404, 409, 410))  # an API server explains each of these with a Status
 _SHOWN = 200  # bytes of an answer in a message
+_MOST_TEXT = 16 << 10  # bytes of an answer in plain text that are looked at
 
 
 class Unusable(Exception):
@@ -60,9 +61,15 @@ def failure(status: int, method: str, path: str, raw: bytes, retry_after: str | 
             return NotServed(404, "NotFound", _NOT_SERVED, obj=call)
         if status < 400 or (status in _STATUS_ONLY and resource_of(path) is not None):
             raise Unusable(f"status {status} with {_shown(raw)}")
-        message = raw[:500].decode(errors="replace").strip()
-        return ApiError(status, "", message, obj=call, retry_after=seconds(retry_after))
+        return ApiError(status, "", _in_words(raw), obj=call, retry_after=seconds(retry_after))
     return status_error(body, call, code=status, retry_after=seconds(retry_after))
+
+
+def _in_words(raw: bytes) -> str:
+    """Of an answer in plain text; of a health check's, the parts that fail (k8s.io/apiserver/pkg/server/healthz)."""
+    text = raw[:_MOST_TEXT].decode(errors="replace").strip()
+    failing = [line.removeprefix("[-]") for line in text.splitlines() if line.startswith("[-]")]
+    return ("; ".join(failing) or text)[:500]
 
 
 def status_error(status: Json, call: str, *, code: int = 0, retry_after: float | None = None) -> ApiError:

@@ -147,7 +147,7 @@ class World:
         return Pod(await self.admin.post(f"/api/v1/namespaces/{self.namespace}/pods", body))
 
     async def services(self, pod: Pod) -> tuple[Json, ...]:
-        """As soon as the one for the API itself is among them, which a fresh server makes some time after it is ready."""
+        """Once the API's own is among them, which a fresh server makes some time after it is ready."""
         async with asyncio.timeout(60):
             while True:
                 found = await self.built.configs.services(pod)

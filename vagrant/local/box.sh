@@ -39,7 +39,7 @@ make_root() {
   echo "box: configuration" >&2
   printf 'LABEL=root / ext4 defaults,noatime 0 1\n' >"$root/etc/fstab"
   printf 'debian12\n' >"$root/etc/hostname"
-  printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n' >"$root/etc/hosts"
+  printf '127.0.0.1 localhost\n127.0.1.1 debian12\n::1 localhost ip6-localhost\n' >"$root/etc/hosts"
   # Each VM makes its own: with one and the same, all would ask for, and get, the same address.
   : >"$root/etc/machine-id"
   rm -f "$root/var/lib/dbus/machine-id"

@@ -54,7 +54,7 @@ main() {
 scenario_first() {
   late_writeback
   timed "first: nodewright up" nodewright up --plain || return
-  cut
+  cut_power
   timed "first: boot, to ssh" boot || return
   if timed "first: nodewright start" nodewright start --plain; then
     say "first: the cluster lived on"
@@ -91,7 +91,7 @@ scenario_cut() {
   raise || return
   write cut
   sleep "$lasting"
-  cut
+  cut_power
   timed "cut: boot, to ssh" boot || return
   if timed "cut: nodewright start" nodewright start --plain; then
     well cut lossy
@@ -108,13 +108,13 @@ scenario_durable() {
   timed "durable: nodewright up --durable" nodewright up --durable --plain || return
   deploy && write early || return
   sleep 3
-  cut
+  cut_power
   timed "durable: boot after a cut just after up, to ssh" boot || return
   timed "durable: nodewright start" nodewright start --plain || return
   well early || return
   write late
   sleep "$lasting"
-  cut
+  cut_power
   timed "durable: boot after a cut in the middle of writes, to ssh" boot || return
   timed "durable: nodewright start" nodewright start --plain || return
   well late && well early
@@ -224,7 +224,8 @@ boot() {
   until_ssh ""
 }
 
-cut() {
+cut_power() { # no function may be called cut: the program is needed, too
+  [[ $qemu != 0 ]] || return
   kill -KILL "$qemu"
   wait "$qemu" 2>/dev/null || true
   say "power cut"

@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from agent.server.edge.certificates import ensure_self_signed
 from nodelib.json_values import Json
+from nodelib.kube import answers
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient, tls_context
 from nodelib.kube.reflector import Reflector
@@ -143,6 +144,13 @@ async def test_no_server_is_unreachable_and_says_where() -> None:
     with pytest.raises(ApiUnreachable, match=r"127\.0\.0\.1:1"):
         await client.get("/healthz")
     await client.close()
+
+
+def test_of_a_health_check_only_the_parts_that_fail_are_repeated() -> None:
+    passing = [f"[+]poststarthook/number-{number} ok" for number in range(60)]
+    body = "\n".join([*passing, "[-]poststarthook/rbac/bootstrap-roles failed: reason withheld", "readyz check failed"])
+    error = answers.failure(500, "GET", "/readyz", body.encode(), None)
+    assert error.message == "poststarthook/rbac/bootstrap-roles failed: reason withheld"
 
 
 class Follower:
