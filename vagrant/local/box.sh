@@ -22,7 +22,7 @@ main() {
   mkdir -p "$folder"
   if [[ ! -e $box ]]; then
     work=$(mktemp -d "$folder/.work-XXXXXX")
-    trap 'rm -rf "$work"' EXIT
+    trap 'umount -q "$work/root/proc" || true; rm -rf --one-file-system "$work"' EXIT # debootstrap's, when it is ended
     make_root "$work/root"
     make_image "$work"
     pack "$work"
