@@ -23,6 +23,7 @@ from controlplane.cluster.plan import (
     storage,
 )
 from controlplane.cluster.plan.components import Tools
+from controlplane.cluster.plan.node_files import name_servers
 from controlplane.cluster.work import (
     bridge_network,
     control_plane,
@@ -310,7 +311,8 @@ class _Raising:
             await control_plane.wait_ready(self.cluster, client, self.clock)
         ready.set()
         with self.progress.step("controllers, rights, DNS and demo objects"):
-            objects = manifests.rights() + manifests.dns_base(self.cluster)
+            servers = name_servers(nodes.resolv_conf(self.cluster))
+            objects = manifests.rights() + manifests.dns_base(self.cluster, servers)
             if self.cluster.options.gives_addresses:
                 objects += load_balancer.objects()
             if self.cluster.options.demo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from controlplane.cluster.model import Cluster
@@ -14,6 +15,7 @@ COREDNS_IMAGE = "registry.k8s.io/coredns/coredns:v1.15.0"
 DEMO_PORT, DEMO_NODE_PORT = 80, 30080
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
+_MOST_SERVERS = 15  # of CoreDNS's plugin forward
 _SELF_RENEWAL = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
 
 # The policy daemon of a node needs every pod's labels and addresses: a policy may select any of them.
@@ -53,8 +55,8 @@ def rights() -> list[Object]:
     ]
 
 
-def dns_base(cluster: Cluster) -> list[Object]:
-    """CoreDNS without its Deployment: all that can be applied before there are nodes."""
+def dns_base(cluster: Cluster, servers: Sequence[str]) -> list[Object]:
+    """CoreDNS without its Deployment: all that can be applied before there are nodes. `servers`: see corefile()."""
     account = {"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"}
     labels = {"k8s-app": "kube-dns"}
     ports = [
@@ -78,7 +80,7 @@ def dns_base(cluster: Cluster) -> list[Object]:
             ],
         ),
         binding("system:coredns", "system:coredns", account),
-        typed("v1", "ConfigMap", "coredns", "kube-system", data={"Corefile": corefile(cluster)}),
+        typed("v1", "ConfigMap", "coredns", "kube-system", data={"Corefile": corefile(cluster, servers)}),
         typed(
             "v1",
             "Service",
@@ -90,9 +92,14 @@ def dns_base(cluster: Cluster) -> list[Object]:
     ]
 
 
-def corefile(cluster: Cluster) -> str:
-    """CoreDNS's configuration; names outside of the cluster are forwarded only if there is an uplink."""
-    forward = "    forward . /etc/resolv.conf {\n        max_concurrent 1000\n    }\n" if cluster.options.uplink else ""
+def corefile(cluster: Cluster, servers: Sequence[str]) -> str:
+    """CoreDNS's configuration. Names outside of the cluster are forwarded to the `servers` that the nodes reach.
+
+    By address: CoreDNS exits where /etc/resolv.conf names none, as on a machine without a network, and its pods would
+    keep the file of the day when they started. The next `up` has the servers of the network of then.
+    """
+    places = " ".join(servers[:_MOST_SERVERS])
+    forward = f"    forward . {places} {{\n        max_concurrent 1000\n    }}\n" if places else ""
     return (
         ".:53 {\n    errors\n    health {\n        lameduck 5s\n    }\n    ready\n"
         f"    kubernetes {cluster.domain} in-addr.arpa ip6.arpa {{\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
@@ -136,6 +137,21 @@ def resolv_conf(host_text: str, resolved_text: str, uplink: bool) -> str:
             kept = [line for line in text.splitlines() if not line.startswith(("nameserver 127.", "nameserver ::1"))]
             return "\n".join(kept) + "\n"
     return "# the host has no name server that this node could reach\n"
+
+
+def name_servers(text: str) -> tuple[str, ...]:
+    """The addresses of the servers in a resolv.conf; those of one link only (fe80::1%eth0) are left out."""
+    words = [line.split() for line in text.splitlines()]
+    named = [one[1] for one in words if one[:1] == ["nameserver"] and len(one) > 1]
+    return tuple(one for one in named if "%" not in one and _is_address(one))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def containerd_config(

@@ -76,7 +76,7 @@ def write_files(cluster: Cluster, node: Node) -> frozenset[str]:
         traced=bool(runtime_environment(cluster, node)),
     )
     logins.write_hosts(cluster, node)
-    resolv = node_files.resolv_conf(text_of("/etc/resolv.conf"), text_of(_RESOLVED), cluster.options.uplink)
+    resolv = resolv_conf(cluster)
     files = {
         "hosts": node_files.hosts(cluster),
         "hostname": f"{node.name}\n",
@@ -98,6 +98,11 @@ def write_files(cluster: Cluster, node: Node) -> frozenset[str]:
         resolv += f"nameserver {cluster.host_address}\n"
     _rewrite(f"{own}/resolv.conf", resolv)
     return frozenset(changed)
+
+
+def resolv_conf(cluster: Cluster) -> str:
+    """/etc/resolv.conf of the nodes, by the network that this machine is in now."""
+    return node_files.resolv_conf(text_of("/etc/resolv.conf"), text_of(_RESOLVED), cluster.options.uplink)
 
 
 def _rewrite(path: str, text: str, mode: int = 0o644) -> bool:

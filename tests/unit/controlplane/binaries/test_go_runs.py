@@ -108,8 +108,9 @@ def test_the_list_has_the_flags_of_the_build() -> None:
 
 def test_coredns_has_the_plugins_of_the_corefile_and_of_upstreams_tests() -> None:
     imported = set(re.findall(r'/plugin/(\w+)"', Path(MODULES, "cluster/coredns/main.go").read_text()))
-    wanted = set(
-        re.findall(r"^ {4}(\w+)", corefile(Cluster("lab", "10.89.3.0/24", Options(uplink=True))), re.MULTILINE)
-    ) | {"hosts", "log"}
+    wanted = set(re.findall(r"^ {4}(\w+)", corefile(Cluster("lab", "10.89.3.0/24"), ["9.9.9.9"]), re.MULTILINE)) | {
+        "hosts",
+        "log",
+    }
     assert {"kubernetes", "forward", "loop"} < wanted
     assert {"metrics" if name == "prometheus" else name for name in wanted} <= imported

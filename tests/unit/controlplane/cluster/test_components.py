@@ -65,16 +65,20 @@ def test_nodes_may_renew_their_own_certificates() -> None:
 
 def test_every_object_has_a_path() -> None:
     made = cluster()
-    objects = [*manifests.rights(), *manifests.dns_base(made), manifests.dns_deployment(), *manifests.demo_base()]
+    objects = [*manifests.rights(), *manifests.dns_base(made, ()), manifests.dns_deployment(), *manifests.demo_base()]
     paths = [manifests.path_of(obj) for obj in [*objects, manifests.demo_deployment(made)]]
     assert "/apis/apps/v1/namespaces/default/deployments/demo" in paths
     assert "/api/v1/namespaces/kube-system/services/kube-dns" in paths
     assert len(set(paths)) == len(paths)
 
 
-def test_without_an_uplink_nothing_is_forwarded() -> None:
-    assert "forward" in manifests.corefile(cluster(uplink=True))
-    assert "forward" not in manifests.corefile(cluster(uplink=False))
+def test_names_outside_are_forwarded_to_the_servers_that_there_are() -> None:
+    assert "    forward . 9.9.9.9 2620:fe::9 {\n" in manifests.corefile(cluster(), ["9.9.9.9", "2620:fe::9"])
+    assert manifests.corefile(cluster(), [f"10.0.0.{number}" for number in range(30)]).count("10.0.0.") == 15
+
+
+def test_without_a_server_coredns_forwards_nothing_or_it_would_exit() -> None:
+    assert "forward" not in manifests.corefile(cluster(), ())
 
 
 def test_the_demo_has_a_pod_for_every_node() -> None:

@@ -29,6 +29,21 @@ def test_resolv_conf(host: str, resolved: str, uplink: bool, expected: str) -> N
     assert node_files.resolv_conf(host, resolved, uplink) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "nameserver 9.9.9.9\nsearch x\nnameserver\t2620:fe::9\n", ("9.9.9.9", "2620:fe::9"), id="both families"
+        ),
+        pytest.param("# nameserver 9.9.9.9\nnameserver\nnameserver dns.example {\n", (), id="no address"),
+        pytest.param("nameserver fe80::1%eth0\n", (), id="of one link"),
+        pytest.param("", (), id="empty"),
+    ],
+)
+def test_name_servers(text: str, expected: tuple[str, ...]) -> None:
+    assert node_files.name_servers(text) == expected
+
+
 @pytest.mark.parametrize("uplink", [True, False])
 def test_no_server_that_can_be_reached_is_a_comment(uplink: bool) -> None:
     text = node_files.resolv_conf("nameserver 127.0.0.53\n", "", uplink)
