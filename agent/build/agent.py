@@ -33,6 +33,8 @@ from agent.pods.work.pod_stages import stages
 from agent.pods.work.pod_workers import PodWorkers
 from agent.probes.edge import ProbeIo
 from agent.probes.work import ProbeManager
+from agent.resources.metrics import KeptMemory
+from agent.resources.work.cgroups import KubepodsTree
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
 from agent.stats.edge import machine
@@ -72,7 +74,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
     static = build_static(base, keeper, pod_workers, mirrors, deps.status.manager)
     api_pods = pod_sources.PodSourceRouter(pod_workers, static.mirrors)
     stats = _stats(base, plugins)
-    _register_metrics(base, plugins, volumes)
+    _register_metrics(base, plugins, volumes, cgroups.kubepods)
     return Core(
         base=base,
         keeper=keeper,
@@ -131,7 +133,7 @@ def _rotation(base: Base) -> LogRotation:
     return LogRotation(base.settings.logs, base.connections.cri, log_folder, containers, base.clock, on_rotated)
 
 
-def _register_metrics(base: Base, plugins: BuiltPlugins, volumes: BuiltVolumes) -> None:
+def _register_metrics(base: Base, plugins: BuiltPlugins, volumes: BuiltVolumes, kubepods: KubepodsTree) -> None:
     """The metrics that are computed at each scrape."""
     pods = base.pods
     for collector in (
@@ -141,3 +143,5 @@ def _register_metrics(base: Base, plugins: BuiltPlugins, volumes: BuiltVolumes) 
         PodCertificateCounts(volumes.certificates.states),
     ):
         base.metrics.registry.register(collector)
+    if base.settings.cgroups.pods.memory.on:
+        base.metrics.registry.register(KeptMemory(lambda: kubepods.kept))

@@ -42,7 +42,7 @@ def reserved_cgroups(settings: Settings, cgroup_version: int) -> tuple[Reserved,
         Reservation("system-reserved", cgroups.system_reserved, cgroups.system_reserved_cgroup),
         Reservation("kube-reserved", cgroups.kube_reserved, cgroups.kube_reserved_cgroup),
     )
-    return node_allocatable.reserved(cgroups.enforce, reservations, cgroup_version)
+    return node_allocatable.reserved(cgroups.enforce, reservations, cgroup_version, cgroups.pods.memory)
 
 
 def stats_settings(settings: Settings, huge_pages: int = 0) -> StatsSettings:

@@ -11,6 +11,7 @@ from agent.build import derive
 from agent.build.base import Base
 from agent.build.plugins import BuiltPlugins
 from agent.common.model.pods import Pod
+from agent.common.plan.demand import MEMORY, ZERO
 from agent.containers.work.configs import CgroupFacts
 from agent.node.edge.iptables import find_tables
 from agent.node.plan.shutdown import NOT_READY
@@ -19,11 +20,12 @@ from agent.node.work.local_node import LocalNode
 from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
 from agent.node.work.util_chains import UtilChains
 from agent.resources.edge import CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
-from agent.resources.plan import cgroups as cgroup_plan
+from agent.resources.plan.container_limits import Machine
 from agent.resources.plan.swap import LIMITED, Swap
 from agent.resources.work.cgroups import KubepodsTree
 from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
 from agent.resources.work.system_cgroups import SystemCgroupPaths, SystemCgroups
+from nodelib.quantity import whole
 from nodelib.tasks import Work
 
 log = logging.getLogger(__name__)
@@ -104,7 +106,12 @@ async def build_cgroups(base: Base, keeper: NodeManager, unthrottled: Callable[[
     wanted = base.settings.cgroups
     system = SystemCgroups(SystemCgroupPaths(wanted.kubelet_cgroup, wanted.system_cgroup), tree, base.clock)
     await system.setup()
-    return BuiltCgroups(cgroups, _cgroup_facts(base, tree, sizes, unthrottled), allocatable, system)
+    return BuiltCgroups(
+        cgroups,
+        _cgroup_facts(base, tree, sizes, unthrottled, whole(keeper.enforced.get(MEMORY, ZERO))),
+        allocatable,
+        system,
+    )
 
 
 def _node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keeper: NodeManager) -> NodeAllocatable:
@@ -114,14 +121,15 @@ def _node_allocatable(base: Base, tree: CgroupTree, cgroups: KubepodsTree, keepe
 
 
 def _cgroup_facts(
-    base: Base, tree: CgroupTree, sizes: tuple[int, ...], unthrottled: Callable[[Pod], bool]
+    base: Base, tree: CgroupTree, sizes: tuple[int, ...], unthrottled: Callable[[Pod], bool], allocatable: int
 ) -> CgroupFacts:
     facts, wanted = base.machine.facts(), base.settings.cgroups
     if wanted.swap_behavior == LIMITED and tree.version == 1:
         log.warning("memorySwap.swapBehavior: LimitedSwap needs cgroup v2: containers get no swap here")
-    machine = cgroup_plan.Machine(
+    machine = Machine(
         memory=facts.memory,
         cgroup_version=tree.version,
+        allocatable=allocatable,
         hugepage_sizes=sizes,
         swap=Swap(swap_limits(tree), wanted.swap_behavior, facts.swap, facts.memory),
         single_process_oom_kill=wanted.single_process_oom_kill,

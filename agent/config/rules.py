@@ -14,6 +14,7 @@ from typing import Any
 from agent.common.model.addresses import is_address
 from agent.common.model.durations import seconds
 from agent.config import managers
+from agent.resources.plan.memory_qos import TIERED
 from nodelib import quantity
 from nodelib.errors import Invalid
 from nodelib.traces import endpoints, sampling
@@ -79,6 +80,7 @@ BEHIND_GATES = {  # fields that may be set only while the gate is on
     ),
     "RotateKubeletServerCertificate": ("serverTLSBootstrap",),
 }
+_FACTOR_BEFORE = 0.9  # the default of memoryThrottlingFactor before 1.37, which files may still have
 JSON_GATE = "LoggingBetaOptions"  # of logging.format: json
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
 _ALLOWED_IMAGE = re.compile(r"[^\s*@/]+(/[^\s*@:/]+)*(/\*)?")
@@ -93,7 +95,7 @@ def problems(config: Flat, on: Mapping[str, bool]) -> list[Problem]:
     given = gates.problems(config["featureGates"], answers.gates())
     found: list[Problem] = [(f"featureGates.{name}", problem) for name, problem in given]
     found.extend((*_back_off(config, on), *_behind_gates(config, on), *managers.problems(config, on)))
-    found.extend(_logging(config, on))
+    found.extend((*_logging(config, on), *_memory_qos(config, on)))
     for rule in (
         _ranges,
         _durations,
@@ -157,6 +159,16 @@ def _behind_gates(config: Flat, on: Mapping[str, bool]) -> Iterator[Problem]:
             value = config[path]
             if not on[gate] and value and value != "0s":
                 yield path, f"must not be set while featureGates.{gate} is false"
+
+
+def _memory_qos(config: Flat, on: Mapping[str, bool]) -> Iterator[Problem]:
+    factor, policy = config["memoryThrottlingFactor"], config["memoryReservationPolicy"]
+    if factor is not None and not 0 < factor <= 1:
+        yield "memoryThrottlingFactor", "must be more than 0 and at most 1"
+    if not on["MemoryQoS"] and factor not in (None, _FACTOR_BEFORE):
+        yield "memoryThrottlingFactor", "must not be set while featureGates.MemoryQoS is false"
+    if not on["MemoryQoS"] and policy == TIERED:
+        yield "memoryReservationPolicy", f"{TIERED} needs featureGates.MemoryQoS"
 
 
 def _logging(config: Flat, on: Mapping[str, bool]) -> Iterator[Problem]:

@@ -32,6 +32,7 @@ from agent.config.values import (
     string,
     uint32,
 )
+from agent.resources.plan.memory_qos import TIERED
 from nodelib.ciphers import STRONG_CIPHERS
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
@@ -174,8 +175,8 @@ _CGROUPS: dict[str, Field] = {
     "topologyManagerPolicyOptions": _obeyed(map_of(string), {}),
     "qosReserved": _not_obeyed(map_of(string), {}),
     "memorySwap.swapBehavior": _obeyed(one_of("", "NoSwap", "LimitedSwap"), ""),
-    "memoryThrottlingFactor": _not_obeyed(number, None),
-    "memoryReservationPolicy": _not_obeyed(one_of("", "None", "TieredReservation"), "None"),
+    "memoryThrottlingFactor": _obeyed(number, None),
+    "memoryReservationPolicy": _filled(one_of("", "None", TIERED), "None"),
     "kernelMemcgNotification": _not_obeyed(boolean, False),
 }
 

@@ -16,7 +16,11 @@ UNLIMITED_V1 = 1 << 60  # bytes; v1 shows "no limit" as the largest number of wh
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a cgroup may use. None: not changed; quota -1: no quota; memory 0: no limit. Quota and period in µs."""
+    """What a cgroup may use. None: not changed; quota -1: no quota; memory 0: no limit. Quota and period in µs.
+
+    Of v2 only: `memory_min` and `memory_low` are kept for it, the second while possible; at `memory_high` allocations
+    become slow, 0: nowhere.
+    """
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -24,6 +28,9 @@ class Limits:
     memory: int | None = None
     pids: int | None = None
     hugepages: Mapping[int, int] = field(default_factory=dict)
+    memory_min: int | None = None
+    memory_low: int | None = None
+    memory_high: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 _FILES = {
     "cpu": ("cpu.weight", "cpu.max"),
-    "memory": ("memory.max", "memory.high", "memory.current"),
+    "memory": ("memory.max", "memory.high", "memory.current", "memory.min", "memory.low"),
     "pids": ("pids.max",),
     "hugetlb": ("hugetlb.2MB.max",),
 }

@@ -35,7 +35,8 @@ from agent.pods.work.tracing import PodTracing
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.model import ProbeAnswer
 from agent.resources.model import Limits, MemoryUse
-from agent.resources.plan.cgroups import Machine, Policy, container_resources, limits_of_pod
+from agent.resources.plan.cgroups import Policy, limits_of_pod
+from agent.resources.plan.container_limits import Machine, container_resources
 from agent.resources.work.allocations import Allocations
 from agent.runtime.work.observer import Observer
 from agent.volumes.model.volumes import MountedVolume

@@ -21,7 +21,8 @@ from agent.containers.model import ContainerInputs, PreparedPod
 from agent.containers.work.configs import CgroupFacts
 from agent.images.model.pulls import SecretSource
 from agent.images.work.pull_secrets import PullSecrets
-from agent.resources.plan.cgroups import Machine, Policy
+from agent.resources.plan.cgroups import Policy
+from agent.resources.plan.container_limits import Machine
 from agent.volumes.work.manager import VolumeManager
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent, Temporary

@@ -20,7 +20,7 @@ from agent.containers.plan import dns, mounts, sandbox, security
 from agent.containers.ports import ConfigObjects, ContainerDisk
 from agent.containers.work.environment import EnvironmentReader
 from agent.containers.work.mounts import MountMaker
-from agent.resources.plan import cgroups
+from agent.resources.plan import cgroups, container_limits
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
 
@@ -30,7 +30,7 @@ class CgroupFacts:
     """What decides the limits in a configuration. `unthrottled(pod)`: the pod has exclusive CPUs, so no CPU quota."""
 
     policy: cgroups.Policy
-    machine: cgroups.Machine
+    machine: container_limits.Machine
     unthrottled: Callable[[Pod], bool] = lambda pod: False
 
 
@@ -68,7 +68,7 @@ class ContainerConfigs:
         """See ContainerConfigs in pods/ports.py."""
         with refuse_malformed(pod):
             policy = self._cgroups.policy.of(throttled=not self._cgroups.unthrottled(pod))
-            overhead, whole = cgroups.sandbox_resources(pod, policy)
+            overhead, whole = container_limits.sandbox_resources(pod, policy)
             return sandbox.sandbox_config(
                 pod,
                 self._settings,
@@ -109,7 +109,7 @@ class ContainerConfigs:
 
     def container_resources(self, pod: Pod, container: Json) -> Json:
         """See ContainerConfigs in pods/ports.py."""
-        return cgroups.container_resources(pod, container, self._cgroups.policy, self._cgroups.machine)
+        return container_limits.container_resources(pod, container, self._cgroups.policy, self._cgroups.machine)
 
     async def _dns(self, pod: Pod) -> dns.Dns:
         text = ""

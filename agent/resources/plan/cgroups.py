@@ -1,14 +1,13 @@
 """Cgroup names and numbers: where a pod's cgroup is and what is written into it, for v1 and v2.
 
-Follows pkg/kubelet/cm (helpers_linux.go, cgroup_manager_linux.go, qos and node container managers) and
-kuberuntime_container_linux.go. A write is (controller, file, text), which resources/edge.py carries out. CPU time in
-microseconds, memory in bytes.
+Follows pkg/kubelet/cm (helpers_linux.go, cgroup_manager_linux.go, qos and node container managers). A write is
+(controller, file, text), which resources/edge.py carries out. CPU time in microseconds, memory in bytes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Annotated
@@ -17,12 +16,11 @@ from agent.common.model.binding import config
 from agent.common.model.durations import seconds
 from agent.common.model.pods import Kind, Pod, is_uid
 from agent.common.plan import demand as res
-from agent.common.plan.demand import Amounts, Qos
+from agent.common.plan.demand import Qos
 from agent.resources.model import Limits as Limits
-from agent.resources.plan.swap import Swap
-from agent.resources.plan.swap import most as most_swap
+from agent.resources.plan import memory_qos
+from agent.resources.plan.memory_qos import Kept, MemoryQos
 from nodelib.errors import Invalid
-from nodelib.json_values import Json
 from nodelib.quantity import LARGEST, parse, whole
 
 MIN_SHARES, MAX_SHARES = 2, 262144
@@ -59,6 +57,7 @@ class Policy:
     pids: Annotated[int, config("podPidsLimit")] = -1
     fail_v1: Annotated[bool, config("failCgroupV1")] = False
     group_oom_kill: Annotated[bool, config("singleProcessOOMKill", convert=lambda alone: alone is False)] = False
+    memory: MemoryQos = field(default_factory=MemoryQos)
 
     def of(self, *, throttled: bool) -> Policy:
         """The policy for one pod. If not `throttled` (it has exclusive CPUs), it sets no CPU quota."""
@@ -103,7 +102,7 @@ def hugepages(listed: Mapping[str, Decimal]) -> dict[int, int]:
     for name, amount in listed.items():
         if name.startswith(res.HUGEPAGES_PREFIX):
             size = int(parse(name.removeprefix(res.HUGEPAGES_PREFIX)))
-            found[size] = min(found.get(size, 0) + _whole(amount), LARGEST)
+            found[size] = min(found.get(size, 0) + whole(amount), LARGEST)
     return found
 
 
@@ -114,37 +113,43 @@ def limits_of_pod(pod: Pod, policy: Policy) -> Limits:
     pids = policy.pids if policy.pids > 0 else None
     quality = res.qos_class(pod)
     if quality is Qos.BEST_EFFORT:
-        return Limits(cpu_shares=MIN_SHARES, pids=pids, hugepages=huge)
+        return memory_qos.with_pod(Limits(cpu_shares=MIN_SHARES, pids=pids, hugepages=huge), pod, policy.memory)
     cpu_bound = quality is Qos.GUARANTEED or _declared(pod, res.CPU)
     memory_bound = quality is Qos.GUARANTEED or _declared(pod, res.MEMORY)
-    most_cpu = quota(_milli(limits.get(res.CPU, res.ZERO)), policy.cpu_period) if policy.cpu_quota else -1
-    return Limits(
-        cpu_shares=shares(_milli(requests.get(res.CPU, res.ZERO))),
+    most_cpu = quota(milli(limits.get(res.CPU, res.ZERO)), policy.cpu_period) if policy.cpu_quota else -1
+    bounds = Limits(
+        cpu_shares=shares(milli(requests.get(res.CPU, res.ZERO))),
         cpu_quota=most_cpu if cpu_bound else None,
         cpu_period=policy.cpu_period if cpu_bound else None,
-        memory=_whole(limits.get(res.MEMORY, res.ZERO)) if memory_bound else None,
+        memory=whole(limits.get(res.MEMORY, res.ZERO)) if memory_bound else None,
         pids=pids,
         hugepages=huge,
     )
+    return memory_qos.with_pod(bounds, pod, policy.memory)
 
 
 def limits_of_node(allocatable: Mapping[str, Decimal]) -> Limits:
     """kubepods: what remains for pods after the reservations (node_container_manager_linux.go)."""
     memory, pids = allocatable.get(res.MEMORY), allocatable.get(res.PIDS)
     return Limits(
-        cpu_shares=shares(_milli(allocatable.get(res.CPU, res.ZERO))),
-        memory=_whole(memory) if memory is not None else None,
-        pids=_whole(pids) if pids is not None else None,
+        cpu_shares=shares(milli(allocatable.get(res.CPU, res.ZERO))),
+        memory=whole(memory) if memory is not None else None,
+        pids=whole(pids) if pids is not None else None,
         hugepages=hugepages(allocatable),
     )
 
 
-def limits_of_qos(burstable: Iterable[Pod], hugepage_sizes: Iterable[int]) -> dict[Qos, Limits]:
+def keeping(node: Limits, kept: Kept) -> Limits:
+    """kubepods, with what is kept for pods: the kernel keeps for a cgroup at most what its parent has."""
+    return replace(node, memory_min=kept.guaranteed + kept.burstable, memory_low=kept.burstable)
+
+
+def limits_of_qos(burstable: Iterable[Pod], hugepage_sizes: Iterable[int], kept: Kept) -> dict[Qos, Limits]:
     """The two QoS cgroups: burstable has the shares of all its pods, besteffort the minimum, both all huge pages."""
     asked = sum((res.pod_requests(pod).get(res.CPU, res.ZERO) for pod in burstable), res.ZERO)
     free = dict.fromkeys(hugepage_sizes, _UNBOUNDED_HUGEPAGES)
     return {
-        Qos.BURSTABLE: Limits(cpu_shares=shares(_milli(asked)), hugepages=free),
+        Qos.BURSTABLE: Limits(cpu_shares=shares(milli(asked)), hugepages=free, memory_low=kept.burstable),
         Qos.BEST_EFFORT: Limits(cpu_shares=MIN_SHARES, hugepages=free),
     }
 
@@ -216,6 +221,10 @@ def slice_properties(limits: Limits, version: int) -> list[str]:
         found += [f"CPUQuota={percent}", f"CPUQuotaPeriodSec={limits.cpu_period}us"]
     if limits.memory is not None:
         found.append(f"{'MemoryMax' if version == 2 else 'MemoryLimit'}={limits.memory or 'infinity'}")
+    if version == 2:
+        found += [
+            f"{name}={amount}" for name, amount in _kept(limits, "MemoryMin", "MemoryLow", "MemoryHigh", "infinity")
+        ]
     if limits.pids is not None:
         found.append(f"TasksMax={limits.pids if limits.pids > 0 else 'infinity'}")
     return found
@@ -245,9 +254,22 @@ def _v2(limits: Limits) -> list[Write]:
         found.append(("cpu", "cpu.max", f"{most} {limits.cpu_period}"))
     if limits.memory is not None:
         found.append(("memory", "memory.max", str(limits.memory or "max")))
+    found += [
+        ("memory", name, amount) for name, amount in _kept(limits, "memory.min", "memory.low", "memory.high", "max")
+    ]
     if limits.pids is not None:
         found.append(("pids", "pids.max", str(limits.pids) if limits.pids > 0 else "max"))
     return found
+
+
+def _kept(limits: Limits, least: str, low: str, high: str, unlimited: str) -> Iterator[tuple[str, str]]:
+    """Name and amount of what is set of the three, by the names that they are given."""
+    if limits.memory_min is not None:
+        yield least, str(limits.memory_min)
+    if limits.memory_low is not None:
+        yield low, str(limits.memory_low)
+    if limits.memory_high is not None:
+        yield high, str(limits.memory_high or unlimited)
 
 
 def _declared(pod: Pod, name: str) -> bool:
@@ -258,73 +280,6 @@ def _declared(pod: Pod, name: str) -> bool:
     return all(res.container_amounts(container, "limits").get(name) for _, container in pod.containers(*kinds))
 
 
-def _milli(cores: Decimal) -> int:
+def milli(cores: Decimal) -> int:
+    """CPU in thousandths of a core."""
     return whole(cores * 1000)
-
-
-def _whole(amount: Decimal) -> int:
-    return whole(amount)
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What the limits of containers depend on. `memory` and `hugepage_sizes` in bytes.
-
-    `single_process_oom_kill` None: upstream's default, which kills the whole container on v2.
-    """
-
-    memory: int
-    cgroup_version: int
-    hugepage_sizes: tuple[int, ...] = ()
-    swap: Swap = field(default_factory=Swap)
-    single_process_oom_kill: bool | None = None
-
-
-def container_resources(pod: Pod, container: Json, policy: Policy, machine: Machine) -> Json:
-    """CRI LinuxContainerResources. Where the container has no limit, the pod's limit counts."""
-    limits = res.container_amounts(container, "limits")
-    requests = res.container_amounts(container, "requests")
-    whole = res.pod_level(pod, "limits")
-    cpu_limit = limits.get(res.CPU) or whole.get(res.CPU, res.ZERO)
-    memory_limit = limits.get(res.MEMORY) or whole.get(res.MEMORY, res.ZERO)
-    found = _linux(requests.get(res.CPU), cpu_limit, memory_limit, policy)
-    found["oom_score_adj"] = res.oom_score_adj(pod, container, machine.memory)
-    if memory_limit and machine.swap.limits and machine.cgroup_version == 1:
-        # The limit is for memory and swap together, so no swap can be used.
-        found["memory_swap_limit_in_bytes"] = found["memory_limit_in_bytes"]
-    huge = {**hugepages(whole), **hugepages(limits)}
-    if machine.hugepage_sizes:
-        found["hugepage_limits"] = [
-            {"page_size": hugepage_size_text(size), "limit": huge.get(size, 0)}
-            for size in sorted(machine.hugepage_sizes)
-        ]
-    if machine.cgroup_version == 2:
-        unified = {"memory.high": "max"}
-        if machine.swap.limits:
-            unified["memory.swap.max"] = str(most_swap(pod, container, machine.swap))
-        if not machine.single_process_oom_kill:  # None means false on v2
-            unified["memory.oom.group"] = "1"
-        found["unified"] = unified
-    return found
-
-
-def sandbox_resources(pod: Pod, policy: Policy) -> tuple[Json, Json]:
-    """(overhead, resources) of CRI LinuxPodSandboxConfig: the runtime's overhead, and what the containers may use."""
-    overhead = res.amounts(pod.spec.get("overhead"))
-    requests, limits = res.pod_requests(pod, overhead=False), res.pod_limits(pod, overhead=False)
-    return _sandbox_part(overhead, overhead, policy) if overhead else {}, _sandbox_part(requests, limits, policy)
-
-
-def _sandbox_part(requests: Amounts, limits: Amounts, policy: Policy) -> Json:
-    return _linux(requests.get(res.CPU), limits.get(res.CPU, res.ZERO), limits.get(res.MEMORY, res.ZERO), policy)
-
-
-def _linux(cpu_request: Decimal | None, cpu_limit: Decimal, memory_limit: Decimal, policy: Policy) -> Json:
-    """A missing request is the limit, which is the API server's default as well."""
-    part: Json = {"cpu_shares": shares(_milli(cpu_limit if cpu_request is None else cpu_request))}
-    if memory_limit:
-        part["memory_limit_in_bytes"] = _whole(memory_limit)
-    if policy.cpu_quota:
-        part["cpu_period"] = policy.cpu_period
-        part["cpu_quota"] = quota(_milli(cpu_limit), policy.cpu_period)
-    return part

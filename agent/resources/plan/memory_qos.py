@@ -1,29 +1,33 @@
 """Memory that cgroup v2 keeps for pods, and where it slows them down before they reach their limit (KEP-2570).
 
-Follows kuberuntime_container_linux.go and pkg/kubelet/cm (helpers_linux.go, qos_container_manager_linux.go) with the gate
-MemoryQoS. Without `memoryThrottlingFactor` and with `memoryReservationPolicy: None`, the defaults, nothing is kept and
-nobody is slowed down. Differs from upstream in one thing: a container or pod without a threshold gets "max" in writing,
-so that a resize that ends it is in force at once. Bytes.
+Follows kuberuntime_container_linux.go and pkg/kubelet/cm (helpers_linux.go, qos_container_manager_linux.go) with the
+gate MemoryQoS. Without `memoryThrottlingFactor` and with `memoryReservationPolicy: None`, the defaults, nothing is kept
+and nobody is slowed down. Differs from upstream in one thing: a container or pod without a threshold gets "max" in
+writing, so that a resize that ends it is in force at once. Bytes.
 """
 
 from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from agent.common.model.binding import config, gate
-from agent.common.model.pods import Kind, Pod
+from agent.common.model.pods import Pod
 from agent.common.plan import demand
-from agent.common.plan.demand import Qos
+from agent.common.plan.demand import Amounts, Qos
 from agent.resources.model import Limits
 from nodelib.json_values import Json
 from nodelib.quantity import whole
 
 TIERED = "TieredReservation"
 _UNLIMITED = 0
+
+
+def _reserves(policy: str) -> bool:
+    return policy == TIERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,12 @@ class MemoryQos:
 
     on: Annotated[bool, gate("MemoryQoS")] = True
     throttling: Annotated[float | None, config("memoryThrottlingFactor")] = None
-    reserves: Annotated[bool, config("memoryReservationPolicy", convert=lambda policy: policy == TIERED)] = False
+    reserves: Annotated[bool, config("memoryReservationPolicy", convert=_reserves)] = False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether pods' memory is kept at all."""
+        return self.on and self.reserves
 
 
 def container_files(pod: Pod, container: Json, policy: MemoryQos, allocatable: int) -> dict[str, str]:
@@ -45,7 +54,7 @@ def container_files(pod: Pod, container: Json, policy: MemoryQos, allocatable: i
     if not policy.on:
         return found
     asked = _bytes(demand.container_amounts(container, "requests"))
-    kept = asked if policy.reserves else 0
+    kept = asked if policy.keeps else 0
     if kept and demand.qos_class(pod) is Qos.GUARANTEED:
         return {**found, "memory.min": str(kept)}
     if kept:
@@ -55,16 +64,17 @@ def container_files(pod: Pod, container: Json, policy: MemoryQos, allocatable: i
 
 def with_pod(limits: Limits, pod: Pod, policy: MemoryQos) -> Limits:
     """The limits of the pod's cgroup, with what is kept for it and where it is slowed down as a whole."""
+    if not policy.on:
+        return limits
     asked, most = _bytes(demand.pod_requests(pod)), _bytes(demand.pod_limits(pod))
-    kept = asked if policy.on and policy.reserves else 0
     guaranteed = demand.qos_class(pod) is Qos.GUARANTEED
-    bound = limits.memory is not None and demand.has_pod_level(pod)
-    high = _threshold(asked, most, policy.throttling) if policy.on and bound else _UNLIMITED
+    whole = demand.pod_level(pod, "limits") or demand.pod_level(pod, "requests")
+    high = _threshold(asked, most, policy.throttling) if whole and limits.memory is not None else _UNLIMITED
     return replace(
         limits,
-        memory_min=kept if guaranteed else 0,
-        memory_low=0 if guaranteed else kept,
-        memory_high=high,
+        memory_min=asked if policy.reserves and guaranteed else None,
+        memory_low=asked if policy.reserves and not guaranteed else None,
+        memory_high=None if policy.throttling is None else high,
     )
 
 
@@ -78,7 +88,7 @@ class Kept:
 
 def kept(pods: Iterable[Pod], policy: MemoryQos) -> Kept:
     """Of all pods that are not BestEffort."""
-    if not (policy.on and policy.reserves):
+    if not policy.keeps:
         return Kept()
     sums = dict.fromkeys(Qos, 0)
     for pod in pods:
@@ -107,5 +117,5 @@ def _threshold(asked: int, most: int, throttling: float | None) -> int:
     return found if found > asked else _UNLIMITED
 
 
-def _bytes(amounts: Mapping[str, object]) -> int:
+def _bytes(amounts: Amounts) -> int:
     return whole(amounts.get(demand.MEMORY, demand.ZERO))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agent.common.plan.demand import CPU, amounts
 from agent.resources.model import Limits
 from agent.resources.plan import cgroups
+from agent.resources.plan.memory_qos import MemoryQos, of_reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,9 @@ class Reserved:
     properties: tuple[str, ...]
 
 
-def reserved(enforce: Collection[str], reservations: Collection[Reservation], version: int) -> tuple[Reserved, ...]:
+def reserved(
+    enforce: Collection[str], reservations: Collection[Reservation], version: int, memory: MemoryQos
+) -> tuple[Reserved, ...]:
     """The reservations that enforceNodeAllocatable names; with "-compressible" only their CPU."""
     found = []
     for one in reservations:
@@ -42,6 +45,7 @@ def reserved(enforce: Collection[str], reservations: Collection[Reservation], ve
         limits = cgroups.limits_of_node(listed) if listed else Limits()
         if CPU not in listed:
             limits = Limits(memory=limits.memory, pids=limits.pids, hugepages=limits.hugepages)
+        limits = of_reservation(limits, memory)
         writes = cgroups.writes(limits, version, limits.hugepages)
         properties = cgroups.slice_properties(limits, version)
         path = "/" + one.cgroup.strip("/")

@@ -18,6 +18,7 @@ from agent.common.plan.demand import Qos, qos_class
 from agent.resources.model import Limits, MemoryUse
 from agent.resources.plan import cgroup_reading as reading
 from agent.resources.plan import cgroups as plan
+from agent.resources.plan.memory_qos import Kept, kept
 from nodelib.errors import NodewrightError, Permanent, Temporary
 
 log = logging.getLogger(__name__)
@@ -76,10 +77,15 @@ class KubepodsTree:
         self._sizes = hugepage_sizes
         self._slices = slices if policy.driver == "systemd" else None
         self._applied: dict[str, plan.Limits] = {}
-        self._burstable: dict[str, Pod] = {}
+        self._counted: dict[str, Pod] = {}  # those that change what is written for all of a class
         self._node_limits = Limits()
         self._classes = asyncio.Lock()
         self._unthrottled = unthrottled
+
+    @property
+    def kept(self) -> Kept:
+        """Memory that is kept for the pods of each class, in bytes."""
+        return kept(self._counted.values(), self._policy.memory)
 
     @property
     def root(self) -> str:
@@ -110,7 +116,6 @@ class KubepodsTree:
         if not self._policy.per_qos:
             return
         self._node_limits = plan.limits_of_node(allocatable)
-        await self._apply(plan.root_name(self._policy), replace(self._node_limits, memory=None))
         await self._update_classes()
         try:
             await self.enforce()
@@ -129,9 +134,7 @@ class KubepodsTree:
         name = plan.pod_name(self._policy, pod)
         if not (keep and await self._tree.exists(self._path(name))):
             await self._apply(name, self.wanted(pod))
-        if qos_class(pod) is Qos.BURSTABLE and self._burstable.get(pod.uid) != pod:
-            self._burstable[pod.uid] = pod
-            await self._update_classes()
+        await self._count(pod)
         return plan.cri_parent(self._path(name), self._policy.driver)
 
     def wanted(self, pod: Pod) -> Limits:
@@ -148,14 +151,19 @@ class KubepodsTree:
         written = self._applied.get(path)
         shares = written.cpu_shares if written is not None else made.cpu_shares
         found = reading.limits_read(self._tree.version, texts, shares)
-        return replace(found, pids=made.pids, hugepages=made.hugepages)
+        return replace(
+            found,
+            pids=made.pids,
+            hugepages=made.hugepages,
+            memory_min=made.memory_min,
+            memory_low=made.memory_low,
+            memory_high=made.memory_high,
+        )
 
     async def set_limits(self, pod: Pod, limits: Limits) -> None:
         """See PodCgroups. Raises CgroupError: more memory than that is in use."""
         await self._apply(plan.pod_name(self._policy, pod), limits)
-        if qos_class(pod) is Qos.BURSTABLE and self._burstable.get(pod.uid) != pod:
-            self._burstable[pod.uid] = pod
-            await self._update_classes()
+        await self._count(pod)
 
     async def memory_use(self, pod: Pod, container_ids: Iterable[str]) -> MemoryUse:
         """See PodCgroups. Memory that cannot be read is left out."""
@@ -183,7 +191,7 @@ class KubepodsTree:
         """Kill all processes in the pod's cgroup and remove it; idempotent."""
         for path in [path for path in self._applied if self._belongs(path, uid)] or await self._find(uid):
             await self._remove(path)
-        if self._burstable.pop(uid, None) is not None:
+        if self._counted.pop(uid, None) is not None:
             await self._update_classes()
 
     def _belongs(self, path: str, uid: str) -> bool:
@@ -207,9 +215,20 @@ class KubepodsTree:
                     found.add(uid)
         return frozenset(found)
 
+    async def _count(self, pod: Pod) -> None:
+        quality = qos_class(pod)
+        counts = quality is Qos.BURSTABLE or (quality is Qos.GUARANTEED and self._policy.memory.keeps)
+        if counts and self._counted.get(pod.uid) != pod:
+            self._counted[pod.uid] = pod
+            await self._update_classes()
+
     async def _update_classes(self) -> None:
         async with self._classes:
-            for quality, limits in plan.limits_of_qos(self._burstable.values(), self._sizes).items():
+            kept = self.kept
+            self._node_limits = plan.keeping(self._node_limits, kept)
+            await self._apply(plan.root_name(self._policy), replace(self._node_limits, memory=None))
+            burstable = [pod for pod in self._counted.values() if qos_class(pod) is Qos.BURSTABLE]
+            for quality, limits in plan.limits_of_qos(burstable, self._sizes, kept).items():
                 await self._apply(plan.qos_name(self._policy, quality), limits)
 
     async def _apply(self, name: plan.Name, limits: plan.Limits) -> None:

@@ -18,8 +18,9 @@ from agent.common.plan.downward import resource_field
 from agent.devices.plan.devices import device_requests
 from agent.managers.plan.cpus import guaranteed_cpus
 from agent.pods.plan.incoming import spec_problem
-from agent.resources.plan import cgroups
+from agent.resources.plan import cgroups, container_limits
 from agent.resources.plan.actuated import sizes
+from agent.resources.plan.memory_qos import MemoryQos
 from agent.volumes.model.sources import VolumeSources
 from agent.volumes.plan.volumes import plan_volumes
 from nodelib.errors import Invalid
@@ -31,7 +32,8 @@ POD: Json = {
     "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"memory": "1Mi"}, "limits": {}}}]},
 }
 RESOURCES = ("cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu")
-MACHINE = cgroups.Machine(memory=4 << 30, cgroup_version=2, hugepage_sizes=(2 << 20,))
+MACHINE = container_limits.Machine(memory=4 << 30, cgroup_version=2, hugepage_sizes=(2 << 20,))
+QOS = MemoryQos(throttling=0.9, reserves=True)
 
 
 def _in_container(side: str, name: str) -> Callable[[Json, str], None]:
@@ -105,9 +107,9 @@ def _assert_every_plan_is_small(field: str, text: str) -> None:
     node = NodeContext(allocatable={"cpu": "4", "memory": "4Gi"})
     plans: list[Callable[[], object]] = [
         lambda: spec_problem(pod),
-        lambda: vars_of(cgroups.limits_of_pod(pod, cgroups.Policy())),
-        lambda: cgroups.container_resources(pod, container, cgroups.Policy(), MACHINE),
-        lambda: cgroups.sandbox_resources(pod, cgroups.Policy()),
+        lambda: vars_of(cgroups.limits_of_pod(pod, cgroups.Policy(memory=QOS))),
+        lambda: container_limits.container_resources(pod, container, cgroups.Policy(memory=QOS), MACHINE),
+        lambda: container_limits.sandbox_resources(pod, cgroups.Policy()),
         lambda: vars_of(sizes(container["resources"], raw["spec"].get("resources"))),
         lambda: repr(plan_volumes(pod, VolumeSources(), node)),
         lambda: repr(admission(pod, [], NodeView("n", allocatable={"cpu": "4", "memory": "4Gi", "pods": "9"}))),

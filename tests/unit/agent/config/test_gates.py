@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.common.model.states import BackOffBounds
+from agent.resources.plan.memory_qos import MemoryQos
 from nodelib.errors import Invalid
 from tests.unit.agent.config.test_settings import parsed
 
@@ -36,8 +37,8 @@ def test_a_locked_gate_may_be_given_as_it_is(tmp_path: Path) -> None:
     [
         pytest.param("EnvFiles: false", "featureGates.EnvFiles cannot be switched off here", id="always on"),
         pytest.param(
-            "MemoryQoS: false",
-            "featureGates.MemoryQoS has no effect here: memory.high and memory.min are not set",
+            "WatchListClient: false",
+            "featureGates.WatchListClient has no effect here: objects are listed in pages, then watched",
             id="absent",
         ),
         pytest.param("QOSReserved: false", "", id="absent and not wanted"),
@@ -109,3 +110,35 @@ def test_without_its_gate_no_image_is_verified(tmp_path: Path) -> None:
 def test_pages_of_the_server_have_gates(tmp_path: Path, gate: str, setting: str) -> None:
     assert getattr(parsed(tmp_path, "").server, setting)
     assert not getattr(parsed(tmp_path, f"featureGates: {{{gate}: false}}\n").server, setting)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("memoryThrottlingFactor: 0\n", "must be more than 0 and at most 1", id="too small"),
+        pytest.param("memoryThrottlingFactor: 1.01\n", "must be more than 0 and at most 1", id="too large"),
+        pytest.param(
+            "memoryThrottlingFactor: 0.5\nfeatureGates: {MemoryQoS: false}\n",
+            "must not be set while",
+            id="switched off",
+        ),
+        pytest.param(
+            "memoryReservationPolicy: TieredReservation\nfeatureGates: {MemoryQoS: false}\n",
+            "needs featureGates.MemoryQoS",
+            id="nothing can be kept",
+        ),
+    ],
+)
+def test_what_memory_qos_refuses(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parsed(tmp_path, text)
+    assert problem in caught.value.message
+
+
+def test_memory_qos_as_configured_and_its_default_of_older_files(tmp_path: Path) -> None:
+    found = parsed(tmp_path, "memoryThrottlingFactor: 0.5\nmemoryReservationPolicy: TieredReservation\n")
+    assert found.cgroups.pods.memory == MemoryQos(throttling=0.5, reserves=True) and not found.notices
+    assert parsed(tmp_path, "memoryThrottlingFactor: 0.9\nfeatureGates: {MemoryQoS: false}\n").cgroups.pods.memory == (
+        MemoryQos(on=False, throttling=0.9)
+    )
+    assert parsed(tmp_path, "").cgroups.pods.memory == MemoryQos()

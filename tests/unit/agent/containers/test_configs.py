@@ -15,7 +15,8 @@ from agent.common.model.pods import ImageFacts, Kind, Pod
 from agent.common.work.pod_warnings import PodWarnings
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.containers.work.configs import CgroupFacts, ContainerConfigDeps, ContainerConfigs
-from agent.resources.plan.cgroups import Machine, Policy
+from agent.resources.plan.cgroups import Policy
+from agent.resources.plan.container_limits import Machine
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
 from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary

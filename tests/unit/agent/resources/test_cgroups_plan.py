@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from agent.common.plan.demand import Qos
 from agent.resources.plan import cgroups as plan
-from agent.resources.plan.cgroups import Limits, Machine, Policy
+from agent.resources.plan.cgroups import Limits, Policy
+from agent.resources.plan.container_limits import Machine, container_resources, sandbox_resources
+from agent.resources.plan.memory_qos import Kept
 from agent.resources.plan.swap import Swap
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
@@ -131,8 +133,10 @@ def test_limits_of_the_node_are_what_remains() -> None:
 
 
 def test_burstable_has_the_shares_of_its_pods() -> None:
-    found = plan.limits_of_qos([pod(asks(requests={"cpu": "1"})), pod(asks(requests={"cpu": "500m"}))], [2 * MIB])
-    assert found[Qos.BURSTABLE] == Limits(cpu_shares=1536, hugepages={2 * MIB: 1 << 62})
+    found = plan.limits_of_qos(
+        [pod(asks(requests={"cpu": "1"})), pod(asks(requests={"cpu": "500m"}))], [2 * MIB], Kept()
+    )
+    assert found[Qos.BURSTABLE] == Limits(cpu_shares=1536, hugepages={2 * MIB: 1 << 62}, memory_low=0)
     assert found[Qos.BEST_EFFORT].cpu_shares == 2
 
 
@@ -295,7 +299,7 @@ V1, V2 = Machine(memory=8 << 30, cgroup_version=1), Machine(memory=8 << 30, cgro
                 "cpu_period": 100_000,
                 "cpu_quota": 0,
                 "oom_score_adj": 1000,
-                "unified": {"memory.high": "max", "memory.oom.group": "1"},
+                "unified": {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.oom.group": "1"},
             },
             id="v2",
         ),
@@ -316,19 +320,17 @@ V1, V2 = Machine(memory=8 << 30, cgroup_version=1), Machine(memory=8 << 30, cgro
 )
 def test_container_resources(spec: Json, policy: Policy, machine: Machine, expect: Json) -> None:
     found = pod(spec)
-    assert plan.container_resources(found, found.spec["containers"][0], policy, machine) == expect
+    assert container_resources(found, found.spec["containers"][0], policy, machine) == expect
 
 
 def test_a_container_without_a_limit_has_that_of_its_pod() -> None:
     found = pod(asks(), resources={"limits": {"cpu": "2", "memory": "1Gi"}})
-    resources = plan.container_resources(found, found.spec["containers"][0], Policy(), V1)
+    resources = container_resources(found, found.spec["containers"][0], Policy(), V1)
     assert (resources["cpu_quota"], resources["memory_limit_in_bytes"]) == (200_000, 1 << 30)
 
 
 def test_sandbox_resources_have_the_overhead_separately() -> None:
-    overhead, resources = plan.sandbox_resources(
-        pod(asks(requests=BOTH, limits=BOTH), overhead={"cpu": "50m"}), Policy()
-    )
+    overhead, resources = sandbox_resources(pod(asks(requests=BOTH, limits=BOTH), overhead={"cpu": "50m"}), Policy())
     assert overhead == {"cpu_shares": 51, "cpu_period": 100_000, "cpu_quota": 5000}
     assert resources == {
         "cpu_shares": 204,
@@ -344,7 +346,7 @@ def test_a_pod_with_exclusive_cpus_has_no_quota() -> None:
     assert plan.limits_of_pod(alone, Policy().of(throttled=True)).cpu_quota == 200_000
     assert plan.limits_of_pod(alone, free).cpu_quota == -1
     assert plan.limits_of_pod(alone, free).cpu_shares == 2048
-    assert "cpu_quota" not in plan.sandbox_resources(alone, free)[1]
+    assert "cpu_quota" not in sandbox_resources(alone, free)[1]
 
 
 @pytest.mark.parametrize("leaf", ["pod..", "pod.", "pod../x", "pod a", "pod\n", "pod"])

@@ -39,6 +39,8 @@ async def test_setup_creates_the_tree_with_all_controllers(files: FakeCgroupFile
     assert found["/nodewright/c/n1/kubepods"] == {
         "cpu.weight": "174",
         "memory.max": str(1 << 30),
+        "memory.min": "0",
+        "memory.low": "0",
         "pids.max": "1000",
         "hugetlb.2MB.max": "0",
     }

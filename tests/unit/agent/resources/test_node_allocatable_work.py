@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from agent.resources.edge import CgroupTree
+from agent.resources.plan.memory_qos import MemoryQos
 from agent.resources.plan.node_allocatable import Reservation, reserved
 from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps
 from nodelib.cgroups import Mounts
@@ -24,7 +25,7 @@ class Node:
         self.files, self.clock, self.events = FakeCgroupFiles(), FakeClock(), FakeEvents()
         self.tree, self.fails = CgroupTree(Mounts(2, {"": self.files.top}), self.files), fails
         parts = NodeAllocatableDeps(self.tree, None, self.enforce, self.events, self.clock, lambda: {"name": "n1"})
-        self.allocatable = NodeAllocatable(reserved({"kube-reserved"}, (KUBE,), 2), parts)
+        self.allocatable = NodeAllocatable(reserved({"kube-reserved"}, (KUBE,), 2, MemoryQos()), parts)
 
     async def enforce(self) -> None:
         if self.fails:
@@ -36,7 +37,7 @@ async def test_an_existing_cgroup_gets_its_limits() -> None:
     node = Node()
     await node.tree.make("/kube.slice", [])
     await node.allocatable.reserve()
-    assert node.files.dump()["/kube.slice"] == {"memory.max": str(1 << 30)}
+    assert node.files.dump()["/kube.slice"] == {"memory.max": str(1 << 30), "memory.min": str(1 << 30)}
     assert node.events.reasons() == ["NodeAllocatableEnforced"]
 
 

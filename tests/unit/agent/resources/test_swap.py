@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.resources.plan.cgroups import Machine, Policy, container_resources
+from agent.resources.plan.cgroups import Policy
+from agent.resources.plan.container_limits import Machine, container_resources
 from agent.resources.plan.swap import LIMITED, Swap
 from tests.builders.pods import pod
 from tests.unit.agent.common.test_demand import asks
