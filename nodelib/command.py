@@ -236,6 +236,9 @@ async def _drained(process: asyncio.subprocess.Process) -> None:
         async with asyncio.timeout(_LEFT_OPEN):
             await asyncio.gather(drain(process.stdout), drain(process.stderr))
             await process.wait()
+            return
+    # https://github.com/python/cpython/issues/88050: a transport that is left open complains once the loop is closed.
+    process._transport.close()  # type: ignore[attr-defined]
 
 
 def _kill_group(pid: int) -> None:

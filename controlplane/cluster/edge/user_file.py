@@ -14,6 +14,7 @@ from nodelib.errors import Temporary
 
 _MOST = 16 << 20  # bytes
 _PAUSE = 0.05  # seconds
+_CLOCKS_DIFFER = 60.0  # seconds; by which a wall clock may have been corrected since
 
 
 def home() -> str:
@@ -29,7 +30,8 @@ def is_file(path: str) -> bool:
 def locked(path: str, *, wait: float = 5.0) -> Iterator[None]:
     """Hold PATH.lock, which exists as long as somebody changes the file (lockFile in k8s.io/client-go's clientcmd).
 
-    Raises Temporary when it does not go away in `wait` seconds, and OSError.
+    One that a crash of the machine left is removed. Raises Temporary when it does not go away in `wait` seconds, and
+    OSError.
     """
     lock, deadline = f"{path}.lock", time.monotonic() + wait
     _make_folders(os.path.dirname(os.path.abspath(path)))
@@ -38,7 +40,9 @@ def locked(path: str, *, wait: float = 5.0) -> Iterator[None]:
             os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
             break
         except FileExistsError as error:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline and _of_an_earlier_boot(lock):
+                _remove(lock)
+            elif time.monotonic() > deadline:
                 raise Temporary(
                     f"another program holds its lock {lock}",
                     obj=path,
@@ -50,8 +54,21 @@ def locked(path: str, *, wait: float = 5.0) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(lock)
+        _remove(lock)
+
+
+def _remove(lock: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(lock)
+
+
+def _of_an_earlier_boot(path: str) -> bool:
+    """Whoever made it does not live any more."""
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    try:
+        return os.lstat(path).st_mtime < booted - _CLOCKS_DIFFER
+    except FileNotFoundError:
+        return False
 
 
 def read(path: str) -> str:

@@ -21,7 +21,7 @@ from nodelib import command
 from nodelib.errors import Conflict, Invalid, NotFound, Temporary
 from nodelib.text import one_line
 
-_IMPORT_TIMEOUT = 300.0
+_IMPORT_TIMEOUT = 1200.0  # seconds; on a slow machine it takes minutes
 _UNPACKED = re.compile(r"unpacking (\S+) \(")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import time
 from contextlib import aclosing
@@ -80,3 +81,21 @@ async def test_a_stream_that_takes_too_long_or_cannot_start() -> None:
         with pytest.raises(command.CommandError, match=said):
             async for _ in command.stream(argv, timeout=0.1):
                 pass
+
+
+def test_a_killed_command_whose_pipe_stays_open_leaves_no_complaint() -> None:
+    """The transport of a process that nobody closes prints a traceback when the interpreter ends."""
+    script = """
+import asyncio
+from nodelib import command
+command._LEFT_OPEN = 0.1
+async def main():
+    try:
+        await command.run(["sh", "-c", "setsid sleep 3 & sleep 60"], timeout=0.3)
+    except command.CommandError as error:
+        print(error)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert "not finished after 0.3 s, killed" in done.stdout
+    assert done.stderr == ""

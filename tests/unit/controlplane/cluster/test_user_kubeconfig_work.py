@@ -167,6 +167,15 @@ def test_a_lock_that_stays_is_named(home: Path) -> None:
     assert (home / "config.lock").exists()
 
 
+def test_a_lock_that_a_power_cut_left_is_removed(home: Path) -> None:
+    lock = home / "config.lock"
+    lock.touch()
+    os.utime(lock, (1_600_000_000, 1_600_000_000))
+    with user_file.locked(str(home / "config"), wait=0.1):
+        assert lock.stat().st_mtime > 1_600_000_000
+    assert not lock.exists()
+
+
 def test_a_lock_of_another_program_is_waited_for(home: Path) -> None:
     lock = home / "config.lock"
     lock.touch()
