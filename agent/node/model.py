@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from agent.common.model.binding import config, flag
+from agent.common.model.binding import config, flag, gate
 from agent.common.model.pods import ImageFacts
 from agent.plugins.model import NodeExtras
 from agent.runtime.model import RuntimeFacts
@@ -15,7 +15,10 @@ from nodelib.json_values import Json
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """What does not change while the machine runs (cAdvisor's MachineInfo). `pids`: the kernel's limit of processes."""
+    """What does not change while the machine runs (cAdvisor's MachineInfo). `pids`: the kernel's limit of processes.
+
+    `user_namespace`: root here is another user of the machine.
+    """
 
     machine_id: str
     system_uuid: str
@@ -30,6 +33,7 @@ class MachineFacts:
     swap: int = 0
     hugepages: Mapping[int, int] = field(default_factory=dict)
     apparmor: bool = True
+    user_namespace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +99,5 @@ class NodePolicy:
     kube_reserved: Annotated[Mapping[str, str] | None, config("kubeReserved")] = None
     system_reserved: Annotated[Mapping[str, str] | None, config("systemReserved")] = None
     eviction_hard: Annotated[Mapping[str, str] | None, config("evictionHard")] = None
+    names_user_namespace: Annotated[bool, gate("KubeletInUserNamespace")] = True
     enforce_pods: Annotated[bool, config("enforceNodeAllocatable", convert=_enforces_pods)] = True

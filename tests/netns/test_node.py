@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -232,3 +234,16 @@ async def _heartbeat_after(world: World, before: Json) -> bool:
 async def _lease(world: World) -> Json | None:
     found = await world.admin.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
     return next((item for item in found["items"] if item["metadata"]["name"] == world.name), None)
+
+
+def test_a_user_namespace_is_known_by_its_map_and_keeps_no_agent_from_starting() -> None:
+    script = """
+from agent.node.edge.kernel_tunables import apply_tunables
+from agent.node.edge.machine import Machine, apply_limits
+if Machine("/").facts().user_namespace:  # else the machine's own tunables would be set
+    print(apply_limits(max_open_files=1024, oom_score_adj=-999), apply_tunables(protect=False))
+"""
+    for how, inside in (["-Ur"], True), (["-n"], False):
+        argv = ["unshare", *how, sys.executable, "-c", script]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, bool(done.stdout)) == (0, inside), done.stderr

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _UNUSED_ADDRESSES = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # RFC 5737, RFC 3849
 _NO_ROUTE_PORT = 9
+_ALL_USERS = ["0", "0", str(2**32 - 1)]  # user_namespaces(7): uid_map of the initial namespace
 
 
 class Machine:
@@ -51,6 +52,7 @@ class Machine:
             swap=memory.get("SwapTotal", 0),
             hugepages={size: size * _hugepages(size) for size in hugepage_sizes()},
             apparmor=_first("/sys/module/apparmor/parameters/enabled") == "Y",
+            user_namespace=_first("/proc/self/uid_map").split() not in ([], _ALL_USERS),
         )
 
     def _memory(self, total: int) -> int:

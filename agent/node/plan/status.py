@@ -45,7 +45,7 @@ def node_status(old: Json, inputs: NodeInputs, policy: NodePolicy, now: float) -
     if inputs.extras.volumes_in_use or old.get("volumesInUse"):
         status["volumesInUse"] = list(inputs.extras.volumes_in_use)
     status["addresses"] = [{"type": kind, "address": address} for kind, address in inputs.addresses]
-    status["nodeInfo"] = _node_info(inputs)
+    status["nodeInfo"] = _node_info(inputs, policy)
     status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": inputs.port}}
     status["images"] = _images(inputs.images, policy.max_images)
     status["runtimeHandlers"] = [_handler_status(handler) for handler in inputs.runtime.handlers]
@@ -97,7 +97,7 @@ def node_place(node: Json) -> NodePlace:
     return NodePlace(str(node["metadata"]["name"]), tuple(ips), tuple(cidrs))
 
 
-def _node_info(inputs: NodeInputs) -> Json:
+def _node_info(inputs: NodeInputs, policy: NodePolicy) -> Json:
     machine, runtime = inputs.machine, inputs.runtime
     info: Json = {
         "machineID": machine.machine_id,
@@ -114,6 +114,8 @@ def _node_info(inputs: NodeInputs) -> Json:
     }
     if machine.swap:
         info["swap"] = {"capacity": machine.swap}
+    if policy.names_user_namespace:
+        info["runningInUserNamespace"] = machine.user_namespace
     return info
 
 

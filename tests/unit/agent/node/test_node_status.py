@@ -41,9 +41,18 @@ def test_node_info() -> None:
         "containerRuntimeVersion": "containerd://2.4.2",
         "kubeletVersion": "v1.37.1",
         "kubeProxyVersion": "",
+        "runningInUserNamespace": False,
         "operatingSystem": "linux",
         "architecture": "amd64",
     }
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_node_says_whether_it_runs_in_a_user_namespace(inside: bool) -> None:
+    there = inputs(machine=dataclasses.replace(MACHINE, user_namespace=inside))
+    assert status(there)["nodeInfo"]["runningInUserNamespace"] is inside
+    silent = dataclasses.replace(POLICY, names_user_namespace=False)
+    assert "runningInUserNamespace" not in status(there, policy=silent)["nodeInfo"]
 
 
 def test_handlers_features_endpoints() -> None:
