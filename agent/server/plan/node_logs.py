@@ -16,6 +16,7 @@ UNITS = ("--field", "_SYSTEMD_UNIT")  # every unit that has written to the journ
 _MOST_LINES = 100_000
 _MOST_SERVICES = 4
 _LONGEST_SERVICE = 256
+_LONGEST_PATTERN = 2048
 _UNSAFE = re.compile(r"[^a-zA-Z\-_.:0-9@]")  # also keeps a name from being taken for an option or a path
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 # What Go's syntax of expressions has and Python's has not; the journal's, PCRE2, has all of it.
@@ -72,7 +73,10 @@ def parse(parameters: Sequence[tuple[str, str]]) -> LogQuery | None:
 
 
 def check(query: LogQuery) -> None:
-    """Raises BadQuery, for which upstream answers 406, if the parts of the query may not be or do not fit."""
+    """Raises BadQuery, for which upstream answers 406, if the parts of the query may not be or do not fit.
+
+    Blocking: an expression of many large sets of characters takes seconds to compile.
+    """
     problems = list(_problems(query))
     if problems:
         raise BadQuery(_together(problems))
@@ -131,10 +135,15 @@ def _problems(query: LogQuery) -> Iterator[str]:
         yield _invalid("boot", query.boot, "must be less than 1")
     if query.lines is not None and not 0 <= query.lines <= _MOST_LINES:
         yield _invalid("tailLines", query.lines, f"must be between 0 and {_MOST_LINES}, inclusive")
+    if len(query.pattern) > _LONGEST_PATTERN:
+        yield f"pattern: Too long: may not be more than {_LONGEST_PATTERN} characters"
+        return
     try:
         re.compile(_OF_GO.sub("x", query.pattern))
     except (re.error, RecursionError, OverflowError) as error:
         yield _invalid("pattern", query.pattern, str(error))
+    finally:
+        re.purge()  # the module keeps 512 expressions of strangers otherwise
 
 
 def _time(given: Mapping[str, str], name: str, problems: list[str]) -> float | None:

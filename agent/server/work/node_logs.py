@@ -27,6 +27,7 @@ class NodeLogs:
     def __init__(self, files: SystemLogFiles, journal: Journal, root: str) -> None:
         self._files, self._journal, self._root = files, journal, root
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._checks = asyncio.Semaphore(1)  # one thread of those that all share
 
     async def query(self, request: web.Request) -> LogQuery | None:
         """The query of this request, None if it has none. Raises Refused for what upstream refuses."""
@@ -39,7 +40,8 @@ class NodeLogs:
         if request.match_info.get("path", "").strip("/"):
             raise Refused(406, "path not allowed in query mode\n")
         try:
-            node_logs.check(query)
+            async with self._checks:
+                await asyncio.to_thread(node_logs.check, query)
         except BadQuery as error:
             raise Refused(406, f"{error}\n") from error
         return query

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import aiohttp
 import pytest
 
+from agent.server.plan import node_logs as node_log_plan
+from agent.server.plan.node_logs import LogQuery
 from agent.server.work import node_logs
 from tests.unit.agent.server.conftest import Bench
 
@@ -38,6 +43,29 @@ async def test_a_service_of_the_journal(bench: Bench, journal: Path) -> None:
     status, text = await bench.get("/logs/?query=kubelet&tailLines=3&boot=0&pattern=a%20b")
     assert status == 200
     assert text.splitlines()[-5:] == ["<--lines=3>", "<--unit=kubelet>", "<--grep=a b>", "<--boot>", "<0>"]
+
+
+async def test_an_expression_that_takes_long_to_compile_holds_nobody_up(
+    bench: Bench, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many large sets of characters take seconds, and the requests of one user come at once."""
+    threads, at_once = list[threading.Thread](), 0
+
+    def check(query: LogQuery) -> None:
+        nonlocal at_once
+        assert at_once == 0, "two at once"
+        at_once += 1
+        threads.append(threading.current_thread())
+        original(query)
+        at_once -= 1
+
+    original = node_log_plan.check
+    monkeypatch.setattr(node_log_plan, "check", check)
+    await _start(bench)
+    pattern = quote("[^\u0100-\uffff]" * 20)
+    answers = await asyncio.gather(*(bench.get(f"/logs/?query=kubelet&pattern={pattern}") for _ in range(3)))
+    assert [status for status, _ in answers] == [200] * 3
+    assert len(threads) == 3 and threading.main_thread() not in threads
 
 
 async def test_a_service_that_logs_to_a_file(bench: Bench, journal: Path) -> None:

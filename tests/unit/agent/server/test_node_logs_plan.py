@@ -79,6 +79,7 @@ def test_what_cannot_be_read(text: str, said: str) -> None:
         ("query=a&tailLines=-1", "must be between 0 and 100000, inclusive"),
         ("query=a&tailLines=100001", "must be between 0 and 100000, inclusive"),
         ("query=a&pattern=%5Ba", "pattern: Invalid value"),
+        (f"query=a&pattern={'x' * 2049}", "pattern: Too long"),
         ("query=a&sinceTime=1970-01-01T00:00:10Z&untilTime=1970-01-01T00:00:09Z", "must be after `sinceTime`"),
     ],
 )
