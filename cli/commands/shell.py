@@ -11,13 +11,13 @@ from cli.errors import need_root
 from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET, SYSTEM_PATH
-from controlplane.machine.edge import cgroups
+from controlplane.machine.edge import cgroups, terminal
 from controlplane.machine.edge.namespaces import in_cgroups, in_node, is_bound
 from nodelib.errors import NotFound, Temporary
 
 
 def run(name: str, node: str, arguments: list[str]) -> None:
-    """Replace this process by the command on the node, or by a shell there."""
+    """Run the command on the node, or a shell there; end with its exit status."""
     need_root("shell")
     cluster = find(name)
     names = [one.name for one in cluster.nodes]
@@ -28,17 +28,17 @@ def run(name: str, node: str, arguments: list[str]) -> None:
     command = arguments or [shutil.which("bash", path=SYSTEM_PATH) or "/bin/sh"]
     folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{node}/system")
     argv = in_cgroups(folders, in_node(cluster.namespaces(node), command))
-    os.execve(argv[0], argv, environment(cluster, os.environ.get("TERM", "dumb")))
+    raise SystemExit(terminal.run(argv, environment(cluster, os.environ.get("TERM", "dumb"))))
 
 
-def environment(cluster: Cluster, terminal: str) -> dict[str, str]:
+def environment(cluster: Cluster, term: str) -> dict[str, str]:
     """What a person on the node finds set: `ctr` and `crictl` know the runtime, and `kubectl` the node's own rights."""
     folders = {str(Path(cluster.tools[name]).parent) for name in ("ctr", "kubectl") if name in cluster.tools}
     return {
         "PATH": ":".join((*sorted(folders), SYSTEM_PATH)),
         "HOME": "/root",
         "LANG": "C.UTF-8",
-        "TERM": terminal,
+        "TERM": term,
         "CONTAINER_RUNTIME_ENDPOINT": f"unix://{CONTAINERD_SOCKET}",
         "IMAGE_SERVICE_ENDPOINT": f"unix://{CONTAINERD_SOCKET}",
         "CONTAINERD_ADDRESS": CONTAINERD_SOCKET,
