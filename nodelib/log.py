@@ -115,6 +115,8 @@ def setup(options: LogOptions, component: str) -> None:
     root.setLevel(levels.lowest)
     for noisy in ("asyncio", "aiohttp.access", "pyroute2"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # A traceback for each answer that is no message; who asked says so in a line, with the object and the step.
+    logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
 
 
 def set_verbosity(verbosity: int) -> None:

@@ -35,9 +35,9 @@ _LONG = (
     "cd /scratch; n=$(head -c 250 /dev/zero | tr '\\0' x); i=0;"
     " while [ $i -lt 60 ]; do mkdir $n && cd $n 2>/dev/null || break; i=$((i+1)); done; echo begun; sleep 3600"
 )
-_MANY = (
-    "cd /scratch; i=0; while [ $i -lt {files} ]; do mkdir -p $((i/1000)); : > $((i/1000))/$i; i=$((i+1)); done;"
-    " echo begun; sleep 3600"
+_MANY = (  # without a process for each file: half a core makes a million of them in a minute
+    "cd /scratch; d=0; while [ $d -lt {folders} ]; do mkdir $d; i=0; d=$((d+1));"
+    " while [ $i -lt 1000 ]; do : > $((d-1))/$i; i=$((i+1)); done; done; echo begun; sleep 3600"
 )
 _BOMB = "echo begun; bomb() { bomb | bomb & }; while :; do bomb; sleep 0.1; done"
 _LOG = "echo begun; exec yes $(head -c 8000 /dev/zero | tr '\\0' y)"
@@ -75,7 +75,7 @@ _HOOK = {"postStart": {"exec": {"command": ["sh", "-c", f"{_ENDLESS}; exit 1"]}}
 PODS: dict[str, Object] = {
     "3,000 nested folders": hostile("deep", _DEEP),
     "paths of 4,000 characters": hostile("long", _LONG),
-    f"{_FILES:,} files": hostile("many", _MANY.format(files=_FILES)),
+    f"{_FILES:,} files": hostile("many", _MANY.format(folders=_FILES // 1000)),
     "FIFOs and links to devices": hostile("fifos", _FIFOS),
     "a folder that is swapped for a link": hostile("race", _RACE),
     "a fork bomb": hostile("bomb", _BOMB),

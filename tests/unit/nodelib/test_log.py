@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import grpc
+import grpc.aio
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from nodelib import log
 from nodelib.log import LogOptions
@@ -79,3 +84,25 @@ def test_text_is_the_default(set_up: Set) -> None:
     written = set_up(LogOptions())
     logging.getLogger("agent.x").info("hello")
     assert written.getvalue().endswith(" I agent agent.x: hello\n")
+
+
+async def test_an_answer_that_is_no_message_brings_no_traceback_of_a_library(set_up: Set, tmp_path: Path) -> None:
+    """A broken runtime would write one for each call; whoever asked names the object and the step."""
+    written = set_up(LogOptions())
+
+    async def garbage(request: bytes, context: object) -> bytes:
+        return b"\xff\xff"
+
+    server = grpc.aio.server()
+    handler = grpc.unary_unary_rpc_method_handler(garbage)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("s", {"M": handler}),))
+    server.add_insecure_port(f"unix:{tmp_path}/s")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{tmp_path}/s") as channel:
+            call = channel.unary_unary("/s/M", response_deserializer=Timestamp.FromString)
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                assert await call(b"") is None
+    finally:
+        await server.stop(None)
+    assert written.getvalue() == ""
