@@ -33,9 +33,13 @@ def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _with_terminal(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    size = fcntl.ioctl(0, termios.TIOCGWINSZ, _SIZE)
     child, inner = pty.fork()
     if child == 0:
         try:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, size)
+            for number in _PASSED_ON:  # in a terminal of its own, whatever this process ignores
+                signal.signal(number, signal.SIG_DFL)
             os.execve(argv[0], list(argv), dict(environment))
         except OSError as error:
             os.write(2, f"{argv[0]}: {error.strerror}\r\n".encode())
@@ -76,6 +80,7 @@ def _with_pipes(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 def _relay(inner: int) -> None:
     """Until all that has the inner terminal open is gone."""
     typed, here = b"", True
+    os.set_blocking(inner, False)  # who waits here until the command reads does not take what it prints
     while True:
         readable, writable, _ = select.select(
             [inner, *([0] if here and not typed else [])], [inner] if typed else [], []
@@ -86,12 +91,15 @@ def _relay(inner: int) -> None:
             typed = os.read(0, _PIECE)
             here = bool(typed)
         if inner in writable:
-            typed = typed[os.write(inner, typed[:1024]) :]  # a terminal takes a few KiB, and more would block
+            with contextlib.suppress(BlockingIOError):  # a terminal takes a few KiB
+                typed = typed[os.write(inner, typed) :]
 
 
 def _copied(source: int, target: int) -> bool:
     try:
         piece = os.read(source, _PIECE)
+    except BlockingIOError:
+        return True
     except OSError:  # EIO: the other side of a terminal is closed
         return False
     _write(target, piece)
@@ -146,7 +154,8 @@ def _signals_passed_on(leader: int) -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(leader, number)
 
-    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    heard = [number for number in _PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]  # nohup, jobs with &
+    before = {number: signal.signal(number, pass_on) for number in heard}
     try:
         yield
     finally:
