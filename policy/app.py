@@ -109,7 +109,7 @@ class _Daemon:
         self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._telling, self._no_drops, clock)
         self._refused = RefusedCounts(tables, lambda: self._enforcer.programs)
         self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
-        self._cluster = ClusterIntake(client, self._enforcer, self._telling.cluster_policy)
+        self._cluster = ClusterIntake(client, self._enforcer, self._telling.cluster_policy, self._telling.policy_gone)
 
     def problem(self) -> str:
         """Why systemd should restart this process, or ""."""

@@ -59,7 +59,10 @@ class Telling:
             self._left_out(pod, name)
 
     def cluster_policy(self, name: str, uid: str, problems: Sequence[Problem]) -> None:
-        """What of a ClusterNetworkPolicy was not understood."""
+        """A ClusterNetworkPolicy as it is now, and what of it was not understood."""
+        self._uids[Name("", name)] = uid
+        if not problems:
+            return
         note = f"{KIND} {name}: {plan.summary(problems)}"
         self._about_policy(Name("", name), "PartNotUnderstood", note, uid)
 
@@ -70,6 +73,7 @@ class Telling:
         self._too_large = names
 
     def policy_gone(self, name: Name) -> None:
+        """A policy was deleted; a ClusterNetworkPolicy has no namespace."""
         for known in (self._uids, self._problems, self._unwritten):
             known.pop(name, None)
 

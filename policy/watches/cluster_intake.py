@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.client import KubeClient
 from policy.enforcer import Enforcer
-from policy.model import Problem
+from policy.model import Name, Problem
 from policy.plan import parse, parse_cluster
 from policy.watches.cluster_policies import ClusterWatch
 
@@ -15,21 +15,21 @@ Tell = Callable[[str, str, Sequence[Problem]], None]
 
 
 class ClusterIntake:
-    """`tell(name, uid, problems)` is called for a policy that has a problem."""
+    """`tell(name, uid, problems)` is called for each policy that is there, `gone` for each that was deleted."""
 
-    def __init__(self, client: KubeClient, enforcer: Enforcer, tell: Tell) -> None:
-        self._enforcer, self._tell = enforcer, tell
+    def __init__(self, client: KubeClient, enforcer: Enforcer, tell: Tell, gone: Callable[[Name], None]) -> None:
+        self._enforcer, self._tell, self._gone = enforcer, tell, gone
         self.watch = ClusterWatch(client, on_policy=self._on_policy, on_node=self._on_node)
 
     def _on_policy(self, kind: str, obj: Json) -> None:
         name = parse.name_of(obj).name
         if kind == "DELETED":
             self._enforcer.set_cluster_policy(name, None)
+            self._gone(Name("", name))
             return
         policy, problems = parse_cluster.cluster_policy(obj)
         self._enforcer.set_cluster_policy(name, policy)
-        if problems:
-            self._tell(name, str(object_or_empty(obj.get("metadata")).get("uid", "")), problems)
+        self._tell(name, str(object_or_empty(obj.get("metadata")).get("uid", "")), problems)
 
     def _on_node(self, kind: str, obj: Json) -> None:
         self._enforcer.set_node(parse.name_of(obj).name, None if kind == "DELETED" else parse_cluster.node(obj))

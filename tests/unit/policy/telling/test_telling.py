@@ -221,13 +221,14 @@ async def test_many_policies_with_faults_hide_no_refused_packet_and_fill_no_log(
 
 async def test_a_policy_without_room_is_told_once_until_it_has_had_room(world: World) -> None:
     world.policy(policy("p"))
+    world.telling.cluster_policy("whole", "uid-whole", ())
     for _ in range(3):
         world.telling.too_large({Name("a", "p"), Name("", "whole")})
         await world.clock.advance(61)
     assert len(world.tasks) == 2
     events = await world.events()
     assert about(events) == [
-        ("ClusterNetworkPolicy", "whole", "PolicyTooLarge", ""),
+        ("ClusterNetworkPolicy", "whole", "PolicyTooLarge", "uid-whole"),
         ("NetworkPolicy", "p", "PolicyTooLarge", "uid-p"),
     ]
     world.telling.too_large(set())

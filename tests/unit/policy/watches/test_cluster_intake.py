@@ -12,7 +12,7 @@ from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.tasks import cancel_and_wait
 from policy.enforcer import Enforcer
-from policy.model import Problem
+from policy.model import Name, Problem
 from policy.plan import parse
 from policy.plan.parse_cluster import KIND
 from policy.plan.program import Planner
@@ -43,6 +43,7 @@ async def test_policies_reach_the_kernel_and_problems_the_user() -> None:
         one = parse.pod(obj)
         enforcer.set_pod(one.name, one)
     told: list[tuple[str, str, Sequence[Problem]]] = []
+    gone: list[Name] = []
 
     def passes() -> bool:
         return allowed(enforcer.programs[Family.IPV4], Flow(B, A))
@@ -50,25 +51,28 @@ async def test_policies_reach_the_kernel_and_problems_the_user() -> None:
     async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
         await api.put(f"{CRDS}/{CRD['metadata']['name']}", CRD)
         await api.put(f"{POLICIES}/deny", cluster_policy("deny", ingress=[ingress("Deny")]))
-        intake = ClusterIntake(client, enforcer, lambda *note: told.append(note))
+        intake = ClusterIntake(client, enforcer, lambda *note: told.append(note), gone.append)
         task = asyncio.create_task(intake.watch.run())
         await asyncio.wait_for(intake.watch.ready.wait(), 5)
         enforcer.start()
         await enforcer.sync()
-        assert not passes() and told == []
+        assert not passes() and told == [("deny", "uid-deny", [])], "an event about it needs its UID"
 
         await api.put(f"{POLICIES}/many", cluster_policy("many", egress=[DOMAINS] * 7))
-        await until(lambda: told)
-        ((name, uid, problems),) = told
+        await until(lambda: len(told) == 2)
+        name, uid, problems = told[1]
         assert (name, uid) == ("many", "uid-many")
         assert len(problems) == 7
         assert all("domainNames are not supported, so the rule accepts nothing" in one.message for one in problems)
 
         await api.put(f"{POLICIES}/deny", cluster_policy("deny", priority=5000, ingress=[ingress("Deny")]))
-        await until(lambda: len(told) == 2)
+        await until(lambda: len(told) == 3)
         await enforcer.sync()
         assert passes(), "a policy that is skipped is not in force any more"
-        assert "the whole policy is skipped" in told[1][2][0].message
+        assert "the whole policy is skipped" in told[2][2][0].message
+
+        await api.remove(f"{POLICIES}/deny")
+        await until(lambda: gone == [Name("", "deny")])
         await cancel_and_wait(task)
 
 
