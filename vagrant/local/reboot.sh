@@ -8,7 +8,7 @@
 #   cut      cut off from power (SIGKILL for qemu), with a cluster of plain `up`
 #   durable  cut off from power twice, with a cluster of `up --durable`: in the middle of writes, and just after `up`
 #
-# Not yet run to its end: mend it with its first run.
+# Leave the machine alone meanwhile: an API server that is too slow to read its roles in 30 s ends, and begins anew.
 #
 #   vagrant/local/reboot.sh RELEASE [SCENARIO...]     by default all of them, in this order
 #
