@@ -103,8 +103,12 @@ def markdown(table: Sequence[Row], heading: str, note: str = "", head: tuple[str
 
 
 def placed(document: str, section: str, what: str) -> str:
-    """The document with the section in place of the one whose heading begins with `what`, otherwise at its end."""
-    old = re.search(rf"^## {re.escape(what)},.*?(?=^## |^<!-- |\Z)", document, re.MULTILINE | re.DOTALL)
+    """The document with the section in place of the one whose heading begins with `what`, otherwise at its end.
+
+    What is written below the older table stays: it was written by hand.
+    """
+    table_or_next = r"(?:(?:^\|[^\n]*\n)+\n*|(?=^#|^<!-- )|\Z)"
+    old = re.search(rf"^## {re.escape(what)},.*?{table_or_next}", document, re.MULTILINE | re.DOTALL)
     if old is None:
         return f"{document.rstrip()}\n\n{section}"
     return f"{document[: old.start()]}{section}\n{document[old.end() :]}".rstrip() + "\n"

@@ -74,10 +74,15 @@ def write(folder: Path, project: Path, python: str, progress: Progress) -> Path:
 
 
 def build(stage: Path, work: Path, version: str, commit: Commit, folder: Path) -> Path:
-    """Lay out the contents of `work` (site/, project.tar) below `stage`, and make the .deb in `folder`."""
+    """Lay out the contents of `work` (site/, project.tar) below `stage`, and make the .deb in `folder`.
+
+    The same commit and versions give the same bytes, wherever and whenever pip installed `work`
+    (https://reproducible-builds.org/docs/source-date-epoch/).
+    """
     site, project = (stage / path.lstrip("/") for path in (plan.SITE, plan.PROJECT))
     skip = shutil.ignore_patterns("__pycache__", "python-version", "bin")
     shutil.copytree(work / "site", site, symlinks=True, ignore=skip)
+    _forget_scripts(site)
     project.mkdir(parents=True)
     run_sync(["tar", "-C", str(project), "-xf", str(work / "project.tar"), *plan.TREE])
     for file in plan.files():
@@ -91,6 +96,7 @@ def build(stage: Path, work: Path, version: str, commit: Commit, folder: Path) -
         (stage / file.path.lstrip("/")).chmod(file.mode)
     made_for = plan.platform(path.read_text() for path in site.glob("*.dist-info/WHEEL"))
     _write_control(stage, version, made_for)
+    _set_times(stage, commit.time)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{plan.NAME}_{version}_{made_for.architecture}.deb"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(commit.time)}
@@ -108,6 +114,19 @@ def _commit(project: Path) -> Commit:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def _forget_scripts(site: Path) -> None:
+    """Take the scripts of bin/, which are not packaged, off pip's lists: their checksums follow the Python used."""
+    for record in site.glob("*.dist-info/RECORD"):
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if not line.startswith("../../bin/")), encoding="utf-8")
+
+
+def _set_times(stage: Path, moment: int) -> None:
+    """Give all files one time: dpkg-deb only lowers times that are later than SOURCE_DATE_EPOCH."""
+    for path in (stage, *stage.rglob("*")):
+        os.utime(path, (moment, moment), follow_symlinks=False)
 
 
 def _set_modes(stage: Path) -> None:

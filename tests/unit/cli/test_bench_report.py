@@ -37,6 +37,13 @@ def test_a_section_takes_the_place_of_its_older_one() -> None:
     assert placed("# B\n", section, "Pods").endswith(section)
 
 
+def test_what_was_written_below_an_older_table_stays() -> None:
+    section = markdown([], "Pods, today", "A note.")
+    below = "By hand.\n\n### Why\n\n| a | b |\n| --- | --- |\n\n## Others\n"
+    found = placed(f"# B\n\n## Pods, before\n\nAn older note.\n\n| x |\n| --- |\n| 1 |\n\n{below}", section, "Pods")
+    assert found == f"# B\n\n{section}\n{below}"
+
+
 def test_the_plot_has_a_bar_a_row_that_both_have() -> None:
     drawn = plot.ratios([Row("one & two", 1, 2, "s", Target(0.2)), Row("alone", 1, None, "s")], "title")
     assert "one &amp; two" in drawn and "0.50x" in drawn and "alone" not in drawn

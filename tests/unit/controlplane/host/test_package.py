@@ -122,6 +122,21 @@ def gathered(work: Path) -> Path:
     return work
 
 
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg is not installed")
+def test_the_package_of_a_commit_has_the_same_bytes_wherever_pip_ran(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "another"):
+        work, stage = tmp_path / name, tmp_path / name / "stage"
+        stage.mkdir(parents=True)
+        info = gathered(work) / "site" / "x.dist-info"
+        # pip writes the interpreter's path into scripts, and their checksums into RECORD.
+        (info / "RECORD").write_text(f"../../bin/x,sha256={name},9\nx/__init__.py,sha256=same,0\n")
+        moment = 1_700_000_000 if name == "one" else 1_710_000_000
+        os.utime(info / "WHEEL", (moment, moment))
+        made.append(build(stage, work, "0.1", Commit("1" * 40, 1795300000), work / "out").read_bytes())
+    assert made[0] == made[1]
+
+
 def dpkg(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     path = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}  # dpkg refuses to work without ldconfig
     line = [
