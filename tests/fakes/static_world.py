@@ -42,19 +42,27 @@ class FakeChanges:
     def __init__(self) -> None:
         self.deleted: set[str] = set()
         self._changed = asyncio.Event()
+        self._all_read = asyncio.Event()
 
     def renew(self) -> None:
         return
 
     def notify(self, *deleted: str) -> None:
         self.deleted |= set(deleted)
+        self._all_read.clear()
         self._changed.set()
 
     async def wait(self, timeout: float) -> frozenset[str]:
+        if not self._changed.is_set():
+            self._all_read.set()
         await self._changed.wait()
         self._changed.clear()
         found, self.deleted = frozenset(self.deleted), set()
         return found
+
+    async def all_read(self) -> None:
+        """Until the source has read every change: it decodes manifests in a thread, which no fake clock drives."""
+        await asyncio.wait_for(self._all_read.wait(), 60)
 
 
 class MirrorApi:
@@ -128,12 +136,14 @@ class StaticWorld(World):
         assert self.folder.files is not None
         self.folder.files[file] = text.encode() if isinstance(text, str) else text
         self.changes.notify()
+        await self.changes.all_read()
         await settle()
 
     async def remove(self, file: str) -> None:
         assert self.folder.files is not None
         del self.folder.files[file]
         self.changes.notify(file)
+        await self.changes.all_read()
         await settle()
 
     def mirror_of(self, name: str) -> Json | None:
