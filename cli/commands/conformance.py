@@ -24,6 +24,7 @@ from controlplane.suites.plan.network_policy_api import again
 from controlplane.suites.plan.node_suite import Setup
 from controlplane.suites.work.conformance import Order, Report
 from controlplane.suites.work.conformance import run as run_suite
+from controlplane.suites.work.cyclonus import run as run_cyclonus
 from controlplane.suites.work.network_policy_api import PolicyOrder
 from controlplane.suites.work.network_policy_api import run as run_policy_suite
 from controlplane.suites.work.node_suite import NodeOrder, list_tests
@@ -43,12 +44,13 @@ def run(
     dry_run: bool,
     results: Path | None,
     binaries: Path | None,
+    storage_driver: Path | None,
     plain: bool,
 ) -> None:
     """Run the suite and show its table; exit status 1 when a test failed or none ran."""
     need_root("conformance")
     cluster = find(name)
-    order = Order(tier, focus, skip, procs, serial, dry_run, results, binaries)
+    order = Order(tier, focus, skip, procs, serial, dry_run, results, binaries, storage_driver)
     with Display(plain=plain or None) as display:
         report = asyncio.run(run_suite(cluster, order, display))
     if dry_run:
@@ -108,15 +110,23 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
         raise SystemExit(1)
 
 
-def run_policies(name: str, *, focus: str, skip: str, results: Path | None, binaries: Path | None, plain: bool) -> None:
-    """Run the suite of network-policy-api and show its table; exit status 1 when a case failed."""
+def run_policies(
+    name: str, suite: str, *, focus: str, skip: str, results: Path | None, binaries: Path | None, plain: bool
+) -> None:
+    """Run a suite of policies and show its table; exit status 1 when a case failed."""
     need_root("conformance")
     cluster = find(name)
+    run_it, options = (run_cyclonus, _all_of_cyclonus) if suite == "cyclonus" else (run_policy_suite, again)
     with Display(plain=plain or None) as display:
-        report = asyncio.run(run_policy_suite(cluster, PolicyOrder(focus, skip, results, binaries), display))
-    show(report, name, new_console(), lambda case: our_line(name, "conformance", *again(case)))
+        report = asyncio.run(run_it(cluster, PolicyOrder(focus, skip, results, binaries), display))
+    show(report, name, new_console(), lambda case: our_line(name, "conformance", *options(case)))
     if report.status != 0 or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
+
+
+def _all_of_cyclonus(case: str) -> list[str]:
+    """It cannot run one case alone."""
+    return ["--suite", "cyclonus"]
 
 
 def list_node(order: NodeOrder, *, plain: bool) -> None:

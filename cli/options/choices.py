@@ -79,6 +79,7 @@ class Suite(StrEnum):
     E2E = "e2e"
     NODE = "node"
     NETWORK_POLICY_API = "network-policy-api"
+    CYCLONUS = "cyclonus"
 
 
 class Tier(StrEnum):

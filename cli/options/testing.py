@@ -79,7 +79,7 @@ def conformance(
         typer.Option(
             metavar="SUITE",
             help="e2e: against a cluster; node: a kubelet alone (e2e_node.test);"
-            " network-policy-api: ClusterNetworkPolicy.",
+            " network-policy-api: ClusterNetworkPolicy; cyclonus: NetworkPolicy, with its tags as --focus and --skip.",
         ),
     ] = Suite.E2E,
     agent: Annotated[
@@ -104,6 +104,16 @@ def conformance(
     results: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where JUnit, JSON and the log go; by default in the cluster's directory."),
+    ] = None,
+    storage_driver: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="A definition of a CSI driver, as upstream's external storage tests read it; --focus"
+            " 'External.Storage' runs them.",
+        ),
     ] = None,
     binaries: Binaries = None,
     plain: Plain = False,
@@ -134,8 +144,8 @@ def conformance(
             show = work.list_node if dry_run else work.run_node
             show(order, plain=plain)
             return
-        if suite is Suite.NETWORK_POLICY_API:
-            work.run_policies(name, focus=focus, skip=skip, results=results, binaries=binaries, plain=plain)
+        if suite in (Suite.NETWORK_POLICY_API, Suite.CYCLONUS):
+            work.run_policies(name, str(suite), focus=focus, skip=skip, results=results, binaries=binaries, plain=plain)
             return
         work.run(
             name,
@@ -147,6 +157,7 @@ def conformance(
             dry_run=dry_run,
             results=results,
             binaries=binaries,
+            storage_driver=storage_driver,
             plain=plain,
         )
 

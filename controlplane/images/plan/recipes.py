@@ -246,7 +246,7 @@ def _policy_agnhost(tag: str) -> Recipe:
     return replace(found, layers=(*found.layers, _PORTER_LAYER), differs=differs)
 
 
-POLICY_RECIPES = (_policy_agnhost("2.45"),)
+POLICY_RECIPES = (_policy_agnhost("2.45"), _agnhost("2.43"))
 
 RECIPES: tuple[Recipe, ...] = (
     Recipe(

@@ -126,6 +126,7 @@ def arguments(
     results: str,
     procs: int,
     dry_run: bool = False,
+    storage_driver: str = "",
     timeout: str = "6h",
 ) -> list[str]:
     """The command line: ginkgo runs e2e.test in several processes; tests marked as serial run last and alone.
@@ -144,6 +145,7 @@ def arguments(
         "--disable-log-dump",
         "--report-complete-junit",
     ]
+    line += [f"-storage.testdriver={storage_driver}"] if storage_driver else []
     return line
 
 

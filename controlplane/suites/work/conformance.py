@@ -26,7 +26,7 @@ _TIERS = Path(__file__).resolve().parent.parent / "tiers.txt"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run, and where to write the results."""
+    """What to run, where to write the results, and a driver for the external storage tests."""
 
     tier: str
     focus: str = ""
@@ -36,6 +36,7 @@ class Order:
     dry_run: bool = False
     results: Path | None = None
     binaries_dir: Path | None = None
+    storage_driver: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
         results=str(directory),
         procs=order.procs,
         dry_run=order.dry_run,
+        storage_driver=str(order.storage_driver.resolve()) if order.storage_driver else "",
     )
     log, began = directory / "e2e.log", time.monotonic()
     listed: list[str] = []
