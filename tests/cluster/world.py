@@ -38,6 +38,7 @@ _GROUPS = {
     **dict.fromkeys(("jobs", "cronjobs"), "/apis/batch/v1"),
     **dict.fromkeys(("roles", "rolebindings"), "/apis/rbac.authorization.k8s.io/v1"),
     "endpointslices": "/apis/discovery.k8s.io/v1",
+    "networkpolicies": "/apis/networking.k8s.io/v1",
 }
 _LOAD = Path(__file__).with_name("http_load.py")
 

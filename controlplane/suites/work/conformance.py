@@ -166,7 +166,7 @@ class Watcher:
     def line(self, text: str) -> None:
         if "• [FAILED]" in text:
             self._failed += 1
-        if text.startswith("[sig-") and self._previous_is_rule:
+        if text.startswith(("[sig-", "External Storage ")) and self._previous_is_rule:
             self._listed.append(plan.without_labels(text.strip()))
         self._previous_is_rule = text.startswith("------")
 
