@@ -29,6 +29,11 @@ def container(name: str = "main", *, script: str = "", **fields: Any) -> Json:
     return {**made, **fields}
 
 
+def user_of(*volumes: str, name: str = "main", **fields: Any) -> Json:
+    """user_of("data", "keys"): a container that mounts these volumes below /mnt; nobody mounts a volume without one."""
+    return container(name, volumeMounts=[{"name": one, "mountPath": f"/mnt/{one}"} for one in volumes], **fields)
+
+
 def sleeper(name: str = "main", **fields: Any) -> Json:
     """sleeper("main"): busybox that does nothing for an hour."""
     return container(name, script="sleep 3600 & wait", **fields)

@@ -114,10 +114,25 @@ def _completed(plan: VolumePlan, nested: Mapping[str, tuple[str, ...]], memory: 
     return plan
 
 
-def is_used(pod: Pod, volume: str) -> bool:
-    """Whether a container mounts it: upstream (GetPodVolumeNames) neither mounts nor formats any other."""
-    used = (c.get(key) or [] for _, c in pod.containers() for key in ("volumeMounts", "volumeDevices"))
-    return any(one.get("name") == volume for found in used for one in found)
+def with_used_volumes(pod: Pod) -> Pod:
+    """The pod with those of its volumes that containers mount: as upstream (GetPodVolumeNames), none waits for others.
+
+    An image stays: it is pulled in any case.
+    """
+    declared: list[Json] = pod.spec.get("volumes") or []
+    names = set(mounted_names(*(container for _, container in pod.containers())))
+    used = [one for one in declared if one.get("name") in names or one.get("image") is not None]
+    if len(used) == len(declared):
+        return pod
+    return replace(pod, raw={**pod.raw, "spec": {**pod.spec, "volumes": used}})
+
+
+def mounted_names(*containers: Json) -> list[str]:
+    """Names of the volumes that containers mount, as file systems or devices, or take environment variables from."""
+    fields = (container.get(key) or [] for container in containers for key in ("volumeMounts", "volumeDevices"))
+    mounted = [str(one.get("name")) for found in fields for one in found]
+    variables = (one.get("valueFrom") or {} for container in containers for one in container.get("env") or [])
+    return mounted + [str(source["fileKeyRef"].get("volumeName")) for source in variables if source.get("fileKeyRef")]
 
 
 def sole_volumes(pod: Pod, sources: VolumeSources) -> list[Json]:

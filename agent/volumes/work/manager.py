@@ -58,11 +58,10 @@ class VolumeManager:
         self._live.add(pod.uid)
         with refuse_malformed(pod):
             names.check_names(pod)
+            pod = volumes.with_used_volumes(pod)
             sources = await self._sources.read(pod)
             plans = volumes.plan_volumes(pod, sources, self._node())
             local = [plan for plan in plans if isinstance(plan, LocalVolume)]
-            # Nothing is done to a raw device: a debug container that comes later may have it, too.
-            local = [plan for plan in local if plan.block or volumes.is_used(pod, plan.name)]
             csi = [plan for plan in plans if isinstance(plan, CsiVolume)]
             async with self._locks.of(pod.uid):
                 await self._reserve(pod, paths, volumes.sole_volumes(pod, sources))
@@ -83,6 +82,7 @@ class VolumeManager:
         """See PodVolumes. The objects are fetched, and stay known for mount()."""
         with refuse_malformed(pod):
             names.check_names(pod)
+            pod = volumes.with_used_volumes(pod)
             refs = volumes.source_refs(pod)
             if not volumes.needs_only_objects_and_tokens(pod, refs):
                 return False
@@ -95,6 +95,7 @@ class VolumeManager:
         paths = self._paths(pod.uid)
         with refuse_malformed(pod):
             names.check_names(pod)
+            pod = volumes.with_used_volumes(pod)
             plans, problems = volumes.plan_updates(pod, await self._sources.read(pod), self._node())
         async with self._locks.of(pod.uid):
             changed = await run_blocking(pod, "update of volumes", lambda: self._disk.update(paths, _on_disk(plans)))

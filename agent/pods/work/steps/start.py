@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import Kind, RunState
 from agent.common.plan import backoff
-from agent.containers.model import ContainerInputs
+from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.plan.devices import merged
 from agent.images.plan.images import image_volumes, volume_key
 from agent.pods.model.steps import RemoveContainer, Start
@@ -18,6 +19,8 @@ from agent.pods.work.steps import release
 from agent.pods.work.steps.context import Context, StepFailed
 from agent.pods.work.steps.sandbox import SandboxSteps
 from agent.pods.work.steps.stop import StopSteps
+from agent.volumes.model.volumes import MountedVolume
+from agent.volumes.plan.volumes import mounted_names
 from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json
@@ -119,7 +122,8 @@ class StartSteps:
             given = merged(
                 [await deps.resources.devices.grant(pod, container), deps.resources.claims.grant(pod, container)]
             )
-            volumes = with_volume_images(pod, container, prepared.volumes, memory.images)
+            mounted = await self._mounted(container, prepared)
+            volumes = with_volume_images(pod, container, mounted, memory.images)
             inputs = ContainerInputs(step.attempt, ips, image.facts, image.ref, target_of(step, memory.seen), given)
             with_images = replace(prepared, volumes=volumes)
             config = await deps.containers.configs.container_config(pod, container, with_images, inputs)
@@ -129,6 +133,15 @@ class StartSteps:
         except NodewrightError as error:
             context.warn("Failed", f"Error: {error.message}", name)
             raise StepFailed("CreateContainerConfigError", error) from error
+
+    async def _mounted(self, container: Json, prepared: PreparedPod) -> Mapping[str, MountedVolume]:
+        """The pod's volumes. A debug container may be the first to mount one of them."""
+        if prepared.volumes.keys() >= set(mounted_names(container)):
+            return prepared.volumes
+        memory = self._context.memory
+        found = await self._context.deps.resources.volumes.mount(memory.pod)
+        memory.prepared = replace(prepared, volumes=found)
+        return found
 
     async def _run(self, step: Start, container_id: str) -> None:
         context, name = self._context, step.container["name"]

@@ -14,7 +14,7 @@ from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from tests.builders.claims import bound
-from tests.builders.pods import pod
+from tests.builders.pods import pod, user_of
 from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeLocal, FakeObjects
 
 CLAIMED: Json = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
@@ -115,7 +115,9 @@ async def test_a_second_pod_waits_for_a_volume_of_one_pod() -> None:
     volumes = VolumeManager(
         "/r", VolumeManagerDeps(objects, FakeCertificates(), disk, FakeCsi(), FakeLocal(), lambda: NodeContext())
     )
-    first, second = (pod(meta={"uid": uid, "name": uid}, volumes=[CLAIMED]) for uid in ("u1", "u2"))
+    first, second = (
+        pod(user_of(CLAIMED["name"]), meta={"uid": uid, "name": uid}, volumes=[CLAIMED]) for uid in ("u1", "u2")
+    )
     await volumes.mount(first)
     await volumes.mount(first)
     with pytest.raises(Temporary) as raised:

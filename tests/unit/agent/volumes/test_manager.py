@@ -10,7 +10,7 @@ from agent.volumes.model.volumes import AtomicVolume
 from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from nodelib.errors import Temporary
 from tests.builders.claims import bound
-from tests.builders.pods import container, pod
+from tests.builders.pods import container, pod, user_of
 from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeLocal, FakeObjects
 
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
@@ -35,7 +35,8 @@ def world() -> World:
 
 async def test_refresh_updates_what_it_can(world: World) -> None:
     subject = pod(
-        volumes=[{"name": "c", "configMap": {"name": "settings"}}, {"name": "s", "secret": {"secretName": "keys"}}]
+        user_of("c", "s"),
+        volumes=[{"name": "c", "configMap": {"name": "settings"}}, {"name": "s", "secret": {"secretName": "keys"}}],
     )
     await world.volumes.mount(subject)
     world.objects.found = {SEC: {"data": {"k": "bmV3"}}}
@@ -49,18 +50,18 @@ async def test_refresh_updates_what_it_can(world: World) -> None:
 async def test_sources_are_ready_before_there_is_a_token(world: World) -> None:
     token = {"serviceAccountToken": {"path": "token"}}
     projected = {"name": "v", "projected": {"sources": [token, {"configMap": {"name": "settings"}}]}}
-    assert await world.volumes.sources_ready(pod(container("a"), volumes=[projected]))
+    assert await world.volumes.sources_ready(pod(user_of("v"), volumes=[projected]))
     assert not world.disk.volumes
     missing = {"name": "v", "configMap": {"name": "missing"}}
-    assert not await world.volumes.sources_ready(pod(container("a"), volumes=[projected, {**missing, "name": "w"}]))
+    assert not await world.volumes.sources_ready(pod(user_of("v", "w"), volumes=[projected, {**missing, "name": "w"}]))
     world.objects.down = True
     with pytest.raises(Temporary):
-        await world.volumes.sources_ready(pod(container("a"), volumes=[missing]))
+        await world.volumes.sources_ready(pod(user_of("v"), volumes=[missing]))
 
 
 async def test_a_slow_signer_delays_its_own_volume_only(world: World) -> None:
     projected = {"name": "tls", "projected": {"sources": [CERTIFICATE]}}
-    subject = pod(volumes=[{"name": "c", "configMap": {"name": "settings"}}, projected])
+    subject = pod(user_of("c", "tls"), volumes=[{"name": "c", "configMap": {"name": "settings"}}, projected])
     with pytest.raises(Temporary, match="not issued yet"):
         await world.volumes.mount(subject)
     world.certificates.issued["tls"] = Credential(b"KEY", b"1")
@@ -105,15 +106,21 @@ async def test_a_refresh_after_the_release_keeps_nothing_watched(world: World) -
     assert world.objects.dropped == [subject.uid] * 2
 
 
-async def test_a_local_volume_that_no_container_mounts_is_left_alone(world: World) -> None:
-    world.objects.claims = {"c": bound({"local": {"path": "/dev/sdz"}})}
-    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
-    assert "v" not in await world.volumes.mount(pod(container("main"), volumes=[volume]))
-    user = container("main", volumeMounts=[{"name": "v", "mountPath": "/v"}])
-    assert "v" in await world.volumes.mount(pod(user, volumes=[volume]))
-
-
-async def test_a_raw_device_is_there_for_a_debug_container_that_comes_later(world: World) -> None:
+async def test_a_volume_that_no_container_mounts_is_left_alone(world: World) -> None:
+    """Also if its source is missing, or nobody could mount it. Images are pulled whoever mounts them."""
     world.objects.claims = {"c": bound({"local": {"path": "/dev/sdz"}, "volumeMode": "Block"})}
-    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
-    assert "v" in await world.volumes.mount(pod(container("main"), volumes=[volume]))
+    claimed = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    others = [
+        {"name": "w", "configMap": {"name": "missing"}},
+        {"name": "x", "nfs": {"server": "s", "path": "/"}},
+        {"name": "y", "emptyDir": {}},
+        {"name": "z", "image": {"reference": "i"}},
+    ]
+    volumes = [claimed, *others]
+    assert list(await world.volumes.mount(pod(container("main"), volumes=volumes))) == ["z"]
+    assert await world.volumes.sources_ready(pod(container("main"), volumes=others[:3]))
+    await world.volumes.refresh(pod(container("main"), volumes=others))
+    user = user_of("y")
+    assert set(await world.volumes.mount(pod(user, volumes=volumes))) == {"y", "z"}
+    device = container("debug", volumeDevices=[{"name": "v", "devicePath": "/dev/v"}])
+    assert set(await world.volumes.mount(pod(user, ephemeralContainers=[device], volumes=volumes))) == {"v", "y", "z"}
