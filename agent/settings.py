@@ -49,12 +49,14 @@ class ApiSettings:
     """How to reach the API server: with `bootstrap` while `kubeconfig` is missing or its certificate has expired.
 
     `limit`: of the requests other than those for the Node, its Lease and Events; None: there is none.
+    `streaming_lists`: see KubeClient.
     """
 
     kubeconfig: Annotated[str, flag("kubeconfig")]
     bootstrap: Annotated[str, flag("bootstrap-kubeconfig")]
     rotate: Annotated[bool, config("rotateCertificates")]
     limit: Annotated[Rate | None, config("kubeAPIQPS", "kubeAPIBurst", convert=request_rate)] = None
+    streaming_lists: Annotated[bool, gate("WatchListClient")] = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ def test_a_locked_gate_may_be_given_as_it_is(tmp_path: Path) -> None:
     [
         pytest.param("EnvFiles: false", "featureGates.EnvFiles cannot be switched off here", id="always on"),
         pytest.param(
-            "WatchListClient: false",
-            "featureGates.WatchListClient has no effect here: objects are listed in pages, then watched",
+            "QOSReserved: true",
+            "featureGates.QOSReserved has no effect here: memory requests are not reserved at the QoS level",
             id="absent",
         ),
         pytest.param("QOSReserved: false", "", id="absent and not wanted"),
