@@ -300,6 +300,7 @@ def _restarts(longest: str | None, configurable: bool, reduced: bool) -> BackOff
 class Settings:
     """Everything that was configured.
 
+    `selinux_every_mode`: volumes of every access mode are mounted with SELinux contexts, not only ReadWriteOncePod.
     `notices`: lines for the log about what was asked for and is not done, and what happens instead; `effective`: the
     whole KubeletConfiguration, for /configz; `flags`: for /flagz.
     """
@@ -334,6 +335,7 @@ class Settings:
         ),
     ]
     admission: AdmissionSettings
+    selinux_every_mode: Annotated[bool, gate("SELinuxMount")]
     pod_defaults: PodDefaults
     objects: ChangeDetection
     static: StaticSettings

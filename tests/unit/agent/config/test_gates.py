@@ -142,3 +142,9 @@ def test_memory_qos_as_configured_and_its_default_of_older_files(tmp_path: Path)
         MemoryQos(on=False, throttling=0.9)
     )
     assert parsed(tmp_path, "").cgroups.pods.memory == MemoryQos()
+
+
+def test_gates_of_lists_and_of_selinux(tmp_path: Path) -> None:
+    found, off = parsed(tmp_path, ""), parsed(tmp_path, "featureGates: {WatchListClient: false, SELinuxMount: false}\n")
+    assert (found.api.streaming_lists, found.selinux_every_mode) == (True, True)
+    assert (off.api.streaming_lists, off.selinux_every_mode, off.notices) == (False, False, ())
