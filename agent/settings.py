@@ -157,6 +157,7 @@ class AdmissionSettings:
     """What pods may ask for."""
 
     unsafe_sysctls: Annotated[tuple[str, ...], config("allowedUnsafeSysctls", convert=tuple)]
+    compares_taints: Annotated[bool, gate("TaintTolerationComparisonOperators")]
 
 
 Headers = Mapping[str, tuple[str, ...]]

@@ -103,6 +103,7 @@ def node_view(
         pressures=pressures,
         shutting_down=shutting_down,
         apparmor=keeper.apparmor,
+        compares_taints=settings.admission.compares_taints,
     )
 
 

@@ -148,3 +148,8 @@ def test_gates_of_lists_and_of_selinux(tmp_path: Path) -> None:
     found, off = parsed(tmp_path, ""), parsed(tmp_path, "featureGates: {WatchListClient: false, SELinuxMount: false}\n")
     assert (found.api.streaming_lists, found.selinux_every_mode) == (True, True)
     assert (off.api.streaming_lists, off.selinux_every_mode, off.notices) == (False, False, ())
+
+
+def test_the_gate_of_comparing_tolerations(tmp_path: Path) -> None:
+    assert not parsed(tmp_path, "").admission.compares_taints
+    assert parsed(tmp_path, "featureGates: {TaintTolerationComparisonOperators: true}\n").admission.compares_taints
