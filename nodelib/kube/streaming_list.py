@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.answers import Allowance
 from nodelib.kube.client import KubeClient
-from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
+from nodelib.kube.errors import ApiError, ApiUnreachable, NotServed, UnexpectedAnswer
 
 Take = Callable[[str, Json], None]
 Events = AsyncGenerator[Json, None]
@@ -70,7 +70,7 @@ class StreamingList:
                 raise self._not_streamed("the initial events did not end in time", lasting=True) from error
             raise self._silent() from error
         except ApiError as error:
-            if error.code == 429:
+            if error.code == 429 or isinstance(error, NotServed):
                 raise
             raise self._not_streamed(str(error), lasting=error.code in _REFUSALS) from error
         except ApiUnreachable as error:

@@ -217,6 +217,19 @@ async def test_a_server_that_is_asked_too_much_is_not_asked_for_pages_instead(be
     await bench.synced()
 
 
+async def test_what_is_not_served_is_not_listed_in_pages_either(bench: Bench) -> None:
+    async def not_served(request: web.Request, true: bytes) -> web.StreamResponse:
+        return web.Response(status=404, text="404 page not found\n")
+
+    there = False
+    bench.api.nonsense = lambda request: None if there else not_served
+    bench.follow()
+    await until(lambda: bench.asked(streaming=True) >= 3)
+    assert bench.asked(streaming=False) == 0 and "does not serve that" in bench.reflector.last_error
+    there = True
+    await bench.synced()
+
+
 async def test_with_the_gate_off_lists_come_in_pages(bench: Bench) -> None:
     await bench.put("a")
     bench.client.streaming_lists = False
