@@ -49,12 +49,14 @@ class ApiSettings:
     """How to reach the API server: with `bootstrap` while `kubeconfig` is missing or its certificate has expired.
 
     `limit`: of the requests other than those for the Node, its Lease and Events; None: there is none.
+    `streaming_lists`: see KubeClient.
     """
 
     kubeconfig: Annotated[str, flag("kubeconfig")]
     bootstrap: Annotated[str, flag("bootstrap-kubeconfig")]
     rotate: Annotated[bool, config("rotateCertificates")]
     limit: Annotated[Rate | None, config("kubeAPIQPS", "kubeAPIBurst", convert=request_rate)] = None
+    streaming_lists: Annotated[bool, gate("WatchListClient")] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ class AdmissionSettings:
     """What pods may ask for."""
 
     unsafe_sysctls: Annotated[tuple[str, ...], config("allowedUnsafeSysctls", convert=tuple)]
+    compares_taints: Annotated[bool, gate("TaintTolerationComparisonOperators")]
 
 
 Headers = Mapping[str, tuple[str, ...]]
@@ -298,6 +301,7 @@ def _restarts(longest: str | None, configurable: bool, reduced: bool) -> BackOff
 class Settings:
     """Everything that was configured.
 
+    `selinux_every_mode`: volumes of every access mode are mounted with SELinux contexts, not only ReadWriteOncePod.
     `notices`: lines for the log about what was asked for and is not done, and what happens instead; `effective`: the
     whole KubeletConfiguration, for /configz; `flags`: for /flagz.
     """
@@ -332,6 +336,7 @@ class Settings:
         ),
     ]
     admission: AdmissionSettings
+    selinux_every_mode: Annotated[bool, gate("SELinuxMount")]
     pod_defaults: PodDefaults
     objects: ChangeDetection
     static: StaticSettings

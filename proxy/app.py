@@ -84,7 +84,12 @@ async def run(settings: Settings) -> None:
     platform.set_oom_score(settings.oom_score_adj)
     async with Supervisor("proxy") as supervisor:
         supervisor.stop_on_signals()
-        client = KubeClient(access, user_agent="nodewright-proxy", limit=_limit(settings.requests))
+        client = KubeClient(
+            access,
+            user_agent="nodewright-proxy",
+            limit=_limit(settings.requests),
+            streaming_lists=settings.streaming_lists,
+        )
         supervisor.on_stop("API connections", client.close)
         proxy, clock = _Proxy(settings, supervisor, client, backends, SystemClock()), SystemClock()
         await proxy.start()

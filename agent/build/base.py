@@ -153,11 +153,13 @@ def _connections(
     if settings.standalone:
         return Connections(NoApi(), NoApi(), NoApi(), cri)
     heartbeat = KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT)
-    unlimited, rate = KubeClient(access, user_agent=USER_AGENT), settings.api.limit
+    rate, streams = settings.api.limit, settings.api.streaming_lists
+    unlimited = KubeClient(access, user_agent=USER_AGENT, streaming_lists=streams)
     if rate is None:
         return Connections(unlimited, unlimited, heartbeat, cri)
     limit = RateLimiter(TokenBucket(rate.qps, rate.burst, clock.monotonic), clock.sleep)
-    return Connections(KubeClient(access, user_agent=USER_AGENT, limit=limit), unlimited, heartbeat, cri)
+    limited = KubeClient(access, user_agent=USER_AGENT, limit=limit, streaming_lists=streams)
+    return Connections(limited, unlimited, heartbeat, cri)
 
 
 def apply_process_limits(settings: Settings) -> None:

@@ -83,6 +83,7 @@ def node_context(keeper: NodeManager, addresses: tuple[str, ...]) -> NodeContext
             one.name for one in keeper.runtime.handlers if one.recursive_read_only_mounts
         ),
         uid=keeper.uid,
+        selinux=keeper.selinux,
     )
 
 
@@ -102,6 +103,7 @@ def node_view(
         pressures=pressures,
         shutting_down=shutting_down,
         apparmor=keeper.apparmor,
+        compares_taints=settings.admission.compares_taints,
     )
 
 

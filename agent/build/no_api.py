@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
+from nodelib.kube.answers import Allowance
 from nodelib.kube.client import ApiUnreachable, KubeClient
 
 
@@ -27,8 +28,13 @@ class NoApi(KubeClient):
         raise self._none(f"{method} {path}")
 
     async def stream(
-        self, path: str, params: Mapping[str, str], *, on_open: Callable[[], None] | None = None
-    ) -> AsyncIterator[Json]:
+        self,
+        path: str,
+        params: Mapping[str, str],
+        *,
+        on_open: Callable[[], None] | None = None,
+        allowance: Allowance | None = None,
+    ) -> AsyncGenerator[Json, None]:
         raise self._none(f"WATCH {path}")
         yield {}
 

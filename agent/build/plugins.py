@@ -26,6 +26,8 @@ from agent.pods.work.registry import PodRegistry
 from agent.stats.edge.machine import filesystem
 from agent.volumes.edge.csi_disk import CsiDisk
 from agent.volumes.edge.csi_driver import CsiDriver
+from agent.volumes.edge.selinux_metrics import SelinuxCounts
+from agent.volumes.work.csi_contexts import CsiContexts
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_growth import CsiGrowth
 from agent.volumes.work.csi_limits import CsiLimits
@@ -101,7 +103,14 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
     objects = CsiObjects(client, TokenCache(client, clock), node)
     drivers = CsiDrivers(objects, CsiDriver, clock, pods.retry_blocked)
     limits = CsiLimits(drivers, objects, clock)
-    csi_deps = CsiVolumesDeps(drivers, objects, CsiDisk(root_dir), clock, _in_use(base), pods.synced, limits.exceeded)
+    contexts = CsiContexts(
+        base.machine.facts().selinux,
+        every_mode=base.settings.selinux_every_mode,
+        counts=SelinuxCounts(base.metrics.registry),
+    )
+    csi_deps = CsiVolumesDeps(
+        drivers, objects, CsiDisk(root_dir), clock, _in_use(base), pods.synced, limits.exceeded, contexts
+    )
     csi = CsiVolumes(root_dir, node, csi_deps)
     await csi.load()
     claims = DraManager(

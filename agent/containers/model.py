@@ -42,7 +42,10 @@ class ContainerInputs:
 
 @dataclass(frozen=True, slots=True)
 class MountPlan:
-    """One volumeMount of a container, decided; `host_path` is "" while a `sub_path` must be resolved."""
+    """One volumeMount of a container, decided; `host_path` is "" while a `sub_path` must be resolved.
+
+    `relabels`: the runtime gives the files the container's SELinux context.
+    """
 
     name: str
     container_path: str
@@ -54,3 +57,4 @@ class MountPlan:
     image: str = ""
     image_ref: str = ""
     image_sub_path: str = ""
+    relabels: bool = False

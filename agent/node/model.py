@@ -8,6 +8,7 @@ from typing import Annotated
 
 from agent.common.model.binding import config, flag, gate
 from agent.common.model.pods import ImageFacts
+from agent.common.model.selinux import Selinux
 from agent.plugins.model import NodeExtras
 from agent.runtime.model import RuntimeFacts
 from nodelib.json_values import Json
@@ -17,7 +18,7 @@ from nodelib.json_values import Json
 class MachineFacts:
     """What does not change while the machine runs (cAdvisor's MachineInfo). `pids`: the kernel's limit of processes.
 
-    `user_namespace`: root here is another user of the machine.
+    `selinux`: None where it is not enabled; `user_namespace`: root here is another user of the machine.
     """
 
     machine_id: str
@@ -33,6 +34,7 @@ class MachineFacts:
     swap: int = 0
     hugepages: Mapping[int, int] = field(default_factory=dict)
     apparmor: bool = True
+    selinux: Selinux | None = None
     user_namespace: bool = False
 
 

@@ -55,6 +55,7 @@ class Bench(StrEnum):
     PODS = "pods"
     NETWORK = "network"
     SERVICES = "services"
+    LISTS = "lists"
     SOAK = "soak"
 
 

@@ -164,7 +164,9 @@ def conformance(
 
 @command("Tests")
 def bench(
-    what: Annotated[Bench, typer.Argument(metavar="WHAT", help="What to measure: pods, network, services or soak.")],
+    what: Annotated[
+        Bench, typer.Argument(metavar="WHAT", help="What to measure: pods, network, services, lists or soak.")
+    ],
     peer: Annotated[
         Maker | None,
         typer.Option(metavar="upstream", help="Measure upstream's kubelet, CNI plugin or kube-proxy as well."),
@@ -172,7 +174,7 @@ def bench(
     burst: Annotated[int, typer.Option(min=1, metavar="N", help="pods: how many are created at once.")] = 60,
     quick: Annotated[bool, typer.Option("--quick", help="pods: fewer repetitions.")] = False,
     sizes: Annotated[
-        str, typer.Option(metavar="N,N", help="services: numbers of Services, with two endpoints each.")
+        str, typer.Option(metavar="N,N", help="services, lists: numbers of Services (two endpoints each) or Pods.")
     ] = "1000,5000",
     modes: Annotated[str, typer.Option(metavar="MODE,MODE", help="services: modes of the proxy.")] = (
         "iptables,nftables"

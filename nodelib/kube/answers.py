@@ -39,6 +39,24 @@ class Resource:
     subresource: str = ""
 
 
+@dataclass(slots=True)
+class Allowance:
+    """How many bytes of events a watch may still send; None: any number."""
+
+    left: int | None
+
+    @property
+    def is_spent(self) -> bool:
+        return self.left is not None and self.left < 0
+
+    def spend(self, size: int) -> None:
+        """Raises Unusable."""
+        if self.left is not None:
+            self.left -= size
+            if self.left < 0:
+                raise Unusable("more bytes of initial events than are taken at once")
+
+
 def resource_of(path: str) -> Resource | None:
     """The resource that a path names, None for /version, /readyz and the like."""
     parts = path.strip("/").split("/")

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Self
 
 import aiohttp
@@ -20,6 +20,7 @@ import orjson
 from nodelib.json_values import Json
 from nodelib.kube import answers, dial
 from nodelib.kube.access import ClusterAccess
+from nodelib.kube.answers import Allowance
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 from nodelib.kube.tls_errors import explain
 from nodelib.rate_limiter import RateLimiter
@@ -47,12 +48,20 @@ class KubeClient:
     """A connection pool to one API server, a context manager. Every call raises ApiError or ApiUnreachable.
 
     `limit`: each call waits for its turn, and each of its tries; watches do not (client-go's rest.Request). None: none.
+    `streaming_lists`: reflectors get their lists as the first events of watches (gate WatchListClient).
     """
 
     def __init__(
-        self, access: ClusterAccess, *, user_agent: str, timeout: float = 30, limit: RateLimiter | None = None
+        self,
+        access: ClusterAccess,
+        *,
+        user_agent: str,
+        timeout: float = 30,
+        limit: RateLimiter | None = None,
+        streaming_lists: bool = True,
     ) -> None:
         self.access = access
+        self.streaming_lists = streaming_lists
         self._timeout, self._limit = timeout, limit
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._pool: _Pool | None = None
@@ -169,8 +178,13 @@ class KubeClient:
         return bytes(body[:limit]).decode(errors="replace")
 
     async def stream(
-        self, path: str, params: Mapping[str, str], *, on_open: Callable[[], None] | None = None
-    ) -> AsyncIterator[Json]:
+        self,
+        path: str,
+        params: Mapping[str, str],
+        *,
+        on_open: Callable[[], None] | None = None,
+        allowance: Allowance | None = None,
+    ) -> AsyncGenerator[Json, None]:
         """Watch events as they arrive, until the server ends the watch or reconnect() does. Raises as request().
 
         `on_open` is called when the server has accepted the watch, which may be long before its first event.
@@ -203,6 +217,8 @@ class KubeClient:
                 if on_open is not None:
                     on_open()
                 async for line in _lines(reader):
+                    if allowance is not None:
+                        allowance.spend(len(line))
                     yield answers.event(line, path, params)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if not pool.retired:

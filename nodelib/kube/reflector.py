@@ -1,13 +1,15 @@
 """Lists and watches one collection, keeps it in memory and reports every change.
 
 Same contract as client-go's Reflector (tools/cache/reflector.go): a list, then a watch from its resourceVersion with
-bookmarks. After an expired version it lists again, and reports objects that are gone as DELETED. An answer that no API
-server gives (answers.py) changes nothing: what is known stays, and the collection is listed again after a pause.
+bookmarks. The list comes as the first events of that watch (streaming_list.py), or else in pages. After an expired
+version it lists again, and reports objects that are gone as DELETED. An answer that no API server gives (answers.py)
+changes nothing: what is known stays, and the collection is listed again after a pause.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -16,6 +18,7 @@ from nodelib.backoff import Backoff
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.client import KubeClient
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
+from nodelib.kube.streaming_list import BREATH, MOST_OBJECTS, Events, NotStreamed, StreamingList
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +30,8 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _PAGE = 500  # objects in one answer: its decoding takes a few milliseconds
 _SMALLEST_PAGE = 10  # objects in one answer after one that could not be used, which may have been too large
-_MOST_OBJECTS = 1_000_000  # of one list
 _MOST_STALE_PAGES = 20  # of one list that bring no object that the others have not brought
 _SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is followed by a pause ("very short watch" in client-go)
-_BREATH = 64  # objects after which the event loop may serve others
 _KEPT = ("name", "namespace", "resourceVersion", "uid")  # of the metadata of a trimmed object
 _GROWTH = 1.5  # small, because a starting API server answers within seconds
 
@@ -64,9 +65,15 @@ class Reflector:
         self._on_change, self._on_first, self._on_state = on_change, on_first, on_state
         self._listed = ""  # version of the newest list
         self._page = _PAGE
+        self._streaming = StreamingList(client, path, self._params)
+        self._why_paged = ""
 
     async def run(self) -> None:
         """Until cancelled. A failure is logged once per cause, and retried after a growing pause."""
+        async with contextlib.aclosing(self._streaming):
+            await self._follow()
+
+    async def _follow(self) -> None:
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_GROWTH, jitter=0.2)
         loop = asyncio.get_running_loop()
         version, expired = "", False
@@ -77,7 +84,7 @@ class Reflector:
                     version = await self._list()
                     self._well(listed=True)
                 started = loop.time()
-                async for seen in self._watch(version):
+                async for seen in self._watch(self._streaming.taken() or self._watch_from(version)):
                     version, expired = seen, False
                     if loop.time() - started > _SHORT_WATCH:
                         pause.reset()
@@ -102,31 +109,52 @@ class Reflector:
                     await asyncio.sleep(pause.next())
 
     async def _list(self) -> str:
-        """List page by page and a few objects at a time: a large collection must not block the event loop.
+        """A few objects at a time, because a large collection must not block the event loop. The version of the list.
 
-        The first list is reported object by object, so that the handler can trim each before more arrive; with
-        `on_first`, once it is complete.
+        Leaves the watch open that the list came from.
         """
-        if self._on_first is not None and not self.synced.is_set():
-            self.store = {key_of(item): item async for item in self._pages()}
-            await self._report_first(self._on_first)
-            self.synced.set()
-            return self._listed
-        first = not self.store
-        previous = self.store
-        fresh: dict[Key, Json] = self.store if first else {}
+        if self._streaming.is_wanted:
+            newest = self._newest()
+            try:
+                version = await self._streaming.open(newest.take)
+            except NotStreamed as error:
+                self._listed_in_pages(str(error))
+            else:
+                await self._take_over(newest)
+                return version
+        newest = self._newest()
         async for item in self._pages():
-            fresh[key_of(item)] = item
-            if first:
-                self._report("ADDED", item, None)
-        if not first:
-            self.store = fresh
-            for key, old in previous.items():
-                if key not in fresh:
-                    self._report("DELETED", old, old)
-            await self._report_differences(previous, fresh)
-        self.synced.set()
+            newest.take("ADDED", item)
+        await self._take_over(newest)
         return self._listed
+
+    def _newest(self) -> _Newest:
+        """Where the objects of a list go.
+
+        Into an empty store they go at once, so that the handler can trim each before more arrive. Otherwise, and with
+        `on_first`, they wait until the list is complete: half of one must not end anything.
+        """
+        whole = self._on_first is not None and not self.synced.is_set()
+        return _Newest(self.store, None if whole or self.store else self._apply)
+
+    async def _take_over(self, newest: _Newest) -> None:
+        """The list is complete."""
+        previous = self.store
+        if not newest.is_applied:
+            self.store = newest.objects
+            if self._on_first is not None and not self.synced.is_set():
+                await self._report_first(self._on_first)
+            else:
+                for key, old in previous.items():
+                    if key not in newest.objects:
+                        self._report("DELETED", old, old)
+                await self._report_differences(previous, newest.objects)
+        self.synced.set()
+
+    def _listed_in_pages(self, why: str) -> None:
+        if why != self._why_paged:
+            log.info("%s: listed in pages: %s", self.name, why)
+        self._why_paged = why
 
     async def _pages(self) -> AsyncIterator[Json]:
         """Raises UnexpectedAnswer for a list that has no end."""
@@ -144,13 +172,13 @@ class Reflector:
                 item.setdefault("apiVersion", answer["apiVersion"])
                 seen.add(key_of(item))
                 yield item
-                if number % _BREATH == 0:
+                if number % BREATH == 0:
                     await asyncio.sleep(0)
             if not meta.get("continue"):
                 self._page = _PAGE
                 return
             stale += len(seen) == before
-            if stale > _MOST_STALE_PAGES or len(seen) > _MOST_OBJECTS:
+            if stale > _MOST_STALE_PAGES or len(seen) > MOST_OBJECTS:
                 raise UnexpectedAnswer(
                     f"the list has no end: {len(seen)} objects, and there are more pages",
                     obj=f"API server {self._client.access.server}",
@@ -164,25 +192,28 @@ class Reflector:
             before = previous.get(key)
             if before is None:
                 self._report("ADDED", item, None)
-            elif _version(before) != _version(item):
+            elif before is not item:
                 self._report("MODIFIED", item, before)
-            else:
-                fresh[key] = before  # the handler may have trimmed it
-            if number % _BREATH == 0:
+            if number % BREATH == 0:
                 await asyncio.sleep(0)
 
-    async def _watch(self, version: str) -> AsyncIterator[str]:
+    def _watch_from(self, version: str) -> Events:
         params = {
             **self._params,
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(random.randint(300, 600)),
         }
-        async for event in self._client.stream(self._path, params, on_open=self._well):
-            item = event["object"]
-            if event["type"] != "BOOKMARK":
-                self._apply(event["type"], item)
-            yield _version(item)
+        return self._client.stream(self._path, params, on_open=self._well)
+
+    async def _watch(self, events: Events) -> AsyncIterator[str]:
+        """The version after each event."""
+        async with contextlib.aclosing(events):
+            async for event in events:
+                item = event["object"]
+                if event["type"] != "BOOKMARK":
+                    self._apply(event["type"], item)
+                yield _version(item)
 
     def _apply(self, kind: str, item: Json) -> None:
         key = key_of(item)
@@ -226,6 +257,28 @@ class Reflector:
     def _tell(self, message: str) -> None:
         if self._on_state is not None:
             self._on_state(message)
+
+
+class _Newest:
+    """Objects of a list that is not complete yet. `apply`: what takes each change at once instead."""
+
+    def __init__(self, known: Mapping[Key, Json], apply: Callable[[str, Json], None] | None) -> None:
+        self.objects: dict[Key, Json] = {}
+        self.is_applied = apply is not None
+        self._known, self._apply = known, apply
+
+    def take(self, kind: str, item: Json) -> None:
+        if self._apply is not None:
+            self._apply(kind, item)
+            return
+        key = key_of(item)
+        known = self._known.get(key)
+        if kind == "DELETED":
+            self.objects.pop(key, None)
+        elif known is not None and _version(known) == _version(item):
+            self.objects[key] = known  # the handler may have trimmed it
+        else:
+            self.objects[key] = item
 
 
 def then_trimmed(handle: Callable[[str, Json], None], labels: Iterable[str] = ()) -> OnChange:

@@ -25,6 +25,7 @@ DETECT_MODES = ("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePref
 NODE_PORT_KEYWORDS = ("primary", "localhost", "all")
 HEALTHZ_PORT, METRICS_PORT = 10256, 10249
 _JSON_GATE = "LoggingBetaOptions"  # of logging.format json
+_STREAMS_GATE = "WatchListClient"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of one proxy. `notices`: lines to log at the start."""
+    """All settings of one proxy. `streaming_lists`: see KubeClient; `notices`: lines to log at the start."""
 
     node_name: str
     kubeconfig: str = ""
@@ -104,6 +105,7 @@ class Settings:
     init_only: bool = False
     write_config_to: str = ""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    streaming_lists: bool = True
     notices: tuple[str, ...] = field(default=())
 
     @property
@@ -132,7 +134,11 @@ def _gate_notices(given: Mapping[str, bool]) -> list[str]:
     """A line for each gate that changes nothing. Raises Invalid for those with which upstream would not start."""
     for name, problem in gates.problems(given, answers.gates()):
         raise _bad(f"featureGates.{name}", _shown(given.get(name)), problem)
-    return list(gates.notices(given, answers.gates(), answers.gate_answers(), (_JSON_GATE,)))
+    return list(gates.notices(given, answers.gates(), answers.gate_answers(), (_JSON_GATE, _STREAMS_GATE)))
+
+
+def _is_on(values: Mapping[str, Any], gate: str) -> bool:
+    return gates.enabled(values.get("featureGates") or {}, answers.gates())[gate]
 
 
 def _shown(on: bool | None) -> str:
@@ -168,6 +174,7 @@ def _settings(values: Mapping[str, Any], flags: Mapping[str, Any], notices: tupl
         init_only=bool(flags.get("init-only")),
         write_config_to=str(flags.get("write-config-to") or ""),
         feature_gates=values.get("featureGates") or {},
+        streaming_lists=_is_on(values, _STREAMS_GATE),
         notices=notices,
     )
 
@@ -177,7 +184,7 @@ def _log_format(values: Mapping[str, Any]) -> str:
     form = str(values.get("logging.format") or TEXT)
     if form == JSON and values.get("logging.vmodule"):
         raise _bad("logging.vmodule", values["logging.vmodule"], "is only for logging.format text")
-    if form == JSON and not gates.enabled(values.get("featureGates") or {}, answers.gates())[_JSON_GATE]:
+    if form == JSON and not _is_on(values, _JSON_GATE):
         raise _bad("logging.format", form, f"needs featureGates.{_JSON_GATE}")
     return form
 

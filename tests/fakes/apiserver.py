@@ -17,6 +17,7 @@ from aiohttp import web
 from nodelib.json_values import Json
 from nodelib.kube.answers import resource_of
 from nodelib.kube.selectors import selects
+from nodelib.kube.streaming_list import END
 from tests.fakes.nonsense import Nonsense
 
 
@@ -24,6 +25,7 @@ class FakeApiServer:
     """`async with FakeApiServer() as api: KubeClient(ClusterAccess(api.url))`. Failure switches are attributes.
 
     `nonsense`: what answers a request in this server's place, None for this server (tests/fakes/nonsense.py).
+    `streams`: whether a watch may ask for initial events (the API server's gate WatchList).
     """
 
     def __init__(self) -> None:
@@ -32,6 +34,7 @@ class FakeApiServer:
         self.version = 1
         self.compacted = 0
         self.fail_with: list[int] = []
+        self.streams = True
         self.nonsense: Callable[[web.Request], Nonsense | None] = lambda request: None
         self.requests: list[tuple[str, str]] = []
         self._made: dict[str, int] = {}
@@ -96,13 +99,26 @@ class FakeApiServer:
         path = request.path
         watch = request.method == "GET" and bool(request.query.get("watch"))
         if (nonsense := self.nonsense(request)) is not None:
-            true = b"" if watch or request.method != "GET" else self._list(path, request).body
-            return await nonsense(request, true if isinstance(true, bytes) else b"")
+            return await nonsense(request, self._true(path, request))
         if watch:
             return await self._watch(request)
         if request.method == "GET":
             return web.json_response(self.objects[path]) if path in self.objects else self._list(path, request)
         return await self._write(request, path)
+
+    def _true(self, path: str, request: web.Request) -> bytes:
+        """What this server would have answered: the list, or the initial events of a watch."""
+        if "sendInitialEvents" in request.query:
+            return b"".join(self._initial(request))
+        body = self._list(path, request).body if request.method == "GET" and "watch" not in request.query else b""
+        return body if isinstance(body, bytes) else b""
+
+    def _initial(self, request: web.Request) -> list[bytes]:
+        found = [obj for key, obj in self.objects.items() if key.rpartition("/")[0] == request.path]
+        events: list[Json] = [{"type": "ADDED", "object": obj} for obj in found if _selected(request, obj)]
+        meta = {"resourceVersion": str(self.version), "annotations": {END: "true"}}
+        events.append({"type": "BOOKMARK", "object": {**_type_of(f"{request.path}/"), "metadata": meta}})
+        return [json.dumps(event).encode() + b"\n" for event in events]
 
     def _list(self, path: str, request: web.Request) -> web.Response:
         items = [obj for key, obj in self.objects.items() if key.rpartition("/")[0] == path and _selected(request, obj)]
@@ -139,15 +155,21 @@ class FakeApiServer:
         return web.json_response(self.objects[path])
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
-        seen = int(request.query["resourceVersion"])
+        asks = "sendInitialEvents" in request.query
+        if asks and not self.streams:
+            return failure(422, "Invalid")
+        seen = self.version if asks else int(request.query["resourceVersion"])
         if seen < self.compacted:
             return failure(410, "Expired")
+        initial = self._initial(request) if asks else []
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         task = asyncio.current_task()
         assert task is not None
         self._watches.add(task)
         try:
+            for line in initial:
+                await response.write(line)
             while True:
                 async with self._changed:
                     fresh = [entry for entry in self.history if entry[0] > seen]

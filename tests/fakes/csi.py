@@ -15,10 +15,14 @@ from nodelib.json_values import Json
 
 
 class FakeDriver:
-    """`calls` names what it was asked; `fail` maps a call to the gRPC code that it fails with."""
+    """`calls` names what it was asked; `fail` maps a call to the gRPC code that it fails with.
+
+    `flags`: the mount flags that a call was given last.
+    """
 
     def __init__(self, disk: FakeCsiDisk, facts: DriverFacts) -> None:
         self.calls: list[str] = []
+        self.flags: dict[str, list[str]] = {}
         self.fail: dict[str, str] = {}
         self.max_volumes = facts.max_volumes
         self._disk, self._facts = disk, facts
@@ -29,6 +33,7 @@ class FakeDriver:
 
     async def stage(self, request: Json) -> None:
         self._asked("stage")
+        self.flags["stage"] = _flags(request)
         self._disk.mounted.add(request["staging_target_path"])
 
     async def unstage(self, handle: str, path: str) -> None:
@@ -37,6 +42,7 @@ class FakeDriver:
 
     async def publish(self, request: Json) -> None:
         self._asked("publish")
+        self.flags["publish"] = _flags(request)
         self._disk.mounted.add(request["target_path"])
 
     async def unpublish(self, handle: str, target: str) -> None:
@@ -105,6 +111,7 @@ class FakeCsiDisk:
         self.files: dict[str, Mapping[str, str]] = {}
         self.mounted: set[str] = set()
         self.groups: dict[str, int] = {}
+        self.labels = True
 
     def save(self, folder: str, data: Mapping[str, str]) -> None:
         self.files[folder] = dict(data)
@@ -115,13 +122,22 @@ class FakeCsiDisk:
     def is_mounted(self, path: str) -> bool:
         return path in self.mounted
 
+    def takes_labels(self, path: str) -> bool:
+        return self.labels
+
     def apply_fs_group(self, path: str, group: int, policy: str) -> None:
         self.groups[path] = group
 
     def published(self, paths: PodPaths) -> list[Published]:
         found = [(folder, data) for folder, data in self.files.items() if folder.startswith(f"{paths.pod}/")]
         return [
-            Published(_key(data), data["specVolID"], f"{folder}/mount", data["volumeLifecycleMode"] == "Ephemeral")
+            Published(
+                _key(data),
+                data["specVolID"],
+                f"{folder}/mount",
+                data["volumeLifecycleMode"] == "Ephemeral",
+                context=data.get("seLinuxMountContext", ""),
+            )
             for folder, data in found
         ]
 
@@ -131,7 +147,9 @@ class FakeCsiDisk:
 
     def all_staged(self) -> list[Staged]:
         return [
-            Staged(_key(data), f"{folder}/globalmount") for folder, data in self.files.items() if "/pods/" not in folder
+            Staged(_key(data), f"{folder}/globalmount", data.get("seLinuxMountContext", ""))
+            for folder, data in self.files.items()
+            if "/pods/" not in folder
         ]
 
     def unbind_sub_paths(self, paths: PodPaths) -> None:
@@ -141,6 +159,10 @@ class FakeCsiDisk:
         if mount in self.mounted:
             raise OSError(f"{mount} is still mounted")
         self.files.pop(folder, None)
+
+
+def _flags(request: Json) -> list[str]:
+    return list(request["volume_capability"].get("mount", {}).get("mount_flags", []))
 
 
 def _key(data: Mapping[str, str]) -> VolumeKey:

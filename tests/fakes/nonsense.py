@@ -1,7 +1,8 @@
 """What may come back in an API server's place: answers of broken balancers, captive portals, and worse.
 
-`LISTS` are answers to a list or get, `WATCHES` to a watch. Each is a function of the request and of what the true
-answer would have been (status and body), and sends what it likes.
+`LISTS` are answers to a list or get, `WATCHES` to a watch, `STREAMS` to one that asks for initial events. Each is a
+function of the request and of what the true answer would have been (for a watch only its initial events, if it asks for
+them), and sends what it likes.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import gzip
+import itertools
 import json
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
+
+from nodelib.kube.streaming_list import END
 
 PAGE = "<html><body>Down for maintenance</body></html>"
 _MIB = 1 << 20
@@ -174,6 +179,7 @@ def _gone(status: int) -> Nonsense:
 WATCHES: dict[str, Nonsense] = {
     "a page": _text(PAGE, "text/html"),
     "a page that says it is JSON": _text(PAGE),
+    "nothing": _text("", "text/plain"),
     "an end at once": _lines(),
     "events that are numbers": _lines("1\n2\n"),
     "an event without an object": _lines('{"type":"DELETED"}\n'),
@@ -194,4 +200,97 @@ WATCHES: dict[str, Nonsense] = {
     "an event that says so": _gone(200),
     "a page 404": _text(PAGE, "text/html", 404),
     "too many requests": _text("slow down", "text/plain", 429, Retry_After="1"),
+}
+
+
+def _initial(change: Callable[[list[dict[str, Any]]], object], *, then: str = "end") -> Nonsense:
+    """The initial events with a change of the list of them, or another list; `then`: "end", "cut" or "hang"."""
+
+    async def answer(request: web.Request, true: bytes) -> web.StreamResponse:
+        events = [json.loads(line) for line in true.splitlines()]
+        changed = change(events)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for event in changed if isinstance(changed, list) else events:
+            await response.write(json.dumps(event).encode() + b"\n")
+        if then == "cut" and request.transport is not None:
+            request.transport.abort()
+        elif then == "hang":
+            await asyncio.sleep(3600)
+        return response
+
+    return answer
+
+
+def _endless_events(event: Callable[[int], dict[str, Any]], pause: float = 0.0) -> Nonsense:
+    """After the true events without the last, others one after the other until the client has had enough."""
+
+    async def answer(request: web.Request, true: bytes) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b"\n".join(true.splitlines()[:-1]) + b"\n")
+        for number in itertools.count():
+            await response.write(json.dumps({"type": "ADDED", "object": event(number)}).encode() + b"\n")
+            await asyncio.sleep(pause)
+        return response
+
+    return answer
+
+
+def _another(number: int, size: int = 0) -> dict[str, Any]:
+    meta = {"name": f"flood-{number}", "namespace": "default", "uid": f"f{number}", "resourceVersion": "9"}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"nodeName": "n1", "padding": "x" * size}}
+
+
+def _error(code: int, reason: str, message: str) -> dict[str, Any]:
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return {"type": "ERROR", "object": {**status, "message": message}}
+
+
+def _status(code: int, reason: str, message: str) -> Nonsense:
+    return _text(json.dumps(_error(code, reason, message)["object"]), status=code)
+
+
+def _end_says(meta: dict[str, Any]) -> Callable[[list[dict[str, Any]]], object]:
+    """The metadata of the bookmark at the end."""
+    return lambda events: events[-1]["object"].update(metadata=meta)
+
+
+_TOO_NEW = "Too large resource version: 9, current: 3"
+STREAMS: dict[str, Nonsense] = {
+    **{name: WATCHES[name] for name in ("a page", "nothing", "an event of another kind", "an event that is cut")},
+    "an end at once": WATCHES["an end at once"],
+    "an end without a bookmark": _initial(lambda events: events[:-1]),
+    "a cut half-way": _initial(lambda events: events[:1], then="cut"),
+    "a cut before anything": _initial(lambda events: [], then="cut"),
+    "a bookmark that never comes": _initial(lambda events: events[:-1], then="hang"),
+    "nothing at all, ever": _initial(lambda events: [], then="hang"),
+    "a bookmark without a version": _initial(_end_says({"annotations": {END: "true"}})),
+    "a bookmark with an empty version": _initial(_end_says({"annotations": {END: "true"}, "resourceVersion": ""})),
+    "a bookmark without an object": _initial(lambda events: [{"type": "BOOKMARK"}]),
+    "a bookmark whose word is another": _initial(
+        _end_says({"resourceVersion": "9", "annotations": {END: "false"}}), then="hang"
+    ),
+    "annotations that are none": _initial(_end_says({"resourceVersion": "9", "annotations": 7}), then="hang"),
+    "a bookmark's word on an object": _initial(
+        lambda events: events[0]["object"]["metadata"].update(annotations={END: "true"}) or events[:1], then="hang"
+    ),
+    "a bookmark of another kind": _initial(
+        lambda events: [{"type": "BOOKMARK", "object": {**events[-1]["object"], "kind": "Secret"}}]
+    ),
+    "objects that were not asked for": _initial(
+        lambda events: [{"type": "ADDED", "object": {**_another(1), "spec": {"nodeName": "another"}}}, events[-1]]
+    ),
+    "an error half-way: too old": _initial(lambda events: [events[0], _error(410, "Expired", "too old")]),
+    "an error half-way: too new": _initial(lambda events: [events[0], _error(504, "Timeout", _TOO_NEW)]),
+    "an error half-way: internal": _initial(lambda events: [events[0], _error(500, "InternalError", "oh")]),
+    "refused: invalid": _status(422, "Invalid", "sendInitialEvents is forbidden for watch"),
+    "refused: bad request": _status(400, "BadRequest", "what?"),
+    "refused: too new": _status(504, "Timeout", _TOO_NEW),
+    "refused: expired": _status(410, "Expired", "too old"),
+    "refused: forbidden": _status(403, "Forbidden", "no"),
+    "refused: unavailable": _status(503, "ServiceUnavailable", "later"),
+    "events without an end": _endless_events(lambda number: _another(0), 0.001),
+    "objects without an end": _endless_events(_another),
+    "bytes without an end": _endless_events(lambda number: _another(0, _MIB)),
 }

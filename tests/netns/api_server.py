@@ -64,11 +64,12 @@ def running(
     signing: str = "",
     service_ranges: str = "10.96.0.0/16",
     users: Sequence[str] = (),
+    gates: str = "",
 ) -> Iterator[ApiServer]:
     """Raise both in a new namespace with the address 10.89.250.1; everything is gone afterwards.
 
     `signing`: with a controller manager that signs node certificates for so long ("20s"). `users`: who has a token of
-    this name, besides the nodes.
+    this name, besides the nodes. `gates`: feature gates of the API server.
     """
     binary = built(CONTROL_PLANE.name)
     netns = f"nwn-{secrets.token_hex(3)}"
@@ -83,7 +84,7 @@ def running(
         tokens = _prepare(folder, binary, nodes, users)
         processes.append(_start(netns, folder, "etcd", _etcd(folder)))
         more = _authority(folder) if signing else []
-        flags = [*_apiserver(folder, address, service_ranges), *more]
+        flags = [*_apiserver(folder, address, service_ranges), *more, *([f"--feature-gates={gates}"] if gates else [])]
         processes.append(_start(netns, folder, "kube-apiserver", flags))
         _wait(netns, processes, folder)
         if signing:

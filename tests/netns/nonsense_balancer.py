@@ -1,7 +1,8 @@
 """A balancer in front of a real API server that breaks: `python -m … PORT SERVER FOLDER`.
 
-FOLDER/fault names what is answered in the API server's place: "list KIND" or "watch KIND" of tests/fakes/nonsense.py,
-nothing when the file is missing. A new fault ends all watches. FOLDER/answered counts what was answered with a fault.
+FOLDER/fault names what is answered in the API server's place: "list KIND", "watch KIND" or "stream KIND" of
+tests/fakes/nonsense.py, nothing when the file is missing. A new fault ends all watches. FOLDER/answered counts what was
+answered with a fault.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from tests.fakes.nonsense import LISTS, WATCHES, Nonsense
+from nodelib.kube.streaming_list import END
+from tests.fakes.nonsense import LISTS, STREAMS, WATCHES, Nonsense
 
 
 class Balancer:
@@ -40,9 +42,13 @@ class Balancer:
             return None
         if kind == "objects that were not asked for" and not any("Selector" in name for name in request.query):
             return None  # whoever asks for all objects has to take them
-        if where == "list":
-            return WATCHES["an event that says so"] if watch else LISTS[kind]
-        return WATCHES[kind] if watch else None
+        if where == "watch":
+            return WATCHES[kind] if watch else None
+        if where == "stream" and "sendInitialEvents" in request.query:
+            return STREAMS[kind]
+        if watch:
+            return WATCHES["an event that says so"]
+        return LISTS[kind] if where == "list" else None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         watch = "watch" in request.query
@@ -54,7 +60,7 @@ class Balancer:
         ) as true:
             if nonsense is not None:
                 self.answered += 1
-                return await nonsense(request, b"" if watch else await true.read())
+                return await nonsense(request, await _true(request, true))
             response = web.StreamResponse(status=true.status, headers={"Content-Type": true.headers["Content-Type"]})
             await response.prepare(request)
             task = asyncio.current_task()
@@ -67,6 +73,16 @@ class Balancer:
             finally:
                 self.watches.discard(task)
             return response
+
+
+async def _true(request: web.Request, answer: aiohttp.ClientResponse) -> bytes:
+    """A list, or initial events; nothing of another watch."""
+    if "watch" not in request.query:
+        return await answer.read()
+    lines: list[bytes] = []
+    while "sendInitialEvents" in request.query and not (lines and END.encode() in lines[-1]):
+        lines.append(await answer.content.readuntil())
+    return b"".join(lines)
 
 
 async def _main(port: str, server: str, folder: str) -> None:

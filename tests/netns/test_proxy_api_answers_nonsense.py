@@ -30,6 +30,10 @@ FAULTS = [
     "watch an event without an object",
     "watch a version that is always too old",
     "watch bytes",
+    "stream a cut half-way",
+    "stream a bookmark without a version",
+    "stream an error half-way: too old",
+    "stream objects that were not asked for",
 ]
 
 

@@ -6,6 +6,7 @@ pod fails for good, so it is rejected only for what is certain.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -20,6 +21,7 @@ from agent.common.plan.extended_resources import without_claimed
 from agent.containers.plan import security
 from nodelib.json_values import Json
 
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _SHORT_OF_MEMORY: Json = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 
@@ -29,7 +31,8 @@ class NodeView:
     """The node as admission sees it; `allocatable` as in Node.status. An empty `name`: not known yet.
 
     `kernel`: (major, minor); `unsafe_sysctls`: the setting allowedUnsafeSysctls; `pressures`: the pressure conditions
-    that hold; `shutting_down`: the machine is being shut down; `apparmor`: the kernel enforces AppArmor profiles.
+    that hold; `shutting_down`: the machine is being shut down; `apparmor`: the kernel enforces AppArmor profiles;
+    `compares_taints`: tolerations may be Gt and Lt (gate TaintTolerationComparisonOperators).
     """
 
     name: str = ""
@@ -42,6 +45,7 @@ class NodeView:
     pressures: tuple[str, ...] = ()
     shutting_down: bool = False
     apparmor: bool = True
+    compares_taints: bool = False
 
 
 def refusal(pod: Pod, others: Iterable[Pod], node: NodeView, *, resources: bool = True) -> Refusal | None:
@@ -51,7 +55,7 @@ def refusal(pod: Pod, others: Iterable[Pod], node: NodeView, *, resources: bool 
     """
     if node.shutting_down:
         return Refusal("NodeShutdown", "Pod was rejected as the node is shutting down.")
-    if node.pressures and not _tolerates_pressure(pod, node.pressures):
+    if node.pressures and not _tolerates_pressure(pod, node):
         return Refusal(REASON, under_pressure(node.pressures))
     os_name = (pod.spec.get("os") or {}).get("name")
     if os_name not in (None, "linux"):
@@ -80,13 +84,13 @@ def refusal(pod: Pod, others: Iterable[Pod], node: NodeView, *, resources: bool 
     )
 
 
-def _tolerates_pressure(pod: Pod, pressures: tuple[str, ...]) -> bool:
+def _tolerates_pressure(pod: Pod, node: NodeView) -> bool:
     """Critical pods always do; under memory pressure alone also pods that request memory or tolerate its taint."""
     if demand.is_critical(pod):
         return True
-    if pressures != (MEMORY_PRESSURE,):
+    if node.pressures != (MEMORY_PRESSURE,):
         return False
-    return demand.qos_class(pod) is not demand.Qos.BEST_EFFORT or _tolerated(pod, _SHORT_OF_MEMORY)
+    return demand.qos_class(pod) is not demand.Qos.BEST_EFFORT or _tolerated(pod, _SHORT_OF_MEMORY, node)
 
 
 def shortages(pod: Pod, others: Iterable[Pod], node: NodeView) -> dict[str, tuple[Decimal, Decimal, Decimal]]:
@@ -157,19 +161,35 @@ def _taints(pod: Pod, node: NodeView) -> Refusal | None:
     if pod.source != "api":
         return None
     for taint in node.taints:
-        if taint.get("effect") == "NoExecute" and not _tolerated(pod, taint):
+        if taint.get("effect") == "NoExecute" and not _tolerated(pod, taint, node):
             return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
     return None
 
 
-def _tolerated(pod: Pod, taint: Json) -> bool:
+def _tolerated(pod: Pod, taint: Json, node: NodeView) -> bool:
+    """ToleratesTaint of k8s.io/component-helpers/scheduling/corev1."""
     for one in pod.spec.get("tolerations") or []:
         if one.get("effect") not in (None, "", taint["effect"]) or one.get("key") not in (None, "", taint["key"]):
             continue
-        exists = one.get("operator") == "Exists"
-        if exists or (one.get("key") and one.get("value", "") == taint.get("value", "")):
-            return True
+        wanted, value = str(one.get("value") or ""), str(taint.get("value") or "")
+        match one.get("operator"):
+            case "Exists":
+                return True
+            case None | "" | "Equal" if one.get("key") and wanted == value:
+                return True
+            case "Gt" | "Lt" as order if node.compares_taints and _compared(value, order, wanted):
+                return True
     return False
+
+
+def _compared(value: str, order: str, wanted: str) -> bool:
+    """Whether a taint's value is greater (Gt) or less than that of a toleration; only whole numbers are either."""
+    if not (_INTEGER.fullmatch(value) and _INTEGER.fullmatch(wanted)):
+        return False
+    left, right = int(value), int(wanted)
+    if max(abs(left), abs(right)) >= 1 << 63:
+        return False
+    return left > right if order == "Gt" else left < right
 
 
 def _predicate(name: str, text: str) -> Refusal:

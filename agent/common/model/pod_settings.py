@@ -15,7 +15,8 @@ from nodelib.errors import Invalid
 class NodeContext:
     """The part of this node that container configurations depend on.
 
-    `allocatable`: quantities as in Node.status.allocatable; `uid`: the Node object's, "" before it is known.
+    `allocatable`: quantities as in Node.status.allocatable; `uid`: the Node object's, "" before it is known; `selinux`:
+    it is enabled.
     """
 
     host_ips: tuple[str, ...] = ()
@@ -23,6 +24,7 @@ class NodeContext:
     thermal_throttle_paths: tuple[str, ...] = ()
     recursive_read_only_handlers: frozenset[str] = frozenset()
     uid: str = ""
+    selinux: bool = False
 
 
 @dataclass(frozen=True, slots=True)

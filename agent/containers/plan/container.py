@@ -85,12 +85,15 @@ def cri_mount(plan: MountPlan, host_path: str = "") -> Json:
         "recursive_read_only": plan.recursive_read_only,
         "propagation": plan.propagation,
     }
+    if plan.relabels:
+        mount["selinux_relabel"] = True
     if plan.image:
         image = {"image": plan.image_ref or plan.image, "user_specified_image": plan.image}
         mount |= {"host_path": "", "image": image, "image_sub_path": plan.image_sub_path}
     return mount
 
 
-def file_mount(container_path: str, host_path: str) -> Json:
+def file_mount(container_path: str, host_path: str, *, selinux: bool = False) -> Json:
     """A file the agent manages: /etc/hosts, the termination message."""
-    return {"container_path": container_path, "host_path": host_path, "readonly": False}
+    made: Json = {"container_path": container_path, "host_path": host_path, "readonly": False}
+    return made | {"selinux_relabel": True} if selinux else made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from agent.common.model.pods import Pod
 from agent.containers.model import MountPlan
@@ -28,11 +29,20 @@ def plan_mounts(
     env: Mapping[str, str],
     *,
     recursive_read_only: bool,
+    selinux: bool = False,
 ) -> list[MountPlan]:
-    """One plan per volumeMount. `recursive_read_only`: the pod's runtime handler supports it."""
-    return [
+    """One plan per volumeMount. `recursive_read_only`: the pod's runtime handler supports it.
+
+    With `selinux`, the first mount of each volume in the container gives its files the container's context.
+    """
+    plans = [
         _plan(pod, container, index, mount, volumes, env, recursive_read_only)
         for index, mount in enumerate(container.get("volumeMounts") or [])
+    ]
+    firsts = {plan.name: index for index, plan in reversed(list(enumerate(plans)))} if selinux else {}
+    return [
+        replace(plan, relabels=volumes[plan.name].relabels) if firsts.get(plan.name) == index else plan
+        for index, plan in enumerate(plans)
     ]
 
 

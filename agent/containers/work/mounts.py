@@ -35,21 +35,31 @@ class MountMaker:
         """CRI Mounts, after writing or binding what they name. Raises NodewrightError."""
         handler = str(pod.spec.get("runtimeClassName") or "")
         rro = handler in node.recursive_read_only_handlers
-        plans = mounts_plan.plan_mounts(pod, container, prepared.volumes, env, recursive_read_only=rro)
-        return await run_blocking(pod, "mounts", lambda: self._make(pod, container, plans, prepared, ips))
+        plans = mounts_plan.plan_mounts(
+            pod, container, prepared.volumes, env, recursive_read_only=rro, selinux=node.selinux
+        )
+        return await run_blocking(pod, "mounts", lambda: self._make(pod, container, plans, prepared, ips, node.selinux))
 
     def _make(
-        self, pod: Pod, container: Json, plans: Sequence[MountPlan], prepared: PreparedPod, ips: tuple[str, ...]
+        self,
+        pod: Pod,
+        container: Json,
+        plans: Sequence[MountPlan],
+        prepared: PreparedPod,
+        ips: tuple[str, ...],
+        selinux: bool,
     ) -> list[Json]:
         paths = PodPaths(self._settings.root_dir, pod.uid)
         name = container["name"]
         made = [container_plan.cri_mount(plan, self._bind_sub_path(pod, name, plan, prepared, paths)) for plan in plans]
-        made += self._hosts_file(pod, container, ips, paths)
-        made += self._termination_message_file(container, paths)
+        made += self._hosts_file(pod, container, ips, paths, selinux)
+        made += self._termination_message_file(container, paths, selinux)
         self._disk.make_directory(f"{sandbox.pod_log_directory(pod, self._settings)}/{name}", 0o755)
         return made
 
-    def _hosts_file(self, pod: Pod, container: Json, ips: tuple[str, ...], paths: PodPaths) -> list[Json]:
+    def _hosts_file(
+        self, pod: Pod, container: Json, ips: tuple[str, ...], paths: PodPaths, selinux: bool
+    ) -> list[Json]:
         if mounts_plan.mounts_etc_hosts(container):
             return []
         node_hosts = self._disk.read_text(self._settings.hosts_file) if pod.host_network else ""
@@ -57,9 +67,9 @@ class MountMaker:
         if text is None:
             return []
         self._disk.write_text(paths.etc_hosts, text, 0o644)
-        return [container_plan.file_mount(mounts_plan.ETC_HOSTS, paths.etc_hosts)]
+        return [container_plan.file_mount(mounts_plan.ETC_HOSTS, paths.etc_hosts, selinux=selinux)]
 
-    def _termination_message_file(self, container: Json, paths: PodPaths) -> list[Json]:
+    def _termination_message_file(self, container: Json, paths: PodPaths, selinux: bool) -> list[Json]:
         target = container_plan.termination_path(container)
         if not target:
             return []
@@ -67,7 +77,7 @@ class MountMaker:
         source = f"{directory}/{secrets.token_hex(4)}"
         self._disk.make_directory(directory, 0o750)
         self._disk.write_text(source, "", 0o666)
-        return [container_plan.file_mount(target, source)]
+        return [container_plan.file_mount(target, source, selinux=selinux)]
 
     def _bind_sub_path(self, pod: Pod, container: str, plan: MountPlan, prepared: PreparedPod, paths: PodPaths) -> str:
         """The host path of the mount's sub path; "" for a mount without one."""

@@ -13,6 +13,7 @@ import resource
 import socket
 from urllib.parse import urlsplit
 
+from agent.node.edge.selinux import selinux
 from agent.node.model import MachineFacts
 from agent.resources.edge import hugepage_sizes
 from agent.stats.edge.cgroups import CgroupReader
@@ -52,6 +53,7 @@ class Machine:
             swap=memory.get("SwapTotal", 0),
             hugepages={size: size * _hugepages(size) for size in hugepage_sizes()},
             apparmor=_first("/sys/module/apparmor/parameters/enabled") == "Y",
+            selinux=selinux(),
             user_namespace=_first("/proc/self/uid_map").split() not in ([], _ALL_USERS),
         )
 

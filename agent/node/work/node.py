@@ -166,6 +166,11 @@ class NodeManager:
         return self._machine.apparmor
 
     @property
+    def selinux(self) -> bool:
+        """It is enabled."""
+        return self._machine.selinux is not None
+
+    @property
     def capacity(self) -> Amounts:
         return capacity_plan.capacity(self._machine, self._policy)
 

@@ -40,6 +40,11 @@ class CsiDisk:
     def is_mounted(self, path: str) -> bool:
         return mounts.mount_at(path) is not None
 
+    def takes_labels(self, path: str) -> bool:
+        """Whether files of the mount can have SELinux contexts of their own (GetSELinuxSupport of hostutil)."""
+        found = mounts.mount_at(path)
+        return found is not None and "seclabel" in found.options.split(",")
+
     def apply_fs_group(self, path: str, group: int, policy: str) -> None:
         apply_fs_group(path, group, read_only=False, policy=policy)
 
@@ -82,13 +87,18 @@ class CsiDisk:
                 key = VolumeKey(data["driverName"], data["volumeHandle"])
                 ephemeral = data.get("volumeLifecycleMode") == "Ephemeral"
                 spec_name = data.get("specVolID") or name
-                yield Published(key, spec_name, f"{folder}/{'device' if block else 'mount'}", ephemeral, block)
+                target = f"{folder}/{'device' if block else 'mount'}"
+                yield Published(key, spec_name, target, ephemeral, block, _context(data))
 
     def _staged(self, folder: str, below: str) -> Staged | None:
         data = _read(folder)
         if not (data.get("driverName") and data.get("volumeHandle")):
             return None
-        return Staged(VolumeKey(data["driverName"], data["volumeHandle"]), f"{folder}/{below}")
+        return Staged(VolumeKey(data["driverName"], data["volumeHandle"]), f"{folder}/{below}", _context(data))
+
+
+def _context(data: Mapping[str, str]) -> str:
+    return str(data.get("seLinuxMountContext") or "")
 
 
 def _read(folder: str) -> dict[str, str]:

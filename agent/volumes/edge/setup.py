@@ -89,7 +89,7 @@ def _is_set_up(paths: PodPaths, plan: AtomicVolume) -> bool:
 def _set_up(paths: PodPaths, plan: DiskVolume) -> MountedVolume:
     match plan:
         case EmptyDir():
-            return MountedVolume(plan.name, _empty_dir(paths.volume(_EMPTY_DIR, plan.name), plan))
+            return MountedVolume(plan.name, _empty_dir(paths.volume(_EMPTY_DIR, plan.name), plan), relabels=True)
         case AtomicVolume():
             directory = paths.volume(plan.plugin, plan.name)
             _directory(directory, 0o777)
@@ -98,12 +98,14 @@ def _set_up(paths: PodPaths, plan: DiskVolume) -> MountedVolume:
             for nested in plan.nested:
                 _nested(directory, nested)
             _write(paths, plan)
-            return MountedVolume(plan.name, directory, read_only=True)
+            return MountedVolume(plan.name, directory, read_only=True, relabels=True)
         case HostPath():
             _check_host_path(plan)
             if plan.fs_group is not None and not plan.read_only:
                 _give_to_group(paths, plan, plan.fs_group)
-            return MountedVolume(plan.name, plan.path, read_only=plan.read_only, block=plan.block)
+            return MountedVolume(
+                plan.name, plan.path, read_only=plan.read_only, block=plan.block, relabels=plan.relabels
+            )
         case ImageVolume():
             return MountedVolume(plan.name, "", read_only=True, image=plan.reference)
 

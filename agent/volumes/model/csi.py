@@ -21,6 +21,7 @@ class CsiVolume:
 
     `spec_name` names its directory (the PersistentVolume, or the volume itself when `ephemeral`), `handle` is the
     driver's own id of it. `size` in bytes, of the PersistentVolume, 0: not specified. `claim` is the claim's name.
+    `context`: the SELinux context that it is mounted with, "" for none.
     """
 
     name: str
@@ -41,6 +42,7 @@ class CsiVolume:
     fs_group_policy: str = "Always"
     claim: str = ""
     size: int = 0
+    context: str = ""
 
     @property
     def key(self) -> VolumeKey:
@@ -82,21 +84,26 @@ class DueUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A pod's volume as vol_data.json records it; `target` is the path that the driver was given."""
+    """A pod's volume as vol_data.json records it; `target` is the path that the driver was given.
+
+    `context`: the SELinux context that it was mounted with, "" for none.
+    """
 
     key: VolumeKey
     spec_name: str
     target: str
     ephemeral: bool
     block: bool = False
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A staged volume as vol_data.json records it."""
+    """A staged volume as vol_data.json records it; `context` as in Published."""
 
     key: VolumeKey
     path: str
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)

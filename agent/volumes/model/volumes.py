@@ -47,7 +47,10 @@ class AtomicVolume:
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """A path of the node, used where it is. `type` as in the API, "" for no check; `block`: a raw block device."""
+    """A path of the node, used where it is. `type` as in the API, "" for no check; `block`: a raw block device.
+
+    `relabels`: see MountedVolume.
+    """
 
     name: str
     path: str
@@ -56,6 +59,7 @@ class HostPath:
     fs_group: int | None = None
     fs_group_policy: str = "Always"
     block: bool = False
+    relabels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ class MountedVolume:
     """A mounted volume: its path on the node, and what a container's mount of it needs.
 
     `image`: the reference of an image volume; `image_ref`: the runtime's name of it, once it has been pulled.
-    `block`: a raw device, for volumeDevices and not for volumeMounts. `began` (wall seconds) and `took` (seconds): when
+    `block`: a raw device, for volumeDevices and not for volumeMounts. `relabels`: where SELinux is enabled, the runtime
+    gives its files the context of the container that mounts it. `began` (wall seconds) and `took` (seconds): when
     it was mounted, 0 if that is not known.
     """
 
@@ -95,5 +100,6 @@ class MountedVolume:
     image: str = ""
     image_ref: str = ""
     block: bool = False
+    relabels: bool = False
     began: float = field(default=0.0, compare=False)
     took: float = field(default=0.0, compare=False)

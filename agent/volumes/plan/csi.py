@@ -167,7 +167,7 @@ def expand_request(
         "volume_path": target,
         "capacity_range": {"required_bytes": size},
         "staging_target_path": staging if stages(volume, facts) else "",
-        "volume_capability": capability(volume, facts, group=False),
+        "volume_capability": capability(volume, facts, mounting=False),
         "secrets": dict(secrets),
     }
 
@@ -176,14 +176,18 @@ def stages(volume: CsiVolume, facts: DriverFacts) -> bool:
     return STAGE in facts.capabilities and not volume.ephemeral
 
 
-def capability(volume: CsiVolume, facts: DriverFacts, *, group: bool = True) -> Json:
-    """csi.v1 VolumeCapability; with the pod's fsGroup for a driver that applies it itself."""
+def capability(volume: CsiVolume, facts: DriverFacts, *, mounting: bool = True) -> Json:
+    """csi.v1 VolumeCapability; to mount it, with its context, and the pod's fsGroup for a driver that applies that.
+
+    The context is quoted, because it may have commas.
+    """
     modes = _FINE_MODES if MULTI_WRITER in facts.capabilities else _PLAIN_MODES
     mode = modes.get(next(iter(volume.access_modes), "ReadWriteOnce"), 0)
     if volume.block:
         return {"block": {}, "access_mode": {"mode": mode}}
-    mount: Json = {"fs_type": volume.fs_type, "mount_flags": list(volume.mount_options)}
-    if group and MOUNT_GROUP in facts.capabilities and volume.fs_group is not None:
+    flags = [*volume.mount_options, *([f'context="{volume.context}"'] if mounting and volume.context else [])]
+    mount: Json = {"fs_type": volume.fs_type, "mount_flags": flags}
+    if mounting and MOUNT_GROUP in facts.capabilities and volume.fs_group is not None:
         mount["volume_mount_group"] = str(volume.fs_group)
     return {"mount": mount, "access_mode": {"mode": mode}}
 
@@ -214,6 +218,7 @@ def publish_contexts(
 def volume_data(volume: CsiVolume, node: str) -> dict[str, str]:
     """vol_data.json of a pod's volume, with upstream's keys: either kubelet can replace the other on a node."""
     return {
+        **context_data(volume),
         "specVolID": volume.spec_name,
         "volumeHandle": volume.handle,
         "driverName": volume.driver,
@@ -221,6 +226,15 @@ def volume_data(volume: CsiVolume, node: str) -> dict[str, str]:
         "volumeLifecycleMode": "Ephemeral" if volume.ephemeral else "Persistent",
         "attachmentID": attachment_name(volume, node),
     }
+
+
+def staging_data(volume: CsiVolume) -> dict[str, str]:
+    """vol_data.json of a staged volume."""
+    return {"driverName": volume.driver, "volumeHandle": volume.handle, **context_data(volume)}
+
+
+def context_data(volume: CsiVolume) -> dict[str, str]:
+    return {"seLinuxMountContext": volume.context} if volume.context else {}
 
 
 def staging_folder(root: str, volume: CsiVolume) -> str:

@@ -99,7 +99,15 @@ def shown(volume: LocalVolume, path: str, *, gives_to_group: bool = True) -> Hos
     if volume.block:
         return HostPath(volume.name, path, "BlockDevice", volume.read_only, block=True)
     group = volume.fs_group if gives_to_group else None
-    return HostPath(volume.name, posixpath.normpath(path), "Directory", volume.read_only, group, volume.fs_group_policy)
+    return HostPath(
+        volume.name,
+        posixpath.normpath(path),
+        "Directory",
+        volume.read_only,
+        group,
+        volume.fs_group_policy,
+        relabels=not volume.read_only,
+    )
 
 
 def staging(volume: LocalVolume, device: Device, mounted: GlobalMount | None, *, shared: bool) -> Staging:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agent.common.model.errors import AttachLimitExceeded, PluginError
@@ -21,6 +21,7 @@ from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Publishe
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.plan import csi as plan
 from agent.volumes.ports import CsiDisk, CsiDriver, CsiVolumeApi
+from agent.volumes.work.csi_contexts import CsiContexts
 from agent.volumes.work.csi_drivers import CsiDrivers
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound, Temporary
@@ -50,6 +51,7 @@ class CsiVolumesDeps:
     in_use: Callable[[frozenset[str]], Awaitable[None]]
     pods_known: asyncio.Event
     limit_exceeded: Callable[[str], Awaitable[None]]
+    contexts: CsiContexts = field(default_factory=CsiContexts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +73,15 @@ class CsiVolumes:
         self._users: dict[VolumeKey, set[str]] = {}
         self._staged: set[VolumeKey] = set()
         self._left_staged: set[VolumeKey] = set()
+        self._contexts = deps.contexts
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
         self.new_mount = asyncio.Event()
 
     async def load(self) -> None:
         """Find the volumes that an earlier run of the agent mounted: those of dead pods are in use until released."""
-        for uid, found in (await asyncio.to_thread(self._deps.disk.all_published)).items():
+        published = await asyncio.to_thread(self._deps.disk.all_published)
+        self._contexts.load(published)
+        for uid, found in published.items():
             for one in found:
                 if not one.ephemeral:
                     self._users.setdefault(one.key, set()).add(uid)
@@ -94,12 +99,14 @@ class CsiVolumes:
         """
         self._deps.api.drop_pod(paths.uid)
         self._mounted.pop(paths.uid, None)
+        self._contexts.ends(paths.uid)
         found = await asyncio.to_thread(self._deps.disk.published, paths)
         if found:
             await alone(self._deps.disk.unbind_sub_paths, paths)
         await asyncio.gather(*(self._unpublish(paths, one) for one in found))
         for key in [key for key, users in self._users.items() if paths.uid in users]:
             self._users[key].discard(paths.uid)
+            self._contexts.ended(paths.uid, key)
             await self._unstage_unused(key)
 
     def names_in_use(self) -> frozenset[str]:
@@ -150,14 +157,14 @@ class CsiVolumes:
 
     async def _mount(self, pod: Pod, paths: PodPaths, volume: CsiVolume) -> MountedVolume:
         target = _target(paths, volume)
-        made = MountedVolume(volume.name, target, read_only=volume.read_only, block=volume.block)
-        if not volume.ephemeral:
-            self._users.setdefault(volume.key, set()).add(pod.uid)
         described = await self._deps.api.driver(volume.driver)
         plan.check_lifecycle(volume, described)
-        if await self._is_published(paths, volume, target):
-            self._record(pod, volume, target, described)
-            return made
+        published = await self._published(paths, volume, target)
+        volume = replace(volume, context=self._contexts.admit(pod, volume, described, published))
+        if not volume.ephemeral:
+            self._users.setdefault(volume.key, set()).add(pod.uid)
+        if published is not None:
+            return await self._record(pod, volume, target, described)
         driver, facts = self._deps.drivers.get(volume.driver)
         context = await self._wait_attached(volume, described)
         secrets = await self._read_secrets(volume, facts)
@@ -167,19 +174,22 @@ class CsiVolumes:
             await self._publish(driver, volume, target, request)
         if plan.applies_fs_group(volume, described, facts) and volume.fs_group is not None:
             await alone(self._deps.disk.apply_fs_group, target, volume.fs_group, volume.fs_group_policy)
-        self._record(pod, volume, target, described)
-        return made
+        return await self._record(pod, volume, target, described)
 
-    def _record(self, pod: Pod, volume: CsiVolume, target: str, described: Json | None) -> None:
+    async def _record(self, pod: Pod, volume: CsiVolume, target: str, described: Json | None) -> MountedVolume:
+        relabels = self._contexts.enabled and not (volume.context or volume.read_only or volume.block)
+        if relabels:
+            relabels = await alone(self._deps.disk.takes_labels, target)
         found = MountedCsiVolume(pod, volume, target, plan.republishes(described))
         self._mounted.setdefault(pod.uid, {})[volume.name] = found
         self.new_mount.set()
+        return MountedVolume(volume.name, target, read_only=volume.read_only, block=volume.block, relabels=relabels)
 
-    async def _is_published(self, paths: PodPaths, volume: CsiVolume, target: str) -> bool:
-        """Whether it is published and mounted, perhaps by an earlier run of the agent."""
+    async def _published(self, paths: PodPaths, volume: CsiVolume, target: str) -> Published | None:
+        """As it is published and mounted, perhaps by an earlier run of the agent."""
         known = await asyncio.to_thread(self._deps.disk.published, paths)
-        recorded = any(one.key == volume.key and one.target == target for one in known)
-        return recorded and await alone(self._deps.disk.is_mounted, target)
+        recorded = next((one for one in known if one.key == volume.key and one.target == target), None)
+        return recorded if recorded is not None and await alone(self._deps.disk.is_mounted, target) else None
 
     async def _wait_attached(self, volume: CsiVolume, described: Json | None) -> dict[str, str]:
         """Wait until a controller has attached the volume to this node; returns its metadata for the driver."""
@@ -229,12 +239,13 @@ class CsiVolumes:
         if not plan.stages(volume, facts):
             return ""
         folder, path = plan.staging_folder(self._root_dir, volume), self.staging_of(volume)
+        if self._contexts.enabled:
+            await self._unstage_other_context(driver, volume)
         if volume.key in self._staged:
             return path
         disk = self._deps.disk
         await asyncio.to_thread(disk.make, path)
-        data = {"driverName": volume.driver, "volumeHandle": volume.handle}
-        await asyncio.to_thread(disk.save, folder, data)
+        await asyncio.to_thread(disk.save, folder, plan.staging_data(volume))
         try:
             await driver.stage(plan.stage_request(volume, facts, path, context, secrets))
         except PluginError as error:
@@ -243,6 +254,14 @@ class CsiVolumes:
             raise
         self._staged.add(volume.key)
         return path
+
+    async def _unstage_other_context(self, driver: CsiDriver, volume: CsiVolume) -> None:
+        """A mount keeps its context: what an earlier pod left staged with another one is made anew."""
+        for one in await asyncio.to_thread(self._deps.disk.all_staged):
+            if one.key == volume.key and one.context != volume.context:
+                await driver.unstage(volume.handle, one.path)
+                await self._remove(one.path.rpartition("/")[0], one.path)
+                self._staged.discard(volume.key)
 
     async def _publish_request(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nodelib.json_values import Json
@@ -62,12 +62,17 @@ def stored(size: Size) -> Iterator[tuple[str, Json]]:
         yield f"/registry/ipaddresses/{ip}", _address(name, ip, index)
 
 
-def transactions(size: Size, batch: int = 1000) -> Iterator[Json]:
+def transactions(size: Size) -> Iterator[Json]:
+    """Bodies for etcd's /v3/kv/txn."""
+    return batches(stored(size))
+
+
+def batches(objects: Iterable[tuple[str, Json]], batch: int = 1000) -> Iterator[Json]:
     """Bodies for etcd's /v3/kv/txn, `batch` objects each."""
     from json import dumps
 
     puts: list[Json] = []
-    for key, obj in stored(size):
+    for key, obj in objects:
         value = base64.b64encode(dumps(obj, separators=(",", ":")).encode()).decode()
         puts.append({"requestPut": {"key": base64.b64encode(key.encode()).decode(), "value": value}})
         if len(puts) == batch:

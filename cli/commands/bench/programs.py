@@ -61,6 +61,12 @@ def _services(order: Order) -> None:
     services.run(wanted, write=order.write, plain=order.plain, binaries=order.binaries)
 
 
+def _lists(order: Order) -> None:
+    from cli.commands.bench import lists, services
+
+    lists.run(sizes=services.numbers(order.sizes), plain=order.plain, binaries=order.binaries)
+
+
 def _soak(order: Order) -> None:
     from cli.commands.bench import soak
 
@@ -79,5 +85,6 @@ PROGRAMS: dict[str, Callable[[Order], None]] = {
     "pods": _pods,
     "network": _network,
     "services": _services,
+    "lists": _lists,
     "soak": _soak,
 }

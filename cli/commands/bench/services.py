@@ -62,13 +62,18 @@ def request(*, peer: bool, modes: str, sizes: str, steps: str, dense: bool, effo
                 step="read the options",
                 action=f"The steps are {', '.join(STEPS)}.",
             )
-    try:
-        counts = [Size(int(part)) for part in sizes.split(",") if part]
-    except ValueError as error:
-        raise Invalid(str(error), obj="--sizes", step="read the options", action="Give numbers: 1000,10000") from error
+    counts = [Size(number) for number in numbers(sizes)]
     every = (*counts, Size(5000, 50)) if dense else tuple(counts)
     makers = ("nodewright", "upstream") if peer else ("nodewright",)
     return Request(makers, tuple(modes.split(",")), every, chosen, effort)
+
+
+def numbers(sizes: str) -> list[int]:
+    """Of the option --sizes. Raises Invalid."""
+    try:
+        return [int(part) for part in sizes.split(",") if part]
+    except ValueError as error:
+        raise Invalid(str(error), obj="--sizes", step="read the options", action="Give numbers: 1000,10000") from error
 
 
 def run(wanted: Request, *, write: bool, plain: bool, binaries: Path | None) -> None:

@@ -127,7 +127,7 @@ class Lab:
         await self._answers(f"{url}/health")
         return url
 
-    async def start_api_server(self) -> None:
+    async def start_api_server(self) -> Process:
         """Start the API server and wait until it is ready."""
         key = str(self.folder / "sa.key")
         flags = [
@@ -146,8 +146,15 @@ class Lab:
             "--profiling=false",
         ]
         argv = [str(self._binaries / "kube-apiserver"), *flags]
-        self._servers.append(await self.spawn("kube-apiserver", argv))
+        made = await self.spawn("kube-apiserver", argv)
+        self._servers.append(made)
         await self._answers("https://127.0.0.1:6443/readyz")
+        return made
+
+    async def stop(self, server: Process) -> None:
+        """Stop one server."""
+        self._servers.remove(server)
+        await server.stop()
 
     async def stop_servers(self) -> None:
         """Stop the API server, then etcd."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import ssl
 import tempfile
 from collections import Counter
@@ -18,6 +19,7 @@ import aiohttp
 from aiohttp import web
 
 from nodelib.kube.access import ClusterAccess
+from nodelib.kube.streaming_list import END
 
 PAGE = b"<html><head><title>Welcome</title></head><body>The service is being moved.</body></html>"
 _EXPIRED = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old"}'
@@ -47,7 +49,8 @@ ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "forbidden": (403, {"Content-Type": "text/html"}, PAGE),
     "redirect": (302, {"Location": "http://127.0.0.1:1/"}, b""),
 }
-OTHERS = ("hang", "cut", "slow", "endless", "deep", "close")
+STREAMS = ("initial events without end", "end of initial events without version")  # all other watches are too old
+OTHERS = ("hang", "cut", "slow", "endless", "deep", "close", *STREAMS)
 KINDS = (*ANSWERS, *OTHERS)
 
 
@@ -96,6 +99,8 @@ class ApiProxy:
         kind = self._kind if self._dice.random() < self._rate else ""
         if kind:
             self.counts[kind] += 1
+        if kind in STREAMS and "watch" in request.query and "sendInitialEvents" not in request.query:
+            kind = "gone"
         if kind in ANSWERS:
             status, headers, body = ANSWERS[kind]
             return web.Response(status=status, headers=headers, body=body)
@@ -136,7 +141,10 @@ class ApiProxy:
             if length:
                 response.content_length = int(length)
             await response.prepare(request)
+            lines = _OtherEnd(kind) if kind in STREAMS and "sendInitialEvents" in request.query else None
             async for piece in self._until(changed, real):
+                if lines is not None:
+                    piece = lines.changed(piece)
                 if kind == "cut":
                     await response.write(piece[: len(piece) // 2])
                     assert request.transport is not None
@@ -171,6 +179,22 @@ class ApiProxy:
                 yield piece
         finally:
             waiter.cancel()
+
+
+class _OtherEnd:
+    """Initial events whose bookmark at the end is left out, or has no version."""
+
+    def __init__(self, kind: str) -> None:
+        self._keeps, self._held = kind != STREAMS[0], b""
+
+    def changed(self, piece: bytes) -> bytes:
+        *whole, self._held = (self._held + piece).split(b"\n")
+        return b"".join(self._line(line) for line in whole)
+
+    def _line(self, line: bytes) -> bytes:
+        if END.encode() not in line:
+            return line + b"\n"
+        return re.sub(rb'"resourceVersion":"\d+"', b'"resourceVersion":""', line) + b"\n" if self._keeps else b""
 
 
 def _tls(access: ClusterAccess) -> ssl.SSLContext:

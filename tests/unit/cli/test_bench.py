@@ -6,12 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.app import app
+from cli.bench.lists import MEASURES, Load, rows, stored
 from cli.bench.pods import Plan
 from cli.bench.services.measure import Effort
-from cli.commands.bench import network, pods, services, soak
+from cli.commands.bench import lists, network, pods, services, soak
 from nodelib.errors import Invalid
 
-PROGRAMS = {"pods": pods, "network": network, "services": services, "soak": soak}
+PROGRAMS = {"pods": pods, "network": network, "services": services, "lists": lists, "soak": soak}
 
 
 @pytest.mark.parametrize("what", list(PROGRAMS))
@@ -47,3 +48,20 @@ def test_bad_lists_name_their_option(option: str, value: str, message: str) -> N
     with pytest.raises(Invalid, match=message) as caught:
         services.request(peer=False, dense=False, effort=Effort(), **options)
     assert caught.value.obj == f"--{option}"
+
+
+def test_lists_are_compared_by_their_medians() -> None:
+    def taken(value: float) -> dict[str, float]:
+        return {**dict.fromkeys(MEASURES, 0.0), "seconds": value}
+
+    load = Load(5000, 4)
+    found = {(load, "pages"): [taken(one) for one in (2.0, 9.0, 1.0)], (load, "streaming"): [taken(1.0)]}
+    table = rows(found)
+    assert table[0] == ("5,000 Pods, 4 clients", MEASURES["seconds"], "2", "1", "0.50x")
+    assert len(table) == len(MEASURES) and table[1][4] == "-"
+
+
+def test_the_pods_of_a_list_are_all_others() -> None:
+    found = dict(stored(600))
+    assert len(found) == 600 == len({pod["metadata"]["uid"] for pod in found.values()})
+    assert len({pod["status"]["podIP"] for pod in found.values()}) == 600

@@ -96,6 +96,13 @@ def test_unsupported_fields_are_logged_once(tmp_path: Path) -> None:
     assert len(settings.notices) == 3 and all("not supported" in line for line in settings.notices)
 
 
+def test_the_gate_of_streaming_lists_is_obeyed() -> None:
+    assert load_settings([]).streaming_lists
+    for given in ("WatchListClient=false", "AllBeta=false"):
+        settings = load_settings([f"--feature-gates={given}"])
+        assert not settings.streaming_lists and not settings.notices
+
+
 def test_feature_gates_are_checked_as_upstream_does(tmp_path: Path) -> None:
     text = "featureGates: {KubeProxyNFTablesLocalhostNodePorts: true, NFTablesNetlink: true}\n"
     settings = load_settings(config(tmp_path, text))

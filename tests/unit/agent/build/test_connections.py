@@ -56,6 +56,14 @@ async def test_nothing_waits_unless_it_is_asked_for(tmp_path: Path) -> None:
         await found.close()
 
 
+@pytest.mark.parametrize("limit", ["", "kubeAPIQPS: 5\n"])
+async def test_every_watch_obeys_the_gate_of_streaming_lists(tmp_path: Path, limit: str) -> None:
+    api, clock = FakeApiServer(), FakeClock()
+    for text, on in ((limit, True), (f"{limit}featureGates: {{WatchListClient: false}}\n", False)):
+        found = base(tmp_path, api, clock, text).connections
+        assert {found.api.streaming_lists, found.unlimited.streaming_lists} == {on}
+
+
 @pytest.mark.parametrize("text", ["", "kubeAPIQPS: 5\n"])
 async def test_new_credentials_reach_every_connection_once(tmp_path: Path, text: str) -> None:
     async with FakeApiServer() as api:

@@ -37,8 +37,8 @@ def test_a_locked_gate_may_be_given_as_it_is(tmp_path: Path) -> None:
     [
         pytest.param("EnvFiles: false", "featureGates.EnvFiles cannot be switched off here", id="always on"),
         pytest.param(
-            "WatchListClient: false",
-            "featureGates.WatchListClient has no effect here: objects are listed in pages, then watched",
+            "QOSReserved: true",
+            "featureGates.QOSReserved has no effect here: memory requests are not reserved at the QoS level",
             id="absent",
         ),
         pytest.param("QOSReserved: false", "", id="absent and not wanted"),
@@ -142,3 +142,14 @@ def test_memory_qos_as_configured_and_its_default_of_older_files(tmp_path: Path)
         MemoryQos(on=False, throttling=0.9)
     )
     assert parsed(tmp_path, "").cgroups.pods.memory == MemoryQos()
+
+
+def test_gates_of_lists_and_of_selinux(tmp_path: Path) -> None:
+    found, off = parsed(tmp_path, ""), parsed(tmp_path, "featureGates: {WatchListClient: false, SELinuxMount: false}\n")
+    assert (found.api.streaming_lists, found.selinux_every_mode) == (True, True)
+    assert (off.api.streaming_lists, off.selinux_every_mode, off.notices) == (False, False, ())
+
+
+def test_the_gate_of_comparing_tolerations(tmp_path: Path) -> None:
+    assert not parsed(tmp_path, "").admission.compares_taints
+    assert parsed(tmp_path, "featureGates: {TaintTolerationComparisonOperators: true}\n").admission.compares_taints

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ FACTS = NodeContext(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"}, recursive_re
 
 class World:
     def __init__(self) -> None:
-        self.objects, self.disk = FakeObjects(), FakeDisk()
+        self.objects, self.disk, self.facts = FakeObjects(), FakeDisk(), FACTS
         self.objects.all_services = [KUBERNETES]
         self.objects.found = {CM: {"data": {"a": "1"}}, SEC: {"data": {"k": "dg=="}}}
         self.warned: list[tuple[str, str]] = []
@@ -40,7 +41,7 @@ class World:
         defaults = PodDefaults("n1", cluster_dns=("10.96.0.10",))
         cgroups = CgroupFacts(Policy(), Machine(1 << 30, 1))
         self.maker = ContainerConfigs(
-            defaults, ContainerConfigDeps(self.objects, self.disk, lambda: FACTS, self.warnings, cgroups)
+            defaults, ContainerConfigDeps(self.objects, self.disk, lambda: self.facts, self.warnings, cgroups)
         )
         self.volumes = VolumeManager(
             defaults.root_dir,
@@ -75,6 +76,17 @@ async def test_a_plain_pod(world: World) -> None:
     assert world.disk.texts[message] == ""
     assert "/var/log/pods/shop_web_0b5c5f5e-1/main" in world.disk.directories
     assert {item.key: item.value for item in config.envs}["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
+
+
+async def test_with_selinux_the_runtime_labels_the_files_of_the_agent(world: World) -> None:
+    _, config = await world.configs(pod())
+    assert not any(mount.selinux_relabel for mount in config.mounts)
+    world.facts = replace(FACTS, selinux=True)
+    _, config = await world.configs(pod())
+    assert {mount.container_path for mount in config.mounts if mount.selinux_relabel} == {
+        "/etc/hosts",
+        "/dev/termination-log",
+    }
 
 
 async def test_every_attempt_has_its_own_message_file(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.containers.model import MountPlan
+from agent.containers.plan.container import cri_mount
 from agent.containers.plan.mounts import mounts_etc_hosts, plan_devices, plan_mounts
 from agent.volumes.model.volumes import MountedVolume, SubPath
 from nodelib.errors import NodewrightError
@@ -12,6 +13,7 @@ from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 
 VOLUMES = {
+    "own": MountedVolume("own", "/vol/own", relabels=True),
     "disk": MountedVolume("disk", "/vol/disk"),
     "conf": MountedVolume("conf", "/vol/conf", read_only=True),
     "img": MountedVolume("img", "", read_only=True, image="r/a:1"),
@@ -141,3 +143,11 @@ def test_a_block_volume_is_no_mount_and_a_file_system_no_device() -> None:
 def test_own_hosts_file() -> None:
     assert mounts_etc_hosts(container(volumeMounts=[{"name": "disk", "mountPath": "/etc/hosts"}]))
     assert not mounts_etc_hosts(container(volumeMounts=[{"name": "disk", "mountPath": "/etc"}]))
+
+
+def test_with_selinux_the_first_mount_of_a_volume_of_ours_is_relabelled() -> None:
+    places = [("own", "/a"), ("own", "/b"), ("disk", "/c"), ("img", "/d")]
+    one = container(volumeMounts=[{"name": name, "mountPath": path} for name, path in places])
+    for selinux, relabelled in ((True, ["/a"]), (False, [])):
+        made = plan_mounts(pod(one), one, VOLUMES, {}, recursive_read_only=True, selinux=selinux)
+        assert [mount["container_path"] for mount in map(cri_mount, made) if mount.get("selinux_relabel")] == relabelled

@@ -140,6 +140,39 @@ def test_no_execute_taints() -> None:
     assert refusal(pod(tolerations=[{"key": "down", "value": "1"}]), [], node) is None
 
 
+@pytest.mark.parametrize(
+    ("order", "wanted", "value", "tolerated"),
+    [
+        ("Gt", "5", "6", True),
+        ("Gt", "5", "5", False),
+        ("Lt", "5", "4", True),
+        ("Lt", "-5", "-6", True),
+        ("Lt", "5", "5", False),
+        ("Gt", "5", "06", False),
+        ("Gt", "+5", "6", False),
+        ("Gt", "5", "", False),
+        ("Gt", "", "6", False),
+        ("Gt", "5", "6.5", False),
+        ("Gt", "٥", "6", False),
+        ("Gt", "0", str(2**63 - 1), True),
+        ("Gt", "0", str(2**63), False),
+        ("Gt", "0", "9" * 5000, False),
+    ],
+)
+def test_tolerations_that_compare_numbers(order: str, wanted: str, value: str, tolerated: bool) -> None:
+    taint = {"key": "sla", "value": value, "effect": "NoExecute"}
+    subject = pod(tolerations=[{"key": "sla", "operator": order, "value": wanted}])
+    for gate in (True, False):
+        found = refusal(subject, [], NodeView("n1", taints=(taint,), compares_taints=gate))
+        assert (found is None) is (gate and tolerated)
+
+
+def test_without_its_gate_a_comparison_of_equal_values_tolerates_nothing() -> None:
+    taint = {"key": "sla", "value": "5", "effect": "NoExecute"}
+    subject = pod(tolerations=[{"key": "sla", "operator": "Gt", "value": "5"}])
+    assert refusal(subject, [], NodeView("n1", taints=(taint,))) is not None
+
+
 def deleted(grace: int) -> Pod:
     return pod(meta={"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": grace})
 

@@ -71,7 +71,7 @@ async def test_two_volumes_with_one_device_format_it_once(world: World) -> None:
 async def test_a_directory_is_used_in_place(world: World) -> None:
     world.disk.made.add("/mnt/d")
     found = await world.mount("a", replace(VOLUME, path="/mnt/d", fs_group=5))
-    assert found == HostPath("data", "/mnt/d", "Directory", fs_group=5)
+    assert found == HostPath("data", "/mnt/d", "Directory", fs_group=5, relabels=True)
     assert (world.disk.mounted, world.disk.commands) == ({}, [])
 
 
