@@ -126,12 +126,14 @@ class TcpRelay:
                         await asyncio.sleep(_NO_DESCRIPTOR)
                     continue
                 failing = False
-                reader = asyncio.StreamReader(_BUFFER, loop)
-                protocol = asyncio.StreamReaderProtocol(reader, self._serve, loop)
                 try:
-                    await loop.connect_accepted_socket(lambda protocol=protocol: protocol, accepted)
+                    await loop.connect_accepted_socket(self._protocol, accepted)
                 except OSError as error:
                     log.debug("a connection ended at once: %s", error)
+
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        loop = asyncio.get_running_loop()
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(_BUFFER, loop), self._serve, loop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = str(writer.get_extra_info("peername")[0])
