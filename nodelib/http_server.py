@@ -3,27 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 
 import orjson
 from aiohttp import web
 
+from nodelib import connections
+from nodelib.connections import OPEN, Gate
 from nodelib.errors import Temporary
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_BACKLOG = 512
+_KEEP_ALIVE = 75  # seconds
+_LINGER = 1.0  # seconds for the rest of a body that nobody reads
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
 
-async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) -> web.AppRunner:
-    """Serve GET `routes` until cleanup() of the result. Raises Temporary when the port cannot be opened."""
-    app = web.Application()
+class HttpServer:
+    """A server that listens. Call cleanup() at the end."""
+
+    def __init__(self, runner: web.AppRunner, gate: Gate) -> None:
+        self._runner, self._gate = runner, gate
+
+    async def cleanup(self) -> None:
+        await self._gate.close()
+        await self._runner.cleanup()
+
+
+async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) -> HttpServer:
+    """Serve GET `routes` until cleanup() of the result. Raises Temporary when the port cannot be opened.
+
+    Whoever reaches the port, a pod of the node for one, may connect: nodelib.connections bounds what that costs.
+    """
+    app = web.Application(middlewares=[connections.outermost(), connections.innermost()])
     for path, handler in routes.items():
         app.router.add_get(path, handler)
     # Answers take milliseconds: closing a port must not hold up a sync for a minute because a client is silent.
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=1,
+        keepalive_timeout=_KEEP_ALIVE,
+        lingering_time=_LINGER,
+        max_line_size=OPEN.head,
+        max_field_size=OPEN.head,
+    )
     await runner.setup()
+    assert runner.server is not None, "made by setup()"
     try:
-        await web.TCPSite(runner, host, port, reuse_address=True).start()
+        gate = Gate(runner.server, _bound(host, port), None, OPEN)
     except OSError as error:
         await runner.cleanup()
         raise Temporary(
@@ -32,7 +62,22 @@ async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) 
             step=f"listen on {host}:{port}",
             action="Free the port or configure another one.",
         ) from error
-    return runner
+    gate.start(_BACKLOG)
+    return HttpServer(runner, gate)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 async def serve(routes: Mapping[str, Handler], host: str, port: int, what: str) -> None:

@@ -115,8 +115,18 @@ def setup(options: LogOptions, component: str) -> None:
     root.setLevel(levels.lowest)
     for noisy in ("asyncio", "aiohttp.access", "pyroute2"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.server").addFilter(_is_ours)
     # A traceback for each answer that is no message; who asked says so in a line, with the object and the step.
     logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a record of the HTTP server is about a fault of ours. For what is no HTTP it writes a traceback as well,
+    and everybody who reaches a port may send that as fast as a disk fills.
+    """
+    # By name, as programs log that would have to wait for aiohttp to be imported.
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__module__ != "aiohttp.http_exceptions"
 
 
 def set_verbosity(verbosity: int) -> None:

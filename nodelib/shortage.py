@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 
 _ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 
@@ -22,6 +23,15 @@ def describe(error: BaseException) -> str:
     number = _errno(error)
     name = os.strerror(number) if number else str(error)
     return f"this process lacks something: {name}. Raise its limit of open files, or free memory on the node."
+
+
+def raise_file_limit() -> None:
+    """Let this process have as many open files as the machine allows it: service managers begin with 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        return  # less than before is not asked for, and more is not to be had
 
 
 def _errno(error: BaseException) -> int:

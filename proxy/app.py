@@ -22,6 +22,7 @@ from nodelib.kube.events import Events
 from nodelib.kube.skew import version_skew
 from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.sdnotify import notify_systemd
+from nodelib.shortage import raise_file_limit
 from nodelib.tasks import Supervisor
 from proxy import conntrack_usage, modes, platform
 from proxy.backends.base import Backend
@@ -82,6 +83,7 @@ async def run(settings: Settings) -> None:
         return
     platform.set_sysctls(settings)
     platform.set_oom_score(settings.oom_score_adj)
+    raise_file_limit()  # each Service with a health check has a port of its own, in userspace mode every Service
     async with Supervisor("proxy") as supervisor:
         supervisor.stop_on_signals()
         client = KubeClient(

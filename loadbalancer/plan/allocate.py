@@ -9,24 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from loadbalancer.model import IPS, SHARE, Address, Problem, Service
 from loadbalancer.plan.pool import Pool
 
-MOST_ADDRESSES = 1000  # that are taken at once: the table is one object in the API
+# The table is one object in the API, and whoever may write Services in one namespace must not fill it alone.
+MOST_ADDRESSES = 1000  # that are taken at once
+MOST_SHARING = 64  # Services with one address
+MOST_GIVEN = 3000  # addresses of all Services, shared ones counted for each
+_MOST_TRIED = 32  # shared addresses that a Service is compared with, before it gets one of its own
+
+_TOO_MANY = Problem(
+    "TooManyServices",
+    f"Services have {MOST_GIVEN} addresses together, which is the most. Delete one of type LoadBalancer: this one is"
+    " given an address as soon as there is room.",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """`owners`: the Services of each address. `problems`: by the UID of a Service that lacks something."""
+    """`owners`: the Services of each address. `problems`: by the UID of a Service that lacks something. `held`: each
+    address by UID and family.
+    """
 
     owners: Mapping[Address, tuple[Service, ...]]
     problems: Mapping[str, Problem]
+    held: Mapping[tuple[str, int], Address] = field(default_factory=dict)
 
     def of(self, service: Service) -> tuple[Address, ...]:
         """A Service's addresses, in the order of its families."""
-        mine = {one.version: one for one, owners in self.owners.items() if service in owners}
-        return tuple(mine[family] for family in service.families if family in mine)
+        return tuple(one for family in service.families if (one := self.held.get((service.uid, family))) is not None)
 
 
 def allocate(services: Iterable[Service], before: Mapping[Address, tuple[str, ...]], pool: Pool) -> Allocation:
@@ -46,6 +59,7 @@ def allocate(services: Iterable[Service], before: Mapping[Address, tuple[str, ..
     return Allocation(
         {address: tuple(owners) for address, owners in sorted(work.owners.items(), key=_by_value)},
         work.problems,
+        work.held,
     )
 
 
@@ -67,7 +81,7 @@ class _Work:
         family = address.version
         if family not in service.families or (service.uid, family) in self.held:
             return
-        if address in self.pool and not self._taken(service, address):
+        if address in self.pool and len(self.held) < MOST_GIVEN and self._is_free_for(service, address):
             self._give(service, address)
 
     def settle(self, service: Service) -> None:
@@ -100,6 +114,8 @@ class _Work:
             )
         if why := self._taken(service, address):
             return Problem("AddressInUse", f"{address} is wished for and cannot be had: {why}")
+        if len(self.held) >= MOST_GIVEN and (service.uid, address.version) not in self.held:
+            return _TOO_MANY
         self._leave(service, address.version)
         self._give(service, address)
         return None
@@ -111,8 +127,11 @@ class _Work:
                 f"The pool {self.pool} has no IPv{family} addresses. Leave this family out of ipFamilies, or add a"
                 " range of it to the pool.",
             )
+        if len(self.held) >= MOST_GIVEN:
+            return _TOO_MANY
         shared = self.shared.get(_group(service, family), {}) if service.share else {}
-        address = next((one for one in shared if not self._taken(service, one)), None)
+        tried = islice(reversed(shared), _MOST_TRIED)  # the newest are the least likely to be full
+        address = next((one for one in tried if self._is_free_for(service, one)), None)
         if address is None and len(self.owners) < MOST_ADDRESSES:
             address = self._free(family)
         if address is None:
@@ -133,9 +152,16 @@ class _Work:
             " It is given an address as soon as one is free."
         )
 
+    def _is_free_for(self, service: Service, address: Address) -> bool:
+        owners = self.owners.get(address, ())
+        return len(owners) < MOST_SHARING and all(can_share(service, other) for other in owners)
+
     def _taken(self, service: Service, address: Address) -> str:
         """Why the Service cannot have the address beside those that have it, "" if it can."""
-        for other in self.owners.get(address, ()):
+        owners = self.owners.get(address, ())
+        if len(owners) >= MOST_SHARING:
+            return f"{MOST_SHARING} Services share it, and no more can."
+        for other in owners:
             if why := clash(service, other):
                 return why
         return ""
@@ -155,22 +181,34 @@ class _Work:
                 self.shared.get(_group(service, family), {}).pop(address, None)
 
 
+def can_share(one: Service, other: Service) -> bool:
+    """Whether two Services can have one address."""
+    return (
+        bool(one.share)
+        and one.share == other.share
+        and one.name.namespace == other.name.namespace
+        and one.ports.isdisjoint(other.ports)
+        and one.local == other.local
+        and (not one.local or one.selector == other.selector)
+    )
+
+
 def clash(one: Service, other: Service) -> str:
     """Why two Services cannot share an address, "" if they can."""
+    if can_share(one, other):
+        return ""
     if not one.share or one.share != other.share or one.name.namespace != other.name.namespace:
         return (
             f"it is the address of {other.name}. Services of one namespace share an address if all have the annotation"
             f" {SHARE} with the same text."
         )
-    if common := sorted(one.ports & other.ports):
-        protocol, number = common[0]
+    if common := one.ports & other.ports:
+        protocol, number = min(common)
         return f"it is shared with {other.name}, and both have port {number}/{protocol}. Change one of the two."
-    if one.local != other.local or (one.local and one.selector != other.selector):
-        return (
-            f"it is shared with {other.name}, and with externalTrafficPolicy Local both need that policy and the same"
-            " selector: one node announces the address for both."
-        )
-    return ""
+    return (
+        f"it is shared with {other.name}, and with externalTrafficPolicy Local both need that policy and the same"
+        " selector: one node announces the address for both."
+    )
 
 
 def _group(service: Service, family: int) -> tuple[str, str, int]:

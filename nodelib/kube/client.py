@@ -22,6 +22,7 @@ from nodelib.kube import answers, dial
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.answers import Allowance
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
+from nodelib.kube.paths import is_plain
 from nodelib.kube.tls_errors import explain
 from nodelib.rate_limiter import RateLimiter
 
@@ -41,6 +42,7 @@ _TOKEN_LIMIT = 64 * 1024  # bytes
 _TRIES = 10  # of one call that is answered with Retry-After, as client-go
 _LEAST_WAIT = 0.1  # seconds between two of them
 _WATCH_SILENCE = 180.0  # seconds
+_SHOWN = 200  # characters of a path that is refused
 _LONG_WAIT = 1.0  # seconds for the own limit, after which the log says so
 
 
@@ -126,7 +128,7 @@ class KubeClient:
                 self._open() as pool,
                 pool.session.request(
                     method,
-                    self.access.server + path,
+                    self._url(method, path),
                     data=data,
                     params=params,
                     headers={**headers, **self._authorization()},
@@ -157,7 +159,7 @@ class KubeClient:
             async with (
                 self._open() as pool,
                 pool.session.get(
-                    self.access.server + path,
+                    self._url("GET", path),
                     params=params,
                     headers={"Accept": "*/*", **self._authorization()},
                     server_hostname=self.access.tls_server_name,
@@ -199,7 +201,7 @@ class KubeClient:
             async with (
                 pool,
                 pool.session.get(
-                    self.access.server + path,
+                    self._url("WATCH", path),
                     params={**params, "watch": "true"},
                     headers={**headers, "Accept-Encoding": "identity"},
                     timeout=limits,
@@ -256,6 +258,12 @@ class KubeClient:
                 )
             )
         return self._pool
+
+    def _url(self, method: str, path: str) -> str:
+        """Raises ApiError for a path that the HTTP library would make another one of: no object is there."""
+        if not is_plain(path):
+            raise ApiError(404, "NotFound", "no object can have such a name", obj=f"{method} {path[:_SHOWN]!r}")
+        return self.access.server + path
 
     def _authorization(self) -> dict[str, str]:
         """Raises OSError: the file of the token is missing or holds none."""

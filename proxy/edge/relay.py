@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
+from nodelib.shortage import is_shortage
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,8 @@ MOST_CONNECTIONS = 8192
 MOST_TALKS = 4096
 _MOST_WAITING = 16  # packets of a client until its conversation has begun
 
+_BACKLOG = 1024
+_NO_DESCRIPTOR = 0.5  # seconds until the next accept() after one that failed
 _AT_ONCE = 64  # packets read before the event loop serves others
 # Level, socket option and message type of packet info: linux/in.h (IP_PKTINFO), RFC 3542 (IPV6_PKTINFO).
 _PKTINFO = {
@@ -89,22 +93,47 @@ class TcpRelay:
     def __init__(self, choose: Choose, port: int) -> None:
         self.port = port
         self._choose = choose
-        self._server: asyncio.Server | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self._open = 0
 
     @classmethod
     async def start(cls, family: Family, choose: Choose) -> TcpRelay:
         sock = _bound(family, socket.SOCK_STREAM)
         relay = cls(choose, sock.getsockname()[1])
-        relay._server = await asyncio.start_server(relay._serve, sock=sock, backlog=1024)
+        sock.listen(_BACKLOG)
+        relay._accepting = asyncio.create_task(relay._accept(sock), name="accept")
         return relay
 
     def drop_except(self, addresses: frozenset[Address]) -> None:
         """Nothing to do: an established connection lives as long as its two ends, as in every mode."""
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._accepting is not None:
+            await cancel_and_wait(self._accepting)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        """asyncio's own server answers a lack of descriptors with thousands of tracebacks each second."""
+        loop, failing = asyncio.get_running_loop(), False
+        with listener:
+            while True:
+                try:
+                    accepted, _ = await loop.sock_accept(listener)
+                except OSError as error:
+                    if is_shortage(error):
+                        if not failing:
+                            log.warning("a connection could not be accepted: %s", error)
+                        failing = True
+                        await asyncio.sleep(_NO_DESCRIPTOR)
+                    continue
+                failing = False
+                try:
+                    await loop.connect_accepted_socket(self._protocol, accepted)
+                except OSError as error:
+                    log.debug("a connection ended at once: %s", error)
+
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        loop = asyncio.get_running_loop()
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(_BUFFER, loop), self._serve, loop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = str(writer.get_extra_info("peername")[0])

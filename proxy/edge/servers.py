@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from aiohttp import web
 
 from nodelib.errors import Temporary
-from nodelib.http_server import Handler, json_response, start
+from nodelib.http_server import Handler, HttpServer, json_response, start
 from proxy.model import NamespacedName
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class ServiceHealthServers:
         self._hosts = hosts
         self._healthy = healthy
         self._on_failure = on_failure
-        self._open: dict[NamespacedName, tuple[int, list[web.AppRunner]]] = {}
+        self._open: dict[NamespacedName, tuple[int, list[HttpServer]]] = {}
         self._counts: Mapping[NamespacedName, int] = {}
         self._reported: dict[NamespacedName, int] = {}
 
@@ -40,11 +40,11 @@ class ServiceHealthServers:
     async def sync(self, ports: Mapping[NamespacedName, int], counts: Mapping[NamespacedName, int]) -> None:
         """Serve `ports`, and nothing else. `counts`: each Service's ready endpoints on this node."""
         self._counts = counts
-        for name, (port, runners) in list(self._open.items()):
+        for name, (port, servers) in list(self._open.items()):
             if ports.get(name) != port:
                 del self._open[name]
-                for runner in runners:
-                    await runner.cleanup()
+                for server in servers:
+                    await server.cleanup()
         for name, port in ports.items():
             if name not in self._open:
                 await self._start(name, port)
@@ -54,19 +54,19 @@ class ServiceHealthServers:
         await self.sync({}, {})
 
     async def _start(self, name: NamespacedName, port: int) -> None:
-        runners: list[web.AppRunner] = []
+        servers: list[HttpServer] = []
         try:
             for host in self._hosts:
-                runners.append(await start({"/{path:.*}": self._handler(name)}, host, port, f"Service {name} health"))
+                servers.append(await start({"/{path:.*}": self._handler(name)}, host, port, f"Service {name} health"))
         except Temporary as error:
-            for runner in runners:
-                await runner.cleanup()
+            for server in servers:
+                await server.cleanup()
             if self._reported.get(name) != port:
                 self._reported[name] = port
                 log.error("%s", error)
                 self._on_failure(name, str(error))
             return
-        self._open[name] = (port, runners)
+        self._open[name] = (port, servers)
 
     def _handler(self, name: NamespacedName) -> Handler:
         async def answer(_: web.Request) -> web.Response:

@@ -38,10 +38,11 @@ def _holds(requirement: Json, labels: Mapping[str, str]) -> bool:
             return found is not None
         case "DoesNotExist":
             return found is None
-        case "Gt":
-            return _number(found) is not None and bool(values) and int(found or 0) > int(values[0])
-        case "Lt":
-            return _number(found) is not None and bool(values) and int(found or 0) < int(values[0])
+        case "Gt" | "Lt":
+            mine, other = _number(found), _number(values[0] if values else None)
+            if mine is None or other is None:
+                return False  # the API server takes any text for the other one
+            return mine > other if requirement["operator"] == "Gt" else mine < other
     return False
 
 

@@ -56,8 +56,8 @@ def sandbox_labels(pod: Pod) -> dict[str, str]:
 
 
 def sandbox_annotations(pod: Pod) -> dict[str, str]:
-    """The pod's own annotations, which are for the runtime and the network."""
-    return _few(pod.meta.get("annotations") or {})
+    """The pod's own annotations, for the runtime and the network, and where it was read, whatever they say of it."""
+    return {**_few(pod.meta.get("annotations") or {}), CONFIG_SOURCE: pod.source}
 
 
 def container_labels(pod: Pod, container: Json) -> dict[str, str]:

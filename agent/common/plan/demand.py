@@ -13,7 +13,6 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from agent.common.model.labels import CONFIG_MIRROR, CONFIG_SOURCE
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.restart import is_sidecar
 from nodelib.errors import Invalid
@@ -114,11 +113,13 @@ def is_node_critical(pod: Pod) -> bool:
 
 
 def is_critical(pod: Pod) -> bool:
-    """pkg/kubelet/types.IsCriticalPod: static, mirror and system-critical pods are never preempted by others."""
-    annotations = pod.meta.get("annotations") or {}
-    static = annotations.get(CONFIG_SOURCE, pod.source) != "api" or CONFIG_MIRROR in annotations
+    """pkg/kubelet/types.IsCriticalPod: static and system-critical pods are never preempted by others.
+
+    Where a pod was read decides, and not its annotations, which are its owner's to write: upstream's kubelet overwrites
+    them as it reads a pod (pkg/kubelet/config). Mirror pods are not run.
+    """
     priority = pod.spec.get("priority")
-    return bool(static or (priority is not None and priority >= _SYSTEM_CRITICAL))
+    return bool(pod.source != "api" or (priority is not None and priority >= _SYSTEM_CRITICAL))
 
 
 def oom_score_adj(pod: Pod, container: Json, memory_capacity: int) -> int:

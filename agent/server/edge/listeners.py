@@ -9,8 +9,8 @@ import ssl
 
 from aiohttp import web
 
-from agent.server.edge import connections
-from agent.server.edge.connections import ConnectionLimits, Gate
+from nodelib import connections
+from nodelib.connections import OPEN, ConnectionLimits, Gate
 from nodelib.errors import Invalid
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ class Listeners:
     async def listen(
         self, name: str, app: web.Application, address: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[str, int]:
+        limits = self._limits if tls is not None else OPEN
         app.middlewares.insert(0, connections.outermost())
         app.middlewares.append(connections.innermost())
         runner = await self._runner(
@@ -43,13 +44,13 @@ class Listeners:
                 lingering_time=_LINGER,
                 shutdown_timeout=_STOP_LIMIT,
                 # The gate limits the head as a whole.
-                max_line_size=self._limits.head,
-                max_field_size=self._limits.head,
+                max_line_size=limits.head,
+                max_field_size=limits.head,
             )
         )
         assert runner.server is not None, "made by setup()"
         listener = _socket(name, address, port)
-        gate = Gate(runner.server, listener, tls, self._limits)
+        gate = Gate(runner.server, listener, tls, limits)
         gate.start(_BACKLOG)
         self._gates.append(gate)
         host, bound = listener.getsockname()[:2]

@@ -15,6 +15,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import orjson
@@ -44,30 +45,47 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 Value = TypeVar("Value")
 
 
+@dataclass(slots=True)
+class _Shared(Generic[Value]):
+    answer: asyncio.Future[Value]
+    callers: int = 0
+
+
 class TtlCache(Generic[Value]):
     """A cache whose entries live for a time that depends on their value. Callers that ask for one key at the same
-    time share one call of `ask`.
+    time share one call of `ask`; once all of them have gone it is given up: a client that sends a token of a megabyte
+    and leaves must not leave it here, too.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._entries: dict[bytes, tuple[float, Value]] = {}
-        self._asking: dict[bytes, asyncio.Future[Value]] = {}
+        self._asking: dict[bytes, _Shared[Value]] = {}
 
     async def get(self, key: bytes, ask: Callable[[], Awaitable[Value]], ttl: Callable[[Value], float]) -> Value:
         """The cached value, or the result of `ask`. Errors of `ask` are raised and not cached."""
         entry = self._entries.get(key)
         if entry is not None and entry[0] > self._clock.monotonic():
             return entry[1]
-        running = self._asking.get(key)
-        if running is None:
-            running = asyncio.ensure_future(ask())
-            self._asking[key] = running
-            running.add_done_callback(lambda done: self._keep(key, done, ttl))
-        return await asyncio.shield(running)
+        shared = self._asking.get(key)
+        if shared is None:
+            shared = self._asking[key] = _Shared(asyncio.ensure_future(ask()))
+            shared.answer.add_done_callback(lambda done: self._keep(key, done, ttl))
+        shared.callers += 1
+        try:
+            return await asyncio.shield(shared.answer)
+        finally:
+            shared.callers -= 1
+            if not shared.callers and shared.answer.cancel():
+                self._forget(key, shared.answer)  # at once: the next caller must not share what is being cancelled
+
+    def _forget(self, key: bytes, answer: asyncio.Future[Value]) -> None:
+        shared = self._asking.get(key)
+        if shared is not None and shared.answer is answer:
+            del self._asking[key]
 
     def _keep(self, key: bytes, done: asyncio.Future[Value], ttl: Callable[[Value], float]) -> None:
-        self._asking.pop(key, None)
+        self._forget(key, done)
         if done.cancelled() or done.exception() is not None:
             return
         self.put(key, done.result(), ttl(done.result()))

@@ -6,12 +6,12 @@ Follows pkg/kubelet/podcertificate/podcertificatemanager.go and certificates.k8s
 from __future__ import annotations
 
 import base64
-import re
 from dataclasses import dataclass
 from enum import Enum
 
 from agent.common.model.pods import Pod
 from agent.volumes.model.sources import CertificateProjection
+from agent.volumes.plan.pem_blocks import certificates
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
@@ -20,7 +20,6 @@ OVERDUE_AFTER = 600.0  # seconds past the time to refresh
 # Seconds. A request that is not found for so long was deleted before the watch could show it.
 ABANDON_AFTER = 600.0
 _JITTER = 300.0  # seconds, so that pods that started together do not renew together
-_BLOCK = re.compile(rb"-----BEGIN ([^\n]*?)-----\s*?\n(.*?)-----END \1-----", re.DOTALL)
 _LINE = 64
 
 
@@ -106,7 +105,7 @@ def answer_of(found: Json) -> Issued | Refused | None:
 
 def clean_chain(text: str) -> bytes:
     """The certificates alone, without text between the PEM blocks or headers inside them."""
-    return b"".join(_certificate(body) for _, body in _BLOCK.findall(text.encode()))
+    return b"".join(_certificate(body.partition("\n")[2].encode()) for body in certificates(text) if body.strip())
 
 
 def refresh_at(issued: Issued, chance: float) -> float:

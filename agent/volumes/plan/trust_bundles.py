@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 from collections.abc import Sequence
 
 from agent.volumes.model.sources import TrustBundleProjection
+from agent.volumes.plan.pem_blocks import certificates
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 from nodelib.json_values import decode as decode_json
 
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END CERTIFICATE-----")
+_BODY = re.compile(r"[A-Za-z0-9+/=\s]+")
 _LINE = 64
 
 
@@ -20,11 +22,13 @@ def anchors(source: TrustBundleProjection, bundles: Sequence[Json]) -> bytes | N
     chosen = [bundle for bundle in bundles if _matches(source, bundle)]
     if not chosen:
         return None
-    found: set[str] = set()
+    found: set[bytes] = set()
     for bundle in chosen:
-        for match in _PEM.finditer((bundle.get("spec") or {}).get("trustBundle") or ""):
-            found.add("".join(match[1].split()))
-    return b"".join(_pem(body) for body in sorted(found))
+        for body in certificates((bundle.get("spec") or {}).get("trustBundle") or ""):
+            if _BODY.fullmatch(body) and (text := "".join(body.split())):
+                with contextlib.suppress(ValueError):  # the API server has skipped what cannot be decoded, too
+                    found.add(_pem(text))
+    return b"".join(sorted(found))
 
 
 def _matches(source: TrustBundleProjection, bundle: Json) -> bool:

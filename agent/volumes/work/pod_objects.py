@@ -15,6 +15,7 @@ from nodelib.clock import Clock
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.paths import is_name
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import Work
 
@@ -71,7 +72,10 @@ class PodObjects:
         await self._objects.close()
 
     async def object(self, pod: Pod, ref: ObjectRef) -> Json | None:
-        """A ConfigMap or Secret, followed from now on; None when it does not exist. Raises Temporary."""
+        """A ConfigMap or Secret, followed from now on; None when it does not exist. Raises Temporary.
+
+        Of the name the API server knows only that there is one: anything may be in it.
+        """
         if pod.source != "api":
             raise Temporary(
                 f"a static pod cannot use {ref.kind} {ref.name}",
@@ -79,6 +83,8 @@ class PodObjects:
                 action="Use files of the node instead (hostPath), or make it an ordinary pod.",
                 retry_after=3600,
             )
+        if not is_name(ref.name):
+            return None
         return await self._objects.get(pod.uid, ObjectKey(ref.kind, pod.namespace, ref.name))
 
     async def secret(self, pod: Pod, name: str) -> Json | None:
@@ -100,6 +106,8 @@ class PodObjects:
 
     async def claim(self, pod: Pod, name: str) -> FoundClaim | None:
         """The claim with its PersistentVolume; None if there is no such claim. Raises Temporary."""
+        if not is_name(name):
+            return None
         claim = await self._claim_object(pod, name, f"/api/v1/namespaces/{pod.namespace}/persistentvolumeclaims/{name}")
         volume = (claim.get("spec") or {}).get("volumeName") if claim is not None else ""
         if claim is None or not volume:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadbalancer.model import Service
-from loadbalancer.plan.allocate import MOST_ADDRESSES, Allocation, allocate, clash
+from loadbalancer.model import Address, Service
+from loadbalancer.plan.allocate import MOST_ADDRESSES, MOST_GIVEN, MOST_SHARING, Allocation, allocate, clash
 from loadbalancer.plan.pool import parse
+from loadbalancer.plan.table import LARGEST, table, to_text
 from tests.builders.balanced import service
 
 POOL = parse(["192.0.2.1-192.0.2.3"])
@@ -205,3 +207,34 @@ def test_no_address_has_two_owners_that_cannot_share_it_and_what_is_given_stays(
     with_one = allocate([*services, newcomer], rows, POOL)
     for one in services:
         assert final.of(one) == with_one.of(one), "a newcomer takes nobody's address"
+
+
+MANY = parse(["10.0.0.1-10.0.3.232"])
+
+
+def test_services_that_share_do_not_fill_the_table() -> None:
+    """Whoever may write Services in one namespace must not make the table too large to be written, which all need."""
+    found = allocate((service(f"x{one}", share="k", ports=(one + 1,)) for one in range(4000)), {}, MANY)
+    assert max(map(len, found.owners.values())) <= MOST_SHARING
+    assert sum(map(len, found.owners.values())) == MOST_GIVEN
+    assert {one.reason for one in found.problems.values()} == {"TooManyServices"} and len(found.problems) == 1000
+    nodes = dict.fromkeys(found.owners, "a-node-with-a-name-of-sixty-three-characters-as-clouds-have-them")
+    # A UID has 36 characters, and the longest addresses are those of IPv6.
+    longer = (36 - 4) * MOST_GIVEN + 20 * len(found.owners)
+    assert len(to_text(table(found.owners, nodes))) + longer <= LARGEST
+    again = allocate([one for owners in found.owners.values() for one in owners], _table(found), MANY)
+    assert again.owners.keys() == found.owners.keys(), "those that have one keep it"
+
+
+def test_many_ports_and_many_addresses_are_soon_compared() -> None:
+    """A thousand Services with a thousand ports each: compared with one another they took ten minutes."""
+    ports = tuple(range(1, 1001))
+    services = [service(f"x{one}", share="k", ports=ports) for one in range(400)]
+    began = time.process_time()
+    found = allocate(services, {}, parse(["10.0.0.1-10.0.0.200"]))
+    assert time.process_time() - began < 5
+    assert len(found.owners) == 200 and len(found.problems) == 200
+
+
+def _table(found: Allocation) -> dict[Address, tuple[str, ...]]:
+    return {address: tuple(one.uid for one in owners) for address, owners in found.owners.items()}

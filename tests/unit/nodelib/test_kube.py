@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from nodelib.json_values import Json
 from nodelib.kube import answers
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient, tls_context
+from nodelib.kube.paths import is_name, is_plain
 from nodelib.kube.reflector import Reflector
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.apiserver import FakeApiServer
@@ -320,3 +321,27 @@ async def test_reflector_tells_that_there_is_no_news_until_a_watch_is_open_again
     await until(lambda: told[-1] == "")
     assert reflector.last_error == ""
     await cancel_and_wait(task)
+
+
+@pytest.mark.parametrize(
+    "name", ["../b", "..", ".", "x/../../b", "%2e%2e/b", "x?limit=1", "x#y", "", "x\\y", "x y", "ü"]
+)
+async def test_a_path_is_asked_for_as_it_is_written_or_not_at_all(client: KubeClient, name: str) -> None:
+    """The HTTP library would make another path of these: that of an object of another namespace, for one."""
+    await client.post("/api/v1/namespaces/b/pods", thing("b"))
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: client.get(f"{PODS}/{name}/x"),
+        lambda: client.patch(f"{PODS}/{name}/x", {}),
+        lambda: client.text(f"{PODS}/{name}/x", {}, limit=10),
+        lambda: anext(client.stream(f"{PODS}/{name}/x", {})),
+    ]
+    for call in calls:
+        with pytest.raises(ApiError) as caught:
+            await call()
+        assert caught.value.is_not_found and "name" in caught.value.message
+    assert not is_name(name)
+
+
+@pytest.mark.parametrize("name", ["x", "kube-root-ca.crt", "system:node:a", "a.b_c~d"])
+def test_names_of_objects(name: str) -> None:
+    assert is_name(name) and is_plain(f"/api/v1/namespaces/ns/secrets/{name}") and not is_name(f"{name}/x")

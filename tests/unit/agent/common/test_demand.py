@@ -149,7 +149,8 @@ def test_a_sidecar_dies_no_sooner_than_what_it_serves() -> None:
     ("found", "critical", "node"),
     [
         pytest.param(pod(source="file", priorityClassName="system-node-critical"), True, True, id="static"),
-        pytest.param(pod(meta={"annotations": {"kubernetes.io/config.mirror": "x"}}), True, False, id="mirror"),
+        pytest.param(pod(meta={"annotations": {"kubernetes.io/config.mirror": "x"}}), False, False, id="says mirror"),
+        pytest.param(pod(meta={"annotations": {"kubernetes.io/config.source": "file"}}), False, False, id="says file"),
         pytest.param(pod(priority=2_000_000_000), True, False, id="cluster critical"),
         pytest.param(pod(priority=1_000_000_000), False, False, id="high"),
         pytest.param(pod(), False, False, id="plain"),

@@ -39,7 +39,7 @@ def test_sandbox() -> None:
     assert found["metadata"] == {"name": "web", "namespace": "shop", "uid": "0b5c5f5e-1", "attempt": 2}
     assert found["labels"]["app"] == "x"
     assert found["labels"]["io.kubernetes.pod.uid"] == "0b5c5f5e-1"
-    assert found["annotations"] == {"note": "1"}
+    assert found["annotations"] == {"note": "1", "kubernetes.io/config.source": "api"}
     assert found["log_directory"] == "/var/log/pods/shop_web_0b5c5f5e-1"
     assert found["hostname"] == "web"
     assert found["linux"]["cgroup_parent"] == "/kubepods/x"

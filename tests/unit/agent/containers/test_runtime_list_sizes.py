@@ -64,8 +64,13 @@ def test_usual_pods_keep_everything() -> None:
     given = {"a": "b", "last-applied": "x" * 10_000}
     meta = {"uid": "u", "name": "p", "namespace": "n", "annotations": given, "labels": {"k": "v"}}
     pod = Pod({"metadata": meta, "spec": {}})
-    assert labels.sandbox_annotations(pod) == given
+    assert labels.sandbox_annotations(pod) == {**given, labels.CONFIG_SOURCE: "api"}
     assert labels.sandbox_labels(pod)["k"] == "v"
     pre_stop = {"exec": {"command": ["sh", "-c", "sleep 1"]}}
     kept = labels.container_annotations(pod, {"name": "c", "lifecycle": {"preStop": pre_stop}}, 0)
     assert labels.PRE_STOP in kept
+
+
+def test_where_a_pod_was_read_is_not_for_its_owner_to_say() -> None:
+    """Of a pod that is in no list its annotation says whose list to wait for before it is ended."""
+    assert labels.sandbox_annotations(_pod(annotations={labels.CONFIG_SOURCE: "x"})) == {labels.CONFIG_SOURCE: "api"}

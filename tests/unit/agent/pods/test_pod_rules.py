@@ -117,6 +117,8 @@ def test_admission(of: Pod, others: list[Pod], reason: str | None) -> None:
         pytest.param({"key": "cores", "operator": "Gt", "values": ["4"]}, True, id="gt"),
         pytest.param({"key": "cores", "operator": "Lt", "values": ["4"]}, False, id="lt"),
         pytest.param({"key": "disk", "operator": "Gt", "values": ["4"]}, False, id="gt-of-text"),
+        pytest.param({"key": "cores", "operator": "Gt", "values": ["few"]}, False, id="gt-than-text"),
+        pytest.param({"key": "cores", "operator": "Lt", "values": ["9" * 5000]}, False, id="lt-than-what-is-no-number"),
     ],
 )
 def test_node_affinity(expression: Json, fits: bool) -> None:

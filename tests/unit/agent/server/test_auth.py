@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from agent.server.work.auth import TtlCache
 from nodelib.errors import Invalid
 from nodelib.kube.client import ApiError, ApiUnreachable
 from tests.fakes.clock import FakeClock
@@ -189,3 +190,30 @@ async def test_dot_segments_are_not_served(bench: Bench, path: str) -> None:
     assert answer.split(b" ", 2)[1] == b"400"
     assert bench.reviewer.calls == []
     writer.close()
+
+
+async def test_a_review_that_nobody_waits_for_any_more_is_given_up() -> None:
+    """Whoever sends a token of a megabyte and leaves must not leave it in the memory until its turn comes."""
+    cache: TtlCache[int] = TtlCache(FakeClock())
+    running, begun = 0, 0
+
+    async def ask() -> int:
+        nonlocal running, begun
+        running, begun = running + 1, begun + 1
+        try:
+            await asyncio.sleep(0.001 if begun > 1 else 3600)
+            return begun
+        finally:
+            running -= 1
+
+    def get() -> asyncio.Task[int]:
+        return asyncio.create_task(cache.get(b"key", ask, lambda _: 10.0))
+
+    first, second = get(), get()
+    await until(lambda: running == 1)
+    first.cancel()
+    await asyncio.wait({first})
+    assert running == 1, "somebody waits for it still"
+    second.cancel()
+    assert await get() == 2, "the next one asks anew, and is not cancelled with those"
+    assert second.cancelled() and running == 0

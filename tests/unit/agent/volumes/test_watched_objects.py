@@ -269,3 +269,15 @@ async def test_a_pod_is_notified_of_renewals(world: World) -> None:
     assert set(world.notified) == {pod().uid}
     await cancel_and_wait(*tasks)
     await objects.close()
+
+
+@pytest.mark.parametrize("name", ["../../shop/secrets/s", "..", "%2e%2e/x", "s?x", "a/b"])
+async def test_what_is_no_name_is_no_object(world: World, name: str) -> None:
+    """The API server takes any text for the name of a Secret, a ConfigMap or a claim in a pod."""
+    objects = PodObjects(world.client, SystemClock(), world.notified.append)
+    other = pod(meta={"namespace": "other"})
+    before = len(world.api.requests)
+    assert await objects.object(other, ObjectRef(SECRET, name)) is None
+    assert await objects.object(other, ObjectRef(CONFIG_MAP, name)) is None
+    assert await objects.claim(other, name) is None
+    assert len(world.api.requests) == before

@@ -4,7 +4,8 @@ Everybody who reaches the port may connect, so that whatever is kept before a re
 Upstream's kubelet takes 1 MiB of head from each client for as long as it likes (server.go sets MaxHeaderBytes and a
 ReadTimeout of four hours) and counts no connections. Here a connection hands one head at a time to the HTTP parser,
 within ten seconds, and what follows the head waits until the request is authorized; of the connections without an
-authorized request the oldest gives way to a new one, once it has had a fair time.
+authorized request the oldest gives way to a new one, once it has had a fair time. That time is short while many wait
+for being accepted, and of too many those that have said nothing by then are not served: an honest client has spoken.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -35,6 +37,9 @@ _HELD = 64 * 1024  # bytes after a head that are kept until the request is autho
 _WINDOW = 0.1  # seconds over which new connections are counted
 _NO_ROOM = 0.05  # seconds between two looks
 _NO_DESCRIPTOR = 0.5  # seconds until the next accept() after one that failed
+_SHORT = 0.25  # seconds that are fair while many wait
+_MANY, _TOO_MANY = 64, 128  # connections that wait for accept(); honest clients that all come at once are fewer
+_QUEUED = 24  # where struct tcp_info of a listening socket has their number (tcpi_unacked), linux/tcp.h
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -42,9 +47,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """`head`: bytes of a request's head, as upstream (the command line of an exec is part of it); `heads`: of all heads
-    of strangers together, except for those with a certificate of the cluster, such as the API server. `seconds`: for
-    the TLS handshake, and for a head. `strangers`: connections without an authorized request, each of which has
-    `fair_seconds` before it gives way to a new one; `connections`: all; `per_second`: new ones.
+    together, except of those with a certificate of the cluster, such as the API server. `seconds`: for the TLS
+    handshake, and for a head. `strangers`: connections without an authorized request, each of which has `fair_seconds`
+    before it gives way to a new one; `connections`: all; `per_second`: new ones.
     """
 
     head: int = 1 << 20
@@ -54,6 +59,10 @@ class ConnectionLimits:
     fair_seconds: float = 2.0
     connections: int = 1000
     per_second: int = 100
+
+
+# For what everybody may ask: health and metrics.
+OPEN = ConnectionLimits(head=64 << 10, strangers=64, connections=128)
 
 
 class Gate:
@@ -86,8 +95,12 @@ class Gate:
         return connection in self._strangers
 
     def reduce_heads(self) -> None:
-        """Drop the strangers with the largest heads until the rest are within their limit."""
-        counted = sorted((one for one in self._strangers if not one.has_certificate), key=lambda one: one.taken)
+        """Drop those with the largest heads until the rest are within their limit.
+
+        Who was answered once is no stranger any more, also where everybody is answered.
+        """
+        candidates = (one for one in self._all if one in self._strangers or not one.is_busy)
+        counted = sorted((one for one in candidates if not one.has_certificate), key=lambda one: one.taken)
         total = sum(one.taken for one in counted)
         while total > self.limits.heads:
             largest = counted.pop()
@@ -114,6 +127,10 @@ class Gate:
                 await asyncio.sleep(_NO_DESCRIPTOR)
                 continue
             try:
+                if self._waiting() > _TOO_MANY and not _has_spoken(accepted):
+                    accepted.close()
+                    await asyncio.sleep(0)
+                    continue
                 while not self._make_room(loop.time()):
                     await asyncio.sleep(_NO_ROOM)
             except BaseException:
@@ -139,7 +156,9 @@ class Gate:
     def _make_room(self, now: float) -> bool:
         """Whether one more may come. One that has to go is taken from those that have had a fair time."""
         if len(self._strangers) >= self.limits.strangers:
-            candidates = [one for one in self._strangers if now - one.since > self.limits.fair_seconds]
+            fair = self.limits.fair_seconds
+            silent = min(fair, _SHORT) if self._waiting() > _MANY else fair
+            candidates = [one for one in self._strangers if now - one.since > (fair if one.is_busy else silent)]
         elif len(self._all) >= self.limits.connections:
             candidates = [one for one in self._all if one in self._strangers or not one.is_busy]
         else:
@@ -149,6 +168,11 @@ class Gate:
         # Which goes first: without a certificate, before its request is being decided, and the oldest of those.
         min(candidates, key=lambda one: (one.has_certificate, one.is_busy, one.since)).abort()
         return True
+
+    def _waiting(self) -> int:
+        """How many connections wait for being accepted."""
+        info = self._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _QUEUED + 4)
+        return int(struct.unpack_from("I", info, _QUEUED)[0])
 
     async def _serve(self, connection: _Connection, accepted: socket.socket) -> None:
         limits: dict[str, float] = {}
@@ -309,6 +333,14 @@ class _Connection(asyncio.Protocol):
     def _late(self) -> None:
         self._timer = None
         self.abort()
+
+
+def _has_spoken(accepted: socket.socket) -> bool:
+    """Whether anything has arrived. A client that has closed the connection has nothing to say any more."""
+    try:
+        return bool(accepted.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except OSError:
+        return False
 
 
 def _connection_of(request: web.Request) -> _Connection | None:
