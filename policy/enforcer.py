@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,9 +73,11 @@ class Enforcer:
         clock: Clock,
         observer: Observer,
         generation: Callable[[], int | None] = lambda: None,
+        kept: Callable[[Program], list[Message]] = lambda program: [],
     ) -> None:
+        """`kept`: what else belongs into a table that is written anew."""
         self._sides = {family: _Side(table, planners[family]) for family, table in tables.items()}
-        self._clock, self._observer, self._generation = clock, observer, generation
+        self._clock, self._observer, self._generation, self._kept = clock, observer, generation, kept
         self._index = Index()
         self._pending: list[Change] = []
         self._started = False
@@ -182,6 +184,13 @@ class Enforcer:
             self._done = number
             self._progress.notify_all()
 
+    async def beside(self, commit: Awaitable[None]) -> None:
+        """Somebody commits to our table what is not planned: that is no reason for an audit."""
+        before = self._generation()
+        await commit
+        if before is not None and before == self._seen and self._generation() == before + 1:
+            self._seen = before + 1
+
     async def audit(self, *, deep: bool) -> list[str]:
         """What somebody else changed in our tables; the next sync writes everything then. Reads nothing if nothing
         was committed since.
@@ -251,7 +260,7 @@ class Enforcer:
         planned = side.planned
         if batch and planned is not None:
             known, side.applied = side.applied, None
-            await side.table.commit(batch)
+            await side.table.commit(batch if known is not None else batch + self._kept(planned))
             if known is None or known.chains != planned.chains:
                 side.digest = await side.table.rules_digest()
         side.applied = planned
@@ -260,8 +269,10 @@ class Enforcer:
         if await side.table.rules_digest() != side.digest:
             return f"the rules of table {layout.TABLE} are not ours any more"
         if deep and side.applied is not None:
-            found = await side.table.elements(tuple(side.applied.sets)) or {}
-            wrong = [name for name, raws in side.applied.elements.items() if set(raws) != found.get(name)]
+            # What pods have learnt comes and goes by itself.
+            ours = [name for name, shape in side.applied.sets.items() if not shape.most]
+            found = await side.table.elements(tuple(ours)) or {}
+            wrong = [name for name in ours if set(side.applied.elements[name]) != found.get(name)]
             if wrong:
                 return f"the elements of {', '.join(wrong[:_SHOWN])} are not ours"
         return ""

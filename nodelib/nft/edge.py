@@ -127,6 +127,11 @@ class NftTable:
         async with self._lock:
             return await asyncio.to_thread(self._elements, tuple(sets))
 
+    async def sets(self) -> list[str]:
+        """The names of the table's sets and maps; none if it does not exist."""
+        async with self._lock:
+            return await asyncio.to_thread(self._sets)
+
     async def rules_digest(self) -> str:
         """A digest of the table's rules and their order; "" if it has no rules or does not exist."""
         async with self._lock:
@@ -225,6 +230,10 @@ class NftTable:
                 return None
             found[name] = {raw for payload in payloads for raw in wire.elements_of(payload)}
         return found
+
+    def _sets(self) -> list[str]:
+        found = self._ask(wire.GET_SETS, netfilter.DUMP, text_attribute(1, self._name)) or ()
+        return [dict(attributes(payload, 4))[2].rstrip(b"\0").decode() for payload in found]
 
     def _digest(self) -> str:
         digest, any_rule = hashlib.sha256(), False

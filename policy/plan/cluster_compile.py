@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nodelib.firewall.objects import Family
 from nodelib.nft.rules import Count, NftRule, Statement, Verdict, rule
 from policy.cluster_model import Action, ClusterPolicy, ClusterRule, Tier
-from policy.model import Direction, PolicyRule, Selection
+from policy.model import Direction, DomainNames, PolicyRule, Selection
 from policy.plan import cluster_layout
 from policy.plan.entries import POLICY_COST, Entry, Meaning, entry
 
@@ -41,7 +41,8 @@ class CompiledCluster:
 class CompiledTier:
     """The chain of the policies of one tier that select the same pods. Compared by identity: its rules are many.
 
-    `denial`: the words of a chain that refuses everything by itself, "" for any other.
+    `denial`: the words of a chain that refuses everything by itself, "" for any other. `named`: whether a rule has
+    domain names.
     """
 
     name: str
@@ -50,6 +51,7 @@ class CompiledTier:
     denies: bool
     to_node: bool
     denial: str = ""
+    named: bool = False
 
 
 def compiled(policy: ClusterPolicy, family: Family, most: int, *, report: bool) -> CompiledCluster:
@@ -78,6 +80,7 @@ def compiled_tier(tier: Tier, direction: Direction, policies: Sequence[CompiledC
         tuple(policies),
         any(one.denies[direction] for one in policies),
         direction is Direction.EGRESS and any(one.to_node for one in policies),
+        named=any(isinstance(found, DomainNames) for one in policies for found in one.sets[direction].values()),
     )
 
 

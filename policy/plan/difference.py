@@ -59,8 +59,8 @@ def _changes(old: Program, new: Program) -> list[Message]:
 
 
 def _new_chain(name: str) -> Message:
-    if name == cluster_layout.TO_NODE:
-        return objects.hooked_chain(TABLE, name, cluster_layout.HOOK, layout.PRIORITY)
+    if name in cluster_layout.HOOKS:
+        return objects.hooked_chain(TABLE, name, *cluster_layout.HOOKS[name])
     return wire.new_chain(TABLE, name)
 
 

@@ -32,6 +32,11 @@ class Tiers:
         found = (self.admin, None if isolated else self.baseline)
         return tuple(one for one in found if one is not None and (one.to_node or not to_node))
 
+    @property
+    def named(self) -> bool:
+        """Whether a rule has domain names."""
+        return any(one is not None and one.named for one in (self.admin, self.baseline))
+
 
 @dataclass(frozen=True, slots=True)
 class Selected:

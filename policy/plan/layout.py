@@ -42,7 +42,7 @@ from nodelib.nft.rules import (
     rule,
 )
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
-from policy.model import Direction, Name, NamedPort, NodeSelection, Selection, Selector
+from policy.model import Direction, DomainNames, Name, NamedPort, NodeSelection, Selection, Selector
 
 TABLE = "nodewright-policy"
 PROBE = "nodewright-policy-probe"
@@ -50,8 +50,10 @@ PROBE = "nodewright-policy-probe"
 PRIORITY = 10
 REPORTS = 4021  # the NFLOG group of dropped packets
 REPORTED = AtMost(10, 20)  # of each group's packets: the kernel reports no flood, and counts all of it
+REPORTS_STATEMENTS = (REPORTED, Report(REPORTS, "probe"))
 
 SELF = "self"
+NAMES = "names-"
 NEIGHBOURS = "neighbour-discovery"
 ROUTERS = "of-routers"
 STRAY = "stray"
@@ -65,6 +67,8 @@ PORTS_SHAPE = SetShape(("proto", "service"), ranges=True)
 NAMED_SHAPE = SetShape(("addr", "proto", "service"))
 SENDERS_SHAPE = SetShape(("ether",))
 SENDERS_ADDRESSES_SHAPE = SetShape(("ether", "addr"))
+# What a pod has been given for names: its address, and one of those in the answer. `domains/` puts elements in.
+DOMAINS_SHAPE = SetShape(("addr", "addr"), most=1 << 17)
 ICMP_SHAPE = SetShape(("proto", "icmp_type"))
 PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
 _ICMPV6 = 58
@@ -144,9 +148,9 @@ def forged_rule() -> NftRule:
     return rule(InSet((SENDER,), SENDERS), own, Count(), Verdict("drop"), comment=note)
 
 
-def report_probe() -> list[Message]:
-    """Makes a table with a rule that reports packets, and removes it again: refused where the kernel cannot."""
-    body = rule(REPORTED, Report(REPORTS, "probe")).body(PROBE, "probe", Family.IPV4)
+def probe(*statements: Statement) -> list[Message]:
+    """Makes a table with such a rule, and removes it again: refused where the kernel cannot."""
+    body = rule(*statements).body(PROBE, "probe", Family.IPV4)
     made = [*objects.replaced_table(PROBE), new_chain(PROBE, "probe"), new_rule(body)]
     return [*made, *objects.removed_table(PROBE)[1:]]
 
@@ -173,6 +177,16 @@ def group_name(chains: Iterable[str], direction: Direction) -> str:
 
 def nodes_name(selection: NodeSelection) -> str:
     return f"nodes-{hashed(json.dumps(_words(selection.nodes)))}"
+
+
+def names_name(names: DomainNames) -> str:
+    """Of the set with the addresses to which a pod may begin connections."""
+    return f"{NAMES}{hashed(' '.join(names.names))}"
+
+
+def known_name(names: str) -> str:
+    """Of the set beside that one: the addresses to which connections go on."""
+    return f"known-{names.removeprefix(NAMES)}"
 
 
 def peer_name(selection: Selection) -> str:

@@ -8,7 +8,7 @@ from nodelib.firewall.objects import Family
 from nodelib.nft import wire
 from nodelib.nft.objects import SetShape
 from nodelib.nft.rules import NftRule
-from policy.model import Direction, Name, Policy, Tracked
+from policy.model import Direction, DomainNames, Name, Policy, Resolvers, Tracked
 from policy.plan import cluster_layout, layout
 from policy.plan.cluster_compile import CompiledTier
 from policy.plan.compile import Compiled, compiled
@@ -28,7 +28,7 @@ class Program:
 
     `groups`: the NetworkPolicies that isolate the pods of a group. `denials`: of each chain of a ClusterNetworkPolicy
     that drops, the rule in words. `left_out`: the policies that allow nothing, because those of their namespace (or all
-    ClusterNetworkPolicies, whose namespace is "") are too many or too large.
+    ClusterNetworkPolicies, whose namespace is "") are too many or too large. `names`: the domain names of sets.
     """
 
     family: Family
@@ -38,6 +38,7 @@ class Program:
     groups: dict[str, tuple[Name, ...]] = field(default_factory=dict)
     denials: dict[str, str] = field(default_factory=dict)
     left_out: tuple[Name, ...] = ()
+    names: dict[str, DomainNames] = field(default_factory=dict)
 
     def put(self, name: str, shape: SetShape, elements: frozenset[bytes]) -> None:
         self.sets[name] = shape
@@ -47,10 +48,11 @@ class Program:
 class Planner:
     """Plans one family for one node. What has not changed since the last plan is not made again."""
 
-    def __init__(self, family: Family, node: str, *, report: bool) -> None:
+    def __init__(self, family: Family, node: str, *, report: bool, resolvers: Resolvers | None = None) -> None:
         self.family = family
         self._node = node
         self._report = report
+        self._resolvers = resolvers
         self._compiled: dict[Name, Compiled] = {}
         self._sets = SetCache(family)
         self._fixed = layout.base_chains(family)
@@ -73,8 +75,11 @@ class Planner:
         self._write_fixed(program, index, isolating=any(isolating.values()) or bool(selected.pods))
         meanings = self._write_groups(program, isolating, selected, index, left_out)
         self._write_to_node(program, isolating[Direction.EGRESS], selected, meanings, index)
+        self._write_answers(program, selected, index)
         for meaning in meanings.values():
             used.update(watched(meaning))
+            if isinstance(meaning, DomainNames):
+                program.names[layout.names_name(meaning)] = meaning
         for set_name, (shape, elements) in self._sets.elements(meanings, index, changed).items():
             program.put(set_name, shape, elements)
         return replace(program, left_out=tuple(sorted(left_out))), used
@@ -196,6 +201,16 @@ class Planner:
             program.chains[cluster_layout.TO_NODE] = cluster_layout.base_chain(self.family)
             elements = frozenset(wire.verdict(packed, group) for packed, group in lead.items())
             program.put(cluster_layout.TO_NODE, layout.MAP_SHAPE, elements)
+
+    def _write_answers(self, program: Program, selected: Selected, index: Index) -> None:
+        """Whose DNS answers are read, and from which servers."""
+        found = [index.pods[pod] for pod, tiers in selected.tiers[Direction.EGRESS].items() if tiers.named]
+        asking = [address for one in found if (address := one.address(self.family)) is not None]
+        if asking and self._resolvers is not None:
+            program.put(cluster_layout.ASKING, layout.PEER_SHAPE, frozenset(wire.plain(one.packed) for one in asking))
+            servers = cluster_layout.servers(self._resolvers, self.family)
+            program.put(cluster_layout.SERVERS, cluster_layout.SERVERS_SHAPE, servers)
+            program.chains[cluster_layout.ANSWERS] = cluster_layout.answers_chain(self._resolvers)
 
     @staticmethod
     def _write_tiers(

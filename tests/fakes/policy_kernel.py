@@ -23,6 +23,7 @@ from nodelib.nft.rules import (
     From,
     InSet,
     NftRule,
+    Refresh,
     Report,
     To,
     ToBroadcast,
@@ -143,7 +144,8 @@ def _names(expressions: bytes) -> list[str]:
 class Flow:
     """A connection: who began it, and the pod or host and port that answers. `sender`: its hardware address.
 
-    `state`: invalid or untracked for a packet of no connection; its header has client and server then.
+    `state`: invalid or untracked for a packet of no connection; its header has client and server then; or
+    "established,related" for a later packet of one.
     """
 
     client: str
@@ -204,7 +206,7 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
                 return word
             case AtMost():
                 return ""  # a flood is under way: no rule may need what is behind this to drop it
-            case Count() | Report():
+            case Count() | Report() | Refresh():
                 pass
             case other:
                 raise AssertionError(other)
@@ -212,7 +214,7 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
 
 
 def _needs_connection(key: tuple[Field, ...], flow: Flow) -> bool:
-    return flow.state != "new" and any(one.name.startswith(("original-", "reply-")) for one in key)
+    return flow.state in ("invalid", "untracked") and any(one.name.startswith(("original-", "reply-")) for one in key)
 
 
 def _key(key: tuple[Field, ...], flow: Flow) -> list[bytes]:
