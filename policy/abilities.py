@@ -12,16 +12,20 @@ from nodelib.firewall.objects import Family
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.rules import Ask, Statement
 from policy.model import Address, Resolvers
-from policy.plan import cluster_layout, layout
+from policy.plan import cluster_layout, layout, marks
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """`report`: dropped packets. `resolvers`: whose DNS answers are held, and how; `no_names`: why none are."""
+    """`report`: dropped packets; `marked`: connections have marks.
+
+    `resolvers`: whose DNS answers are held, and how; `no_names`: why none are.
+    """
 
     report: bool
+    marked: bool
     resolvers: Resolvers | None
     no_names: str
 
@@ -45,8 +49,11 @@ async def find(tables: Mapping[Family, NftTable], servers: tuple[Address, ...]) 
     refused = await _refused(*layout.REPORTS_STATEMENTS)
     if refused:
         log.info("dropped packets are only counted, the kernel cannot report them: %s", refused)
-    resolvers, no_names = await _resolvers(servers)
-    return Abilities(not refused, resolvers, no_names)
+    unmarked = await _refused(marks.FORGOTTEN)
+    if unmarked:
+        log.info("each packet meets all rules, the kernel has no marks for connections: %s", unmarked)
+        return Abilities(not refused, False, None, "the node's kernel has no marks for connections")
+    return Abilities(not refused, True, *await _resolvers(servers))
 
 
 async def _resolvers(servers: tuple[Address, ...]) -> tuple[Resolvers | None, str]:

@@ -105,7 +105,8 @@ class _Daemon:
         events = Events(client, settings.node, clock, "nodewright-policy")
         self._telling = Telling(events, supervisor.once, self._directory, settings.node, clock)
         planners = {
-            family: Planner(family, settings.node, report=able.report, resolvers=able.resolvers) for family in tables
+            family: Planner(family, settings.node, report=able.report, marked=able.marked, resolvers=able.resolvers)
+            for family in tables
         }
         self._enforcer = Enforcer(
             tables, planners, clock, self, read_generation, lambda program: self._domains.kept(program)

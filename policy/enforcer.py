@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,9 +19,10 @@ from nodelib.nft.wire import Message
 from nodelib.runner import BoundedFrequencyRunner
 from policy.cluster_model import ClusterPolicy
 from policy.model import Address, Name, NodePlace, Pod, Policy, Tracked
-from policy.plan import layout
-from policy.plan.difference import difference, removal, whole
+from policy.plan import layout, marks
+from policy.plan.difference import difference, removal, renewed, whole
 from policy.plan.index import Index
+from policy.plan.marks import next_generation
 from policy.plan.program import Planner, Program
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Table(Protocol):
 
     async def elements(self, sets: tuple[str, ...]) -> dict[str, set[bytes]] | None: ...
 
-    async def rules_digest(self) -> str: ...
+    async def rules_digest(self, without: Collection[str] = ()) -> str: ...
 
 
 class Observer(Protocol):
@@ -54,13 +55,18 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class _Side:
-    """One family: its table, its planner, and what our writes have left in the kernel (None: not known)."""
+    """One family: its table, its planner, and what our writes have left in the kernel (None: not known).
+
+    `other_rules`: whether the planned program has other rules than that, the generation of marks aside.
+    """
 
     table: Table
     planner: Planner
     applied: Program | None = None
     digest: str = ""
     planned: Program | None = None
+    other_rules: bool = False
+    generation: int = 1
 
 
 class Enforcer:
@@ -82,7 +88,7 @@ class Enforcer:
         self._pending: list[Change] = []
         self._started = False
         self._seen: int | None = None
-        self._taken = self._done = 0
+        self._taken = self._done = self._marked = 0
         self._lock = asyncio.Lock()
         self._progress = asyncio.Condition()
         self._uids: dict[Name, str] = {}
@@ -249,10 +255,16 @@ class Enforcer:
         used: set[Tracked] = set()
         batches = {}
         for family, side in self._sides.items():
-            now, uses = side.planner.plan(self._index, changed)
+            now, uses = side.planner.plan(self._index, changed, side.generation)
             side.planned, before = now, side.applied
             used |= uses
-            batches[family] = whole(now) if before is None else difference(before, now)
+            batch = whole(now) if before is None else difference(before, now)
+            side.other_rules = before is None or before.chains != now.chains
+            if batch:
+                # Also after a failure: nobody knows what a packet has met.
+                side.generation = self._marked = next_generation(self._marked, self._clock.now())
+                batch += renewed(now, side.generation)
+            batches[family] = batch
         self._index.forget(used)
         return batches
 
@@ -261,12 +273,12 @@ class Enforcer:
         if batch and planned is not None:
             known, side.applied = side.applied, None
             await side.table.commit(batch if known is not None else batch + self._kept(planned))
-            if known is None or known.chains != planned.chains:
-                side.digest = await side.table.rules_digest()
+            if side.other_rules:
+                side.digest = await side.table.rules_digest(marks.CHAINS)
         side.applied = planned
 
     async def _differences(self, side: _Side, deep: bool) -> str:
-        if await side.table.rules_digest() != side.digest:
+        if await side.table.rules_digest(marks.CHAINS) != side.digest:
             return f"the rules of table {layout.TABLE} are not ours any more"
         if deep and side.applied is not None:
             # What pods have learnt comes and goes by itself.

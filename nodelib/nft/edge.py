@@ -12,7 +12,7 @@ import errno
 import hashlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -132,10 +132,13 @@ class NftTable:
         async with self._lock:
             return await asyncio.to_thread(self._sets)
 
-    async def rules_digest(self) -> str:
-        """A digest of the table's rules and their order; "" if it has no rules or does not exist."""
+    async def rules_digest(self, without: Collection[str] = ()) -> str:
+        """A digest of the table's rules and their order; "" if it has no rules or does not exist.
+
+        `without`: chains that do not count.
+        """
         async with self._lock:
-            return await asyncio.to_thread(self._digest)
+            return await asyncio.to_thread(self._digest, frozenset(one.encode() + b"\0" for one in without))
 
     async def counted(self, chains: Iterable[str]) -> dict[str, int]:
         """The packets that the counters of each chain have counted; chains that do not exist are left out."""
@@ -235,7 +238,7 @@ class NftTable:
         found = self._ask(wire.GET_SETS, netfilter.DUMP, text_attribute(1, self._name)) or ()
         return [dict(attributes(payload, 4))[2].rstrip(b"\0").decode() for payload in found]
 
-    def _digest(self) -> str:
+    def _digest(self, without: frozenset[bytes]) -> str:
         digest, any_rule = hashlib.sha256(), False
         for payload in self._ask(wire.GET_RULE, netfilter.DUMP, text_attribute(1, self._name)) or ():
             parts = list(attributes(payload, 4))
@@ -243,6 +246,8 @@ class NftTable:
             if (1, self._name.encode() + b"\0") not in parts:
                 continue
             any_rule = True
+            if any(kind == 2 and value in without for kind, value in parts):
+                continue
             for kind, value in parts:
                 if kind == 2:
                     digest.update(value)

@@ -322,6 +322,37 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionMarked:
+    """Continue if these bits of the connection's mark are exactly `mark`."""
+
+    mark: int
+    mask: int
+
+    def text(self, family: Family) -> str:
+        return f"ct mark & 0x{self.mask:08x} == 0x{self.mark:08x}"
+
+    def code(self, family: Family) -> bytes:
+        load = expression("ct", u32(1, FIRST) + u32(2, 3))
+        return load + masked(struct.pack("=I", self.mask), 4) + compare(struct.pack("=I", self.mark))
+
+
+@dataclass(frozen=True, slots=True)
+class MarkConnection:
+    """Make these bits of the connection's mark `mark`, and leave the others."""
+
+    mark: int
+    mask: int
+
+    def text(self, family: Family) -> str:
+        return f"ct mark set ct mark & 0x{~self.mask & 0xFFFFFFFF:08x} | 0x{self.mark:08x}"
+
+    def code(self, family: Family) -> bytes:
+        load = expression("ct", u32(1, FIRST) + u32(2, 3))
+        changed = masked(struct.pack("=I", ~self.mask & 0xFFFFFFFF), 4, struct.pack("=I", self.mark))
+        return load + changed + expression("ct", u32(2, 3) + u32(4, FIRST))
+
+
+@dataclass(frozen=True, slots=True)
 class SetMark:
     """Set the mark's bits, or with `clear` flip them back."""
 
@@ -456,6 +487,8 @@ Statement = (
     | Answering
     | Marked
     | SetMark
+    | ConnectionMarked
+    | MarkConnection
     | Verdict
     | Masquerade
     | Reject

@@ -28,12 +28,13 @@ from nodelib.nft.rules import Answering, Ask, Connection, Count, Field, InSet, N
 from nodelib.nft.wire import plain
 from policy.cluster_model import ClusterPolicy, Tier
 from policy.model import VERSION, Direction, Resolvers
-from policy.plan import layout
+from policy.plan import layout, marks
+from policy.plan.layout import Refusing
 
 TO_NODE = "to-node"
 ANSWERS = "answers"
 # Chains with a hook that are not always there, with their priorities.
-HOOKS = {TO_NODE: ("input", layout.PRIORITY), ANSWERS: ("postrouting", 0)}
+HOOKS = {TO_NODE: ("input", layout.PRIORITY), ANSWERS: ("postrouting", 0), marks.JUDGED: ("forward", marks.PRIORITY)}
 ASKING, SERVERS = "asking", "dns-servers"
 SERVERS_SHAPE = SetShape(("addr", "proto", "service"))
 QUEUE = 4021  # where answers are held
@@ -64,18 +65,18 @@ def servers(resolvers: Resolvers, family: Family) -> frozenset[bytes]:
     return frozenset(plain(one.packed + rest) for one in resolvers.servers if one.version == VERSION[family])
 
 
-def denial(name: str, note: str, *, report: bool) -> tuple[NftRule, ...]:
+def denial(name: str, note: str, *, refusing: Refusing) -> tuple[NftRule, ...]:
     """The rules of a chain that refuses what comes to it."""
-    return (*layout.report_rules(name, report=report), rule(Count(), Verdict("drop"), comment=note))
+    return (*refusing.report(name), refusing.drop(note))
 
 
-def closing(*, report: bool, name: str) -> tuple[NftRule, ...]:
+def closing(*, refusing: Refusing, name: str) -> tuple[NftRule, ...]:
     """The last rules of a group that denies something: what belongs to no connection might be just that."""
     note = "it belongs to no connection"
     found: list[NftRule] = []
     for state in ("invalid", "untracked"):
         alone = Connection("state", state)
-        found += [rule(alone, *one.statements) for one in layout.report_rules(name, report=report)]
+        found += [rule(alone, *one.statements) for one in refusing.report(name)]
         found.append(rule(alone, Count(), Verdict("drop"), comment=note))
     return tuple(found)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nodelib.nft import objects, wire
 from nodelib.nft.wire import Element, Message
-from policy.plan import cluster_layout, layout
+from policy.plan import cluster_layout, layout, marks
 from policy.plan.program import Program
 
 TABLE = layout.TABLE
@@ -31,6 +31,17 @@ def removal() -> list[Message]:
 def difference(old: Program, new: Program) -> list[Message]:
     """What changes. Empty if nothing does."""
     return _changes(old, new)
+
+
+def renewed(program: Program, generation: int) -> list[Message]:
+    """What gives the program, which has just been written, another generation."""
+    if marks.KNOWN not in program.chains:
+        return []
+    program.chains.update(marks.chains(generation))
+    messages = [wire.flushed_chain(TABLE, name) for name in marks.CHAINS]
+    for name in marks.CHAINS:
+        messages += [wire.new_rule(one.body(TABLE, name, program.family)) for one in program.chains[name]]
+    return messages
 
 
 def _changes(old: Program, new: Program) -> list[Message]:

@@ -26,6 +26,7 @@ from policy.model import (
     Tracked,
 )
 from policy.plan import layout
+from policy.plan.marks import FORGOTTEN
 from policy.plan.ranges import Range, block_ranges, merged, network_ranges, port_ranges
 
 T = TypeVar("T")
@@ -114,11 +115,14 @@ def _alternatives(
     for meaning in meanings:
         name, key = _named(meaning, party)
         sets[name] = meaning
-        yield (InSet(key, name),)
         if isinstance(meaning, DomainNames):
+            # Not to be spared: time changes what such a rule says, and each packet prolongs it.
+            yield InSet(key, name), FORGOTTEN
             known = layout.known_name(name)
             sets[known] = meaning
-            yield (Connection("state", "established,related"), InSet(key, known), Refresh(key, known, KNOWN))
+            yield (Connection("state", "established,related"), InSet(key, known), Refresh(key, known, KNOWN), FORGOTTEN)
+        else:
+            yield (InSet(key, name),)
 
 
 def _named(meaning: Meaning, party: Field) -> tuple[str, tuple[Field, ...]]:

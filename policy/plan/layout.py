@@ -3,8 +3,9 @@
 Every packet that this node forwards is judged, answers and established flows too, by what its connection is: who
 started it (`ct original saddr`, the address before any masquerade) and which address and port answer it (`ct reply
 saddr` and `proto-src`, the pod behind a Service). Both directions of a flow therefore get the same verdict, and a flow
-that is no longer allowed stops with the transaction that says so; nothing has to be deleted from conntrack. Packets
-from and to the node itself are not forwarded, so probes and the node's own clients always pass, as upstream has it.
+that is no longer allowed stops with the transaction that says so; nothing has to be deleted from conntrack. A mark
+spares packets the look at rules that have let an earlier one of their connection pass (`marks.py`). Packets from and to
+the node itself are not forwarded, so probes and the node's own clients always pass, as upstream has it.
 
 - Chains `ingress` and `egress` (hook forward) look up the pod in the maps of the same name; a pod that no policy
   isolates in that direction is in neither.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
 from nodelib.nft import objects
@@ -43,6 +45,7 @@ from nodelib.nft.rules import (
 )
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
 from policy.model import Direction, DomainNames, Name, NamedPort, NodeSelection, Selection, Selector
+from policy.plan import marks
 
 TABLE = "nodewright-policy"
 PROBE = "nodewright-policy-probe"
@@ -86,18 +89,22 @@ _LONGEST_COMMENT = 120
 HOOKS = {MAPS[Direction.INGRESS]: PRIORITY, MAPS[Direction.EGRESS]: PRIORITY + 1}
 
 
-def base_chains(family: Family) -> dict[str, tuple[NftRule, ...]]:
-    """The rules of the chains with a hook."""
+def base_chains(family: Family, *, marked: bool = False) -> dict[str, tuple[NftRule, ...]]:
+    """The rules of the chains with a hook. `marked`: connections have marks."""
+    known = (rule(Verdict("jump", marks.KNOWN)),) if marked else ()
+    passed = (rule(Verdict("jump", marks.PASSED)),) if marked else ()
     stray = rule(Verdict("jump", STRAY), comment="not from or to a pod's own address")
     return {
         STRAY: stray_chain(family, isolating=False),
         MAPS[Direction.INGRESS]: (
             *discovery(family),
             stray,
+            *known,
             *_base(MAPS[Direction.INGRESS], SERVER, Field("daddr")),
         ),
         MAPS[Direction.EGRESS]: (
             *discovery(family),
+            *passed,
             *_base(MAPS[Direction.EGRESS], CLIENT, Field("saddr")),
         ),
     }
@@ -155,16 +162,29 @@ def probe(*statements: Statement) -> list[Message]:
     return [*made, *objects.removed_table(PROBE)[1:]]
 
 
-def group_chain(chains: Iterable[str], name: str, policies: Iterable[Name], *, report: bool) -> tuple[NftRule, ...]:
+def group_chain(
+    chains: Iterable[str], name: str, policies: Iterable[Name], *, refusing: Refusing
+) -> tuple[NftRule, ...]:
     """The rules of a group: each policy's chain may accept; the rest is dropped."""
     note = comment(f"isolated by {' '.join(map(str, policies))}")
     jumps = [rule(Verdict("jump", chain)) for chain in chains]
-    return (*jumps, *report_rules(name, report=report), rule(Count(), Verdict("drop"), comment=note))
+    return (*jumps, *refusing.report(name), refusing.drop(note))
 
 
-def report_rules(name: str, *, report: bool) -> tuple[NftRule, ...]:
-    """What reports packets by that name. A rule of its own: one packet too many is dropped all the same."""
-    return (rule(REPORTED, Report(REPORTS, name)),) if report else ()
+@dataclass(frozen=True, slots=True)
+class Refusing:
+    """How packets are refused. `reports`: the kernel can report them; `marked`: connections have marks (`marks.py`)."""
+
+    reports: bool
+    marked: bool
+
+    def report(self, name: str) -> tuple[NftRule, ...]:
+        """Reports packets by that name. A rule of its own: one packet too many is dropped all the same."""
+        return (rule(REPORTED, Report(REPORTS, name)),) if self.reports else ()
+
+    def drop(self, note: str) -> NftRule:
+        """Counts and drops packets, and has their connection judged again."""
+        return rule(Count(), *((marks.FORGOTTEN,) if self.marked else ()), Verdict("drop"), comment=note)
 
 
 def policy_chain_name(name: Name, direction: Direction) -> str:

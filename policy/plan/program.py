@@ -9,13 +9,14 @@ from nodelib.nft import wire
 from nodelib.nft.objects import SetShape
 from nodelib.nft.rules import NftRule
 from policy.model import Direction, DomainNames, Name, Policy, Resolvers, Tracked
-from policy.plan import cluster_layout, layout
+from policy.plan import cluster_layout, layout, marks
 from policy.plan.cluster_compile import CompiledTier
 from policy.plan.compile import Compiled, compiled
 from policy.plan.elements import SetCache, senders
 from policy.plan.entries import MOST, MOST_JUMPS, Meaning, watched
 from policy.plan.groups import ClusterPlanner, Selected, Tiers, group_rules
 from policy.plan.index import Index
+from policy.plan.layout import Refusing
 
 _MOST_NAMED = 64  # policies that are named of a group without room for them
 
@@ -48,18 +49,19 @@ class Program:
 class Planner:
     """Plans one family for one node. What has not changed since the last plan is not made again."""
 
-    def __init__(self, family: Family, node: str, *, report: bool, resolvers: Resolvers | None = None) -> None:
+    def __init__(
+        self, family: Family, node: str, *, report: bool, marked: bool = True, resolvers: Resolvers | None = None
+    ) -> None:
         self.family = family
         self._node = node
-        self._report = report
+        self._refusing = Refusing(report, marked)
         self._resolvers = resolvers
         self._compiled: dict[Name, Compiled] = {}
         self._sets = SetCache(family)
-        self._fixed = layout.base_chains(family)
-        self._cluster = ClusterPlanner(family, node, report=report)
+        self._cluster = ClusterPlanner(family, node, refusing=self._refusing)
 
-    def plan(self, index: Index, changed: set[Tracked]) -> tuple[Program, set[Tracked]]:
-        """The program, and the selections and named ports that it depends on."""
+    def plan(self, index: Index, changed: set[Tracked], generation: int = 1) -> tuple[Program, set[Tracked]]:
+        """The program, and the selections and named ports that it depends on. `generation`: what the kernel has."""
         used: set[Tracked] = set()
         policies = self._policies(index)
         isolating: _Isolating = {one: {} for one in Direction}
@@ -71,8 +73,8 @@ class Planner:
                         isolating[direction].setdefault(name, []).append(policy)
         selected = self._cluster.select(index, used)
         left_out = {one.policy.name for one in policies if one.closed} | selected.left_out
-        program = Program(self.family, dict(self._fixed))
-        self._write_fixed(program, index, isolating=any(isolating.values()) or bool(selected.pods))
+        program = Program(self.family)
+        self._write_fixed(program, index, generation, isolating=any(isolating.values()) or bool(selected.pods))
         meanings = self._write_groups(program, isolating, selected, index, left_out)
         self._write_to_node(program, isolating[Direction.EGRESS], selected, meanings, index)
         self._write_answers(program, selected, index)
@@ -99,7 +101,7 @@ class Planner:
         self._compiled = found
         return list(found.values())
 
-    def _write_fixed(self, program: Program, index: Index, *, isolating: bool) -> None:
+    def _write_fixed(self, program: Program, index: Index, generation: int, *, isolating: bool) -> None:
         """What does not depend on what the policies say. `isolating`: whether one selects any pod of this node."""
         if self.family is Family.IPV6:
             for name, elements in layout.icmp_elements().items():
@@ -107,7 +109,11 @@ class Planner:
         known, addresses = senders(index.runtimes.values(), self.family)
         program.put(layout.SENDERS, layout.SENDERS_SHAPE, known)
         program.put(layout.SENDERS_ADDRESSES, layout.SENDERS_ADDRESSES_SHAPE, addresses)
+        marked = isolating and self._refusing.marked
+        program.chains.update(layout.base_chains(self.family, marked=marked))
         program.chains[layout.STRAY] = layout.stray_chain(self.family, isolating=isolating)
+        if marked:
+            program.chains.update(marks.chains(generation))
 
     def _write_groups(
         self, program: Program, isolating: _Isolating, selected: Selected, index: Index, left_out: set[Name]
@@ -167,12 +173,12 @@ class Planner:
                 meanings |= one.sets
         if tiers is None:
             group = layout.group_name(words, direction)
-            program.chains[group] = layout.group_chain(chains, group, isolated_by, report=self._report)
+            program.chains[group] = layout.group_chain(chains, group, isolated_by, refusing=self._refusing)
         else:
             asked = tiers.asked(isolated=bool(policies))
             self._write_tiers(program, direction, asked, meanings)
             group = layout.group_name((cluster_layout.OWN, *[one.name for one in asked], *words), direction)
-            program.chains[group] = group_rules(group, asked, chains, isolated_by, report=self._report)
+            program.chains[group] = group_rules(group, asked, chains, isolated_by, refusing=self._refusing)
         program.groups[group] = isolated_by
         return group
 
@@ -194,7 +200,7 @@ class Planner:
             group = cluster_layout.to_node_name([one.name for one in asked])
             if group not in program.chains:
                 self._write_tiers(program, Direction.EGRESS, asked, meanings)
-                program.chains[group] = group_rules(group, asked, (), (), report=self._report)
+                program.chains[group] = group_rules(group, asked, (), (), refusing=self._refusing)
                 program.groups[group] = ()
             lead[address.packed] = group
         if lead:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
@@ -18,10 +18,12 @@ from nodelib.nft.edge import NftError
 from nodelib.nft.rules import (
     AtMost,
     Connection,
+    ConnectionMarked,
     Count,
     Field,
     From,
     InSet,
+    MarkConnection,
     NftRule,
     Refresh,
     Report,
@@ -67,8 +69,10 @@ class FakePolicyTable:
             return None
         return {name: set(self.content.sets[name]) for name in sets}
 
-    async def rules_digest(self) -> str:
-        return "" if self.content is None else str(sorted(self.content.chains.items()))
+    async def rules_digest(self, without: Collection[str] = ()) -> str:
+        if self.content is None:
+            return ""
+        return str(sorted((name, rules) for name, rules in self.content.chains.items() if name not in without))
 
     def _take(self, now: Content | None, message: Message) -> Content | None:
         parts = dict(attributes(message.body))
@@ -204,9 +208,11 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
                 return _judge(program, chain, flow) or "return"
             case Verdict(word):
                 return word
+            case ConnectionMarked():
+                return ""  # nothing was judged before
             case AtMost():
                 return ""  # a flood is under way: no rule may need what is behind this to drop it
-            case Count() | Report() | Refresh():
+            case Count() | Report() | Refresh() | MarkConnection():
                 pass
             case other:
                 raise AssertionError(other)
