@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from nodelib.clock import Clock
@@ -20,7 +20,7 @@ from nodelib.runner import BoundedFrequencyRunner
 from policy.cluster_model import ClusterPolicy
 from policy.model import Address, Name, NodePlace, Pod, Policy, Tracked
 from policy.plan import layout, marks
-from policy.plan.difference import difference, removal, renewed, whole
+from policy.plan.difference import changed_chains, difference, removal, renewed, whole
 from policy.plan.index import Index
 from policy.plan.marks import next_generation
 from policy.plan.program import Planner, Program
@@ -42,7 +42,7 @@ class Table(Protocol):
 
     async def elements(self, sets: tuple[str, ...]) -> dict[str, set[bytes]] | None: ...
 
-    async def rules_digest(self, without: Collection[str] = ()) -> str: ...
+    async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]: ...
 
 
 class Observer(Protocol):
@@ -57,15 +57,16 @@ class Observer(Protocol):
 class _Side:
     """One family: its table, its planner, and what our writes have left in the kernel (None: not known).
 
-    `other_rules`: whether the planned program has other rules than that, the generation of marks aside.
+    `digests`: of each chain of that, the generation of marks aside; `other`: the chains that the planned program lacks
+    or has with other rules, None if all are written.
     """
 
     table: Table
     planner: Planner
     applied: Program | None = None
-    digest: str = ""
+    digests: dict[str, str] = field(default_factory=dict)
     planned: Program | None = None
-    other_rules: bool = False
+    other: list[str] | None = None
     generation: int = 1
 
 
@@ -259,7 +260,7 @@ class Enforcer:
             side.planned, before = now, side.applied
             used |= uses
             batch = whole(now) if before is None else difference(before, now)
-            side.other_rules = before is None or before.chains != now.chains
+            side.other = None if before is None else changed_chains(before, now)
             if batch:
                 # Also after a failure: nobody knows what a packet has met.
                 side.generation = self._marked = next_generation(self._marked, self._clock.now())
@@ -273,12 +274,19 @@ class Enforcer:
         if batch and planned is not None:
             known, side.applied = side.applied, None
             await side.table.commit(batch if known is not None else batch + self._kept(planned))
-            if side.other_rules:
-                side.digest = await side.table.rules_digest(marks.CHAINS)
+            await self._read_back(side)
         side.applied = planned
 
+    async def _read_back(self, side: _Side) -> None:
+        """The kernel's own form of what has just been written, to compare it with in audits."""
+        if side.other is None:
+            side.digests = _counted(await side.table.digests())
+        elif side.other:
+            kept = {name: digest for name, digest in side.digests.items() if name not in set(side.other)}
+            side.digests = kept | _counted(await side.table.digests(side.other))
+
     async def _differences(self, side: _Side, deep: bool) -> str:
-        if await side.table.rules_digest(marks.CHAINS) != side.digest:
+        if _counted(await side.table.digests()) != side.digests:
             return f"the rules of table {layout.TABLE} are not ours any more"
         if deep and side.applied is not None:
             # What pods have learnt comes and goes by itself.
@@ -288,6 +296,11 @@ class Enforcer:
             if wrong:
                 return f"the elements of {', '.join(wrong[:_SHOWN])} are not ours"
         return ""
+
+
+def _counted(digests: Mapping[str, str]) -> dict[str, str]:
+    """Without the chains that each transaction writes."""
+    return {name: digest for name, digest in digests.items() if name not in marks.CHAINS}
 
 
 def not_protected(pod: Name, step: str, why: str, action: str) -> Temporary:

@@ -33,6 +33,14 @@ def difference(old: Program, new: Program) -> list[Message]:
     return _changes(old, new)
 
 
+def changed_chains(old: Program, new: Program) -> list[str]:
+    """Those whose rules are others, or that are only in one of them."""
+    return [
+        *[name for name, rules in new.chains.items() if old.chains.get(name) != rules],
+        *[name for name in old.chains if name not in new.chains],
+    ]
+
+
 def renewed(program: Program, generation: int) -> list[Message]:
     """What gives the program, which has just been written, another generation."""
     if marks.KNOWN not in program.chains:

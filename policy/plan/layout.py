@@ -23,6 +23,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from nodelib.firewall.objects import Family
 from nodelib.nft import objects
@@ -228,8 +229,8 @@ def named_name(ports: Iterable[NamedPort]) -> str:
 
 def comment(text: str) -> str:
     """Names as the comment of a rule: what could end a quoted text, or takes more bytes than one, is left out."""
-    kept = [one for one in text if one.isascii() and (one.isalnum() or one in "-./[] _")]
-    return "".join(kept)[:_LONGEST_COMMENT]
+    kept = (one for one in text if one.isascii() and (one.isalnum() or one in "-./[] _"))
+    return "".join(islice(kept, _LONGEST_COMMENT))
 
 
 def sender_part(address: str) -> bytes:

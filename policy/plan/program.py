@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from nodelib.firewall.objects import Family
@@ -58,19 +59,20 @@ class Planner:
         self._resolvers = resolvers
         self._compiled: dict[Name, Compiled] = {}
         self._sets = SetCache(family)
+        self._groups: dict[str, tuple[NftRule, ...]] = {}
         self._cluster = ClusterPlanner(family, node, refusing=self._refusing)
 
     def plan(self, index: Index, changed: set[Tracked], generation: int = 1) -> tuple[Program, set[Tracked]]:
         """The program, and the selections and named ports that it depends on. `generation`: what the kernel has."""
         used: set[Tracked] = set()
         policies = self._policies(index)
-        isolating: _Isolating = {one: {} for one in Direction}
+        isolating: _Isolating = {one: defaultdict(list) for one in Direction}
+        here = {name for name, pod in index.pods.items() if pod.node == self._node}
         for policy in policies:
             used.add(policy.policy.selection)
-            for name in index.members(policy.policy.selection):
-                if index.pods[name].node == self._node:
-                    for direction in policy.names:
-                        isolating[direction].setdefault(name, []).append(policy)
+            for name in index.members(policy.policy.selection) & here:
+                for direction in policy.names:
+                    isolating[direction][name].append(policy)
         selected = self._cluster.select(index, used)
         left_out = {one.policy.name for one in policies if one.closed} | selected.left_out
         program = Program(self.family)
@@ -84,6 +86,7 @@ class Planner:
                 program.names[layout.names_name(meaning)] = meaning
         for set_name, (shape, elements) in self._sets.elements(meanings, index, changed).items():
             program.put(set_name, shape, elements)
+        self._groups = {name: program.chains[name] for name in program.groups}
         return replace(program, left_out=tuple(sorted(left_out))), used
 
     def _policies(self, index: Index) -> list[Compiled]:
@@ -173,7 +176,10 @@ class Planner:
                 meanings |= one.sets
         if tiers is None:
             group = layout.group_name(words, direction)
-            program.chains[group] = layout.group_chain(chains, group, isolated_by, refusing=self._refusing)
+            rules = self._groups.get(group)
+            if rules is None:
+                rules = layout.group_chain(chains, group, isolated_by, refusing=self._refusing)
+            program.chains[group] = rules
         else:
             asked = tiers.asked(isolated=bool(policies))
             self._write_tiers(program, direction, asked, meanings)

@@ -69,10 +69,9 @@ class FakePolicyTable:
             return None
         return {name: set(self.content.sets[name]) for name in sets}
 
-    async def rules_digest(self, without: Collection[str] = ()) -> str:
-        if self.content is None:
-            return ""
-        return str(sorted((name, rules) for name, rules in self.content.chains.items() if name not in without))
+    async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]:
+        there = {} if self.content is None else self.content.chains
+        return {name: str(rules) for name, rules in there.items() if rules and (chains is None or name in chains)}
 
     def _take(self, now: Content | None, message: Message) -> Content | None:
         parts = dict(attributes(message.body))

@@ -319,6 +319,12 @@ def test_a_change_writes_what_changed_and_a_flush_by_somebody_else_is_undone(wor
         assert await enforcer.audit(deep=True)
         await enforcer.sync()
         assert not await asyncio.to_thread(_answered, world, "client", POD1)
+        world.node.run("nft", "flush", "chain", "ip", "nodewright-policy", "stray")
+        fill(enforcer, policies=[policy("more", select={"app": "two"})], namespaces=SPACES)
+        await enforcer.sync()
+        assert await enforcer.audit(deep=False), "a write of ours to other chains does not hide it"
+        await enforcer.sync()
+        assert not await enforcer.audit(deep=True)
         await enforcer.remove()
         assert await asyncio.to_thread(_answered, world, "client", POD1)
 
