@@ -238,7 +238,8 @@ class _Daemon:
     def _on_pod(self, kind: str, obj: Json) -> None:
         if kind == "DELETED":
             name = parse.name_of(obj)
-            addresses = self._directory.of(name)
+            # By now a new pod may have one of them.
+            addresses = [one for one in self._directory.of(name) if self._directory.party(one).name == name]
             self._enforcer.set_pod(name, None)
             self._directory.set_pod(name, None)
             self._protection.forget(name)

@@ -239,7 +239,8 @@ class NftTable:
 
     def _sets(self) -> list[str]:
         found = self._ask(wire.GET_SETS, netfilter.DUMP, text_attribute(1, self._name)) or ()
-        return [dict(attributes(payload, 4))[2].rstrip(b"\0").decode() for payload in found]
+        parts = [dict(attributes(payload, 4)) for payload in found]
+        return [one[2].rstrip(b"\0").decode() for one in parts if one[1] == self._name.encode() + b"\0"]
 
     def _digests(self, chains: Collection[str] | None) -> dict[str, str]:
         table = text_attribute(1, self._name)

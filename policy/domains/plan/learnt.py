@@ -51,7 +51,7 @@ class Memory:
                         news[key] = Learnt(key, lasts + GRACE)
                     else:
                         self.left_out += 1
-        return [one for key, one in news.items() if key not in gone], [one for one in gone if one not in news]
+        return [one for key, one in news.items() if self._has(key)], [one for one in gone if not self._has(one)]
 
     def load(self, found: Iterable[Learnt], now: float) -> None:
         """What the kernel has from an earlier run of the daemon."""
@@ -85,6 +85,9 @@ class Memory:
         """Everything, with the seconds that are left: 0 or less for what only connections that exist may use."""
         for known in self._pods.values():
             yield from (Learnt(key, until - now) for key, until in known.items())
+
+    def _has(self, key: Key) -> bool:
+        return key in self._pods.get(key.pod, ())
 
     def _put(self, known: OrderedDict[Key, float], key: Key, until: float) -> None:
         self.count += key not in known

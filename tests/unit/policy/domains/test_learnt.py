@@ -74,7 +74,9 @@ def test_one_answer_with_more_addresses_than_there_is_room_leaves_the_latest(mon
     memory = Memory()
     news, gone = memory.learn(said("example.org", *[f"192.0.2.{n}" for n in range(30)]), (POD,), SETS, 0)
     assert {one.key for one in news} == {one.key for one in memory.all(0)} and len(news) == 10
-    assert not {one.key for one in news} & set(gone)
+    assert len(gone) == 20 and not {one.key for one in news} & set(gone)
+    news, gone = memory.learn(said("example.org", *[f"192.0.2.{n}" for n in range(30)], seconds=200), (POD,), SETS, 0)
+    assert {one.key for one in news} == {one.key for one in memory.all(0)}, "what has gone and come again is there"
 
 
 def test_what_all_pods_have_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
