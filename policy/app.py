@@ -22,6 +22,7 @@ from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import read_generation
+from nodelib.nft.wire import Message
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
 from policy import abilities
@@ -108,22 +109,17 @@ class _Daemon:
             family: Planner(family, settings.node, report=able.report, marked=able.marked, resolvers=able.resolvers)
             for family in tables
         }
-        self._enforcer = Enforcer(
-            tables, planners, clock, self, read_generation, lambda program: self._domains.kept(program)
-        )
-        self._domains = Domains(
-            {family: NftTable(family, layout.TABLE) for family in tables},
-            self._directory.addresses,
-            clock,
-            beside=self._enforcer.beside,
-        )
+        # Tables of their own, with sockets of their own: nobody waits for what somebody else reads or writes.
+        readers, more = ({family: NftTable(family, layout.TABLE) for family in tables} for _ in range(2))
+        self._enforcer = Enforcer(tables, planners, clock, self, read_generation, self._kept, readers)
+        self._domains = Domains(more, self._directory.addresses, clock, beside=self._enforcer.beside)
         listens = able.resolvers is not None
         self._answers = HeldAnswers(cluster_layout.QUEUE, clock, self._metrics.answers.inc) if listens else None
         file = HeldFile(settings.state)
         self._protection = Protection(self._enforcer, file, file.load(), lambda: self._other)
         self._refusals = Refusals(layout.REPORTS, clock, self._metrics.count_reports) if able.report else None
         self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._telling, self._no_drops, clock)
-        self._refused = RefusedCounts(tables, lambda: self._enforcer.programs)
+        self._refused = RefusedCounts(readers, lambda: self._enforcer.programs)
         self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
         self._cluster = ClusterIntake(
             client, self._enforcer, self._telling.cluster_policy, self._telling.policy_gone, able.no_names
@@ -161,6 +157,9 @@ class _Daemon:
                 count = len(program.elements[layout.MAPS[direction]])
                 self._metrics.isolated.labels(direction.lower(), family.value).set(count)
         self._telling.too_large({name for program in programs.values() for name in program.left_out})
+
+    def _kept(self, program: Program) -> list[Message]:
+        return self._domains.kept(program)
 
     def failed(self, error: Exception) -> None:
         self._metrics.failures.inc()

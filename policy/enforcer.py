@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 RETRY = 1.0  # seconds after a sync that failed
 AUDIT = 2.0  # seconds between two audits
 _FULL_SYNC_PERIOD = 3600.0
+_PATIENCE = 5  # audits in a row that changes may make useless
 _SHOWN = 3
 
 Change = Callable[[Index], None]
@@ -62,6 +63,7 @@ class _Side:
     """
 
     table: Table
+    reader: Table
     planner: Planner
     applied: Program | None = None
     digests: dict[str, str] = field(default_factory=dict)
@@ -81,15 +83,21 @@ class Enforcer:
         observer: Observer,
         generation: Callable[[], int | None] = lambda: None,
         kept: Callable[[Program], list[Message]] = lambda program: [],
+        readers: Mapping[Family, Table] | None = None,
     ) -> None:
-        """`kept`: what else belongs into a table that is written anew."""
-        self._sides = {family: _Side(table, planners[family]) for family, table in tables.items()}
+        """`kept`: what else belongs into a table that is written anew. `readers`: the tables again, to read them while
+        they are written.
+        """
+        self._sides = {
+            family: _Side(table, (readers or tables)[family], planners[family]) for family, table in tables.items()
+        }
         self._clock, self._observer, self._generation, self._kept = clock, observer, generation, kept
         self._index = Index()
         self._pending: list[Change] = []
         self._started = False
         self._seen: int | None = None
         self._taken = self._done = self._marked = 0
+        self._written = self._unread = 0
         self._lock = asyncio.Lock()
         self._progress = asyncio.Condition()
         self._uids: dict[Name, str] = {}
@@ -205,21 +213,26 @@ class Enforcer:
         generation = self._generation()
         if not self._started or (generation is not None and generation == self._seen):
             return []
-        found: list[str] = []
+        # Reading takes long, and changes shall not wait for it, unless they come so fast that nothing is ever read.
+        patient = self._unread < _PATIENCE
         async with self._lock:
-            for family, side in self._sides.items():
-                if side.applied is None:
-                    continue
-                wrong = await self._differences(side, deep)
-                if wrong:
-                    side.applied = None
-                    found.append(f"{family}: {wrong}")
+            written = self._written
+            found = {} if patient else await self._all_differences(deep)
+        if patient:
+            found = await self._all_differences(deep)
+        async with self._lock:
+            self._unread = self._unread + 1 if patient and written != self._written else 0
+            if self._unread:
+                return []
+            for family in found:
+                self._sides[family].applied = None
             if deep and not found:
                 self._seen = generation
         if found:
-            log.warning("somebody else changed our rules, they are written again: %s", "; ".join(found[:_SHOWN]))
+            shown = "; ".join(f"{family}: {wrong}" for family, wrong in found.items())
+            log.warning("somebody else changed our rules, they are written again: %s", shown)
             self.runner.poke()
-        return found
+        return list(found.values())
 
     async def run_audit(self) -> None:
         """Until cancelled."""
@@ -236,6 +249,7 @@ class Enforcer:
         """Remove our tables: nothing is enforced any more."""
         self._started = False
         async with self._lock:
+            self._written += 1
             for side in self._sides.values():
                 side.applied = None
                 await side.table.commit(removal())
@@ -272,6 +286,7 @@ class Enforcer:
     async def _write(self, side: _Side, batch: list[Message]) -> None:
         planned = side.planned
         if batch and planned is not None:
+            self._written += 1
             known, side.applied = side.applied, None
             await side.table.commit(batch if known is not None else batch + self._kept(planned))
             await self._read_back(side)
@@ -285,14 +300,22 @@ class Enforcer:
             kept = {name: digest for name, digest in side.digests.items() if name not in set(side.other)}
             side.digests = kept | _counted(await side.table.digests(side.other))
 
+    async def _all_differences(self, deep: bool) -> dict[Family, str]:
+        found = {}
+        for family, side in self._sides.items():
+            if side.applied is not None and (wrong := await self._differences(side, deep)):
+                found[family] = wrong
+        return found
+
     async def _differences(self, side: _Side, deep: bool) -> str:
-        if _counted(await side.table.digests()) != side.digests:
+        applied = side.applied
+        if _counted(await side.reader.digests()) != side.digests:
             return f"the rules of table {layout.TABLE} are not ours any more"
-        if deep and side.applied is not None:
+        if deep and applied is not None:
             # What pods have learnt comes and goes by itself.
-            ours = [name for name, shape in side.applied.sets.items() if not shape.most]
-            found = await side.table.elements(tuple(ours)) or {}
-            wrong = [name for name in ours if set(side.applied.elements[name]) != found.get(name)]
+            ours = [name for name, shape in applied.sets.items() if not shape.most]
+            found = await side.reader.elements(tuple(ours)) or {}
+            wrong = [name for name in ours if set(applied.elements[name]) != found.get(name)]
             if wrong:
                 return f"the elements of {', '.join(wrong[:_SHOWN])} are not ours"
         return ""
