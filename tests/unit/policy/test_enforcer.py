@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from functools import partial
 from ipaddress import ip_address
 
 import pytest
@@ -226,6 +227,9 @@ class Slow(FakePolicyTable):
         super().__init__()
         self.table, self.may, self.reads = table, asyncio.Event(), 0
 
+    def has_been_read(self, times: int) -> bool:
+        return self.reads == times
+
     async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]:
         self.reads += 1
         found = await self.table.digests(chains)
@@ -245,7 +249,7 @@ async def test_a_change_does_not_wait_for_an_audit_and_makes_it_useless_but_not_
     await enforcer.sync()
     for turn in range(5):
         audit = asyncio.create_task(enforcer.audit(deep=False))
-        await until(lambda turn=turn: slow.reads == turn + 1)
+        await until(partial(slow.has_been_read, turn + 1))
         changed, _ = parse.policy(policy(ingress=[{"ports": [{"port": turn + 1}]}]))
         enforcer.set_policy(changed.name, changed)
         await asyncio.wait_for(enforcer.sync(), 5)
@@ -253,7 +257,7 @@ async def test_a_change_does_not_wait_for_an_audit_and_makes_it_useless_but_not_
         assert not await audit, "what it read was on its way to be changed by us"
         slow.may.clear()
     audit = asyncio.create_task(enforcer.audit(deep=False))
-    await until(lambda: slow.reads == 6)
+    await until(partial(slow.has_been_read, 6))
     changed, _ = parse.policy(policy())
     enforcer.set_policy(changed.name, changed)
     sync = asyncio.create_task(enforcer.sync())
