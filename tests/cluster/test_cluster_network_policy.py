@@ -16,7 +16,7 @@ import pytest
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from policy.watches.cluster_policies import GROUP, POLICIES, VERSION
-from tests.builders.cluster_policies import cluster_policy, domains, egress, ingress, networks, nodes, port, spaces
+from tests.builders.cluster_policies import cluster_policy, domains, egress, ingress, nodes
 from tests.builders.pods import manifest, sleeper, web
 from tests.cluster.command_line import cli
 from tests.cluster.test_network_policy import address, answers, shared_cluster
@@ -81,37 +81,6 @@ async def test_a_pod_that_starts_while_its_daemon_is_killed_is_protected_when_it
             os.kill(await world.pid_once_running("node1", "policy"), signal.SIGKILL)
             await world.run(manifest(f"pod{number}", web(), nodeName="node1"))
             assert not await answers(world, "client", await address(world, f"pod{number}"))
-
-
-async def test_a_name_is_reached_by_the_address_that_the_cluster_s_dns_tells(world: World) -> None:
-    """Both pods are outside every other rule; the name of one of them is allowed."""
-    for name in ("named", "other"):
-        obj = manifest(name, web(), nodeName="node2")
-        obj["metadata"]["labels"] = {"serves": name}
-        await world.run(obj)
-        spec = {"clusterIP": "None", "selector": {"serves": name}, "ports": [{"port": 8080}]}
-        await world.api.post(
-            f"/api/v1/namespaces/{world.namespace}/services", {"metadata": {"name": name}, "spec": spec}
-        )
-    await world.run(manifest("client", sleeper(), nodeName="node1"))
-    domain = f"{world.namespace}.svc.cluster.local"
-    system = spaces(**{"kubernetes.io/metadata.name": "kube-system"})
-    rules = [
-        egress("Accept", system, protocols=[port(53, protocol="udp"), port(53)]),
-        egress("Accept", domains(f"named.{domain}"), protocols=[port(8080)]),
-        egress("Deny", networks("0.0.0.0/0", "::/0")),
-    ]
-    async with applied(world, cluster_policy("names", egress=rules)):
-        hosts = {name: await address(world, name) for name in ("named", "other")}
-
-        async def shut() -> bool:
-            return not await answers(world, "client", hosts["other"])
-
-        await holds(shut, "the policy is in force")
-        assert not await answers(world, "client", hosts["named"]), "nobody has asked for its name"
-        assert await answers(world, "client", f"named.{domain}.")
-        assert await answers(world, "client", hosts["named"]), "now it is known"
-        assert not await answers(world, "client", f"other.{domain}.")
 
 
 async def test_a_rule_that_is_not_understood_is_an_event_of_the_policy(world: World) -> None:
