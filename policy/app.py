@@ -14,7 +14,6 @@ from prometheus_client import disable_created_metrics
 
 from nodelib.clock import Clock, SystemClock
 from nodelib.daemon import run_daemon
-from nodelib.errors import NotFound
 from nodelib.firewall.objects import Family
 from nodelib.http_server import Handler, json_response, serve, text_response
 from nodelib.json_values import Json, object_or_empty
@@ -23,8 +22,13 @@ from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import read_generation
+from nodelib.nft.wire import Message
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
+from policy import abilities
+from policy.abilities import Abilities
+from policy.domains.edge import HeldAnswers
+from policy.domains.work import Domains
 from policy.drops.edge import Refusals
 from policy.drops.log import DropLog
 from policy.drops.refused import RefusedCounts
@@ -33,7 +37,7 @@ from policy.edge.held_file import HeldFile
 from policy.edge.metrics import Metrics
 from policy.enforcer import Enforcer
 from policy.model import Direction
-from policy.plan import layout, parse
+from policy.plan import cluster_layout, layout, parse
 from policy.plan.difference import removal
 from policy.plan.directory import Directory
 from policy.plan.program import Planner, Program
@@ -69,13 +73,13 @@ def _work(settings: Settings) -> int:
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. The rules stay, so policies stay in force without the daemon."""
     access = load_kubeconfig(settings.kubeconfig)
-    tables = {family: NftTable(family, layout.TABLE) for family in _families()}
-    report = await _can_report(tables)
+    tables = {family: NftTable(family, layout.TABLE) for family in abilities.families()}
+    able = await abilities.find(tables, settings.dns_servers)
     async with Supervisor("policy") as supervisor:
         supervisor.stop_on_signals()
         client = KubeClient(access, user_agent="nodewright-policy")
         supervisor.on_stop("API connections", client.close)
-        daemon = _Daemon(settings, supervisor, client, tables, report, SystemClock())
+        daemon = _Daemon(settings, supervisor, client, tables, able, SystemClock())
         await daemon.start()
         notify_systemd(supervisor, daemon.problem, SystemClock())
         await supervisor.wait()
@@ -90,7 +94,7 @@ class _Daemon:
         supervisor: Supervisor,
         client: KubeClient,
         tables: Mapping[Family, NftTable],
-        report: bool,
+        able: Abilities,
         clock: Clock,
     ) -> None:
         disable_created_metrics()
@@ -101,15 +105,25 @@ class _Daemon:
         self._directory = Directory(settings.node)
         events = Events(client, settings.node, clock, "nodewright-policy")
         self._telling = Telling(events, supervisor.once, self._directory, settings.node, clock)
-        planners = {family: Planner(family, settings.node, report=report) for family in tables}
-        self._enforcer = Enforcer(tables, planners, clock, self, read_generation)
+        planners = {
+            family: Planner(family, settings.node, report=able.report, marked=able.marked, resolvers=able.resolvers)
+            for family in tables
+        }
+        # Tables of their own, with sockets of their own: nobody waits for what somebody else reads or writes.
+        readers, more = ({family: NftTable(family, layout.TABLE) for family in tables} for _ in range(2))
+        self._enforcer = Enforcer(tables, planners, clock, self, read_generation, self._kept, readers)
+        self._domains = Domains(more, self._directory.addresses, clock, beside=self._enforcer.beside)
+        listens = able.resolvers is not None
+        self._answers = HeldAnswers(cluster_layout.QUEUE, clock, self._metrics.answers.inc) if listens else None
         file = HeldFile(settings.state)
         self._protection = Protection(self._enforcer, file, file.load(), lambda: self._other)
-        self._refusals = Refusals(layout.REPORTS, clock, self._metrics.count_reports) if report else None
+        self._refusals = Refusals(layout.REPORTS, clock, self._metrics.count_reports) if able.report else None
         self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._telling, self._no_drops, clock)
-        self._refused = RefusedCounts(tables, lambda: self._enforcer.programs)
+        self._refused = RefusedCounts(readers, lambda: self._enforcer.programs)
         self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
-        self._cluster = ClusterIntake(client, self._enforcer, self._telling.cluster_policy, self._telling.policy_gone)
+        self._cluster = ClusterIntake(
+            client, self._enforcer, self._telling.cluster_policy, self._telling.policy_gone, able.no_names
+        )
 
     def problem(self) -> str:
         """Why systemd should restart this process, or ""."""
@@ -135,6 +149,7 @@ class _Daemon:
 
     def synced(self, seconds: float, programs: Mapping[Family, Program]) -> None:
         self._failing_since = 0.0
+        self._domains.synced(programs)
         self._telling.synced()
         self._metrics.sync.observe(seconds)
         for family, program in programs.items():
@@ -142,6 +157,9 @@ class _Daemon:
                 count = len(program.elements[layout.MAPS[direction]])
                 self._metrics.isolated.labels(direction.lower(), family.value).set(count)
         self._telling.too_large({name for program in programs.values() for name in program.left_out})
+
+    def _kept(self, program: Program) -> list[Message]:
+        return self._domains.kept(program)
 
     def failed(self, error: Exception) -> None:
         self._metrics.failures.inc()
@@ -154,6 +172,7 @@ class _Daemon:
         await self._cluster.watch.ready.wait()
         self._protection.forget_unknown()
         self._warn_of_unfiltered_bridges()
+        await self._domains.load()
         if self._other:
             await self._yield_to(self._other)
         else:
@@ -162,6 +181,8 @@ class _Daemon:
             await self._enforcer.first_sync.wait()
             log.info("network policies are in force")
             gc.freeze()
+        if self._answers is not None:
+            self._supervisor.spawn("dns-answers", partial(self._answers.run, self._domains.learn))
         self._supervisor.spawn("others", self._watch_for_others)
 
     async def _watch_for_others(self) -> None:
@@ -216,9 +237,12 @@ class _Daemon:
     def _on_pod(self, kind: str, obj: Json) -> None:
         if kind == "DELETED":
             name = parse.name_of(obj)
+            # By now a new pod may have one of them.
+            addresses = [one for one in self._directory.of(name) if self._directory.party(one).name == name]
             self._enforcer.set_pod(name, None)
             self._directory.set_pod(name, None)
             self._protection.forget(name)
+            self._supervisor.once(f"forget-answers-{name}", partial(self._domains.forget, addresses))
             return
         pod = parse.pod(obj)
         self._enforcer.set_pod(pod.name, pod)
@@ -235,6 +259,7 @@ class _Daemon:
         if question.get("about") == "drops":
             return await self._drops.answer(question)
         began = self._clock.monotonic()
+        await self._domains.forget(read(question)[2])
         answer = await self._protection.answer(question)
         if answer.get("protected"):
             self._metrics.protected.observe(self._clock.monotonic() - began)
@@ -257,38 +282,14 @@ class _Daemon:
 
         async def metrics(_: web.Request) -> web.Response:
             await self._count_refused()
+            self._metrics.learnt.set(self._domains.memory.count)
             return text_response(self._metrics.text())
 
         return {"/healthz": healthz, "/metrics": metrics}
 
 
-def _families() -> list[Family]:
-    return list(Family) if Path("/proc/net/if_inet6").exists() else [Family.IPV4]
-
-
-async def _can_report(tables: Mapping[Family, NftTable]) -> bool:
-    """Whether the kernel can report dropped packets (nfnetlink_log). Raises NotFound without nf_tables."""
-    try:
-        for table in tables.values():
-            await table.exists()
-    except NftError as error:
-        raise NotFound(
-            str(error),
-            obj="nftables",
-            step="check whether it can be used",
-            action="Network policies need root and a kernel with nf_tables.",
-        ) from error
-    probe = NftTable(Family.IPV4, layout.PROBE)
-    try:
-        await probe.commit(layout.report_probe())
-    except NftError as error:
-        log.info("dropped packets are only counted, the kernel cannot report them: %s", error)
-        return False
-    return True
-
-
 async def _clean_up() -> None:
-    for family in _families():
+    for family in abilities.families():
         await NftTable(family, layout.TABLE).commit(removal())
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from nodelib.clock import Clock
@@ -19,9 +19,10 @@ from nodelib.nft.wire import Message
 from nodelib.runner import BoundedFrequencyRunner
 from policy.cluster_model import ClusterPolicy
 from policy.model import Address, Name, NodePlace, Pod, Policy, Tracked
-from policy.plan import layout
-from policy.plan.difference import difference, removal, whole
+from policy.plan import layout, marks
+from policy.plan.difference import changed_chains, difference, removal, renewed, whole
 from policy.plan.index import Index
+from policy.plan.marks import next_generation
 from policy.plan.program import Planner, Program
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 RETRY = 1.0  # seconds after a sync that failed
 AUDIT = 2.0  # seconds between two audits
 _FULL_SYNC_PERIOD = 3600.0
+_PATIENCE = 5  # audits in a row that changes may make useless
 _SHOWN = 3
 
 Change = Callable[[Index], None]
@@ -41,7 +43,7 @@ class Table(Protocol):
 
     async def elements(self, sets: tuple[str, ...]) -> dict[str, set[bytes]] | None: ...
 
-    async def rules_digest(self) -> str: ...
+    async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]: ...
 
 
 class Observer(Protocol):
@@ -54,13 +56,20 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class _Side:
-    """One family: its table, its planner, and what our writes have left in the kernel (None: not known)."""
+    """One family: its table, its planner, and what our writes have left in the kernel (None: not known).
+
+    `digests`: of each chain of that, the generation of marks aside; `other`: the chains that the planned program lacks
+    or has with other rules, None if all are written.
+    """
 
     table: Table
+    reader: Table
     planner: Planner
     applied: Program | None = None
-    digest: str = ""
+    digests: dict[str, str] = field(default_factory=dict)
     planned: Program | None = None
+    other: list[str] | None = None
+    generation: int = 1
 
 
 class Enforcer:
@@ -73,14 +82,22 @@ class Enforcer:
         clock: Clock,
         observer: Observer,
         generation: Callable[[], int | None] = lambda: None,
+        kept: Callable[[Program], list[Message]] = lambda program: [],
+        readers: Mapping[Family, Table] | None = None,
     ) -> None:
-        self._sides = {family: _Side(table, planners[family]) for family, table in tables.items()}
-        self._clock, self._observer, self._generation = clock, observer, generation
+        """`kept`: what else belongs into a table that is written anew. `readers`: the tables again, to read them while
+        they are written.
+        """
+        self._sides = {
+            family: _Side(table, (readers or tables)[family], planners[family]) for family, table in tables.items()
+        }
+        self._clock, self._observer, self._generation, self._kept = clock, observer, generation, kept
         self._index = Index()
         self._pending: list[Change] = []
         self._started = False
         self._seen: int | None = None
-        self._taken = self._done = 0
+        self._taken = self._done = self._marked = 0
+        self._written = self._unread = 0
         self._lock = asyncio.Lock()
         self._progress = asyncio.Condition()
         self._uids: dict[Name, str] = {}
@@ -182,6 +199,13 @@ class Enforcer:
             self._done = number
             self._progress.notify_all()
 
+    async def beside(self, commit: Awaitable[None]) -> None:
+        """Somebody commits to our table what is not planned: that is no reason for an audit."""
+        before = self._generation()
+        await commit
+        if before is not None and before == self._seen and self._generation() == before + 1:
+            self._seen = before + 1
+
     async def audit(self, *, deep: bool) -> list[str]:
         """What somebody else changed in our tables; the next sync writes everything then. Reads nothing if nothing
         was committed since.
@@ -189,21 +213,26 @@ class Enforcer:
         generation = self._generation()
         if not self._started or (generation is not None and generation == self._seen):
             return []
-        found: list[str] = []
+        # Reading takes long, and changes shall not wait for it, unless they come so fast that nothing is ever read.
+        patient = self._unread < _PATIENCE
         async with self._lock:
-            for family, side in self._sides.items():
-                if side.applied is None:
-                    continue
-                wrong = await self._differences(side, deep)
-                if wrong:
-                    side.applied = None
-                    found.append(f"{family}: {wrong}")
+            written = self._written
+            found = {} if patient else await self._all_differences(deep)
+        if patient:
+            found = await self._all_differences(deep)
+        async with self._lock:
+            self._unread = self._unread + 1 if patient and written != self._written else 0
+            if self._unread:
+                return []
+            for family in found:
+                self._sides[family].applied = None
             if deep and not found:
                 self._seen = generation
         if found:
-            log.warning("somebody else changed our rules, they are written again: %s", "; ".join(found[:_SHOWN]))
+            shown = "; ".join(f"{family}: {wrong}" for family, wrong in found.items())
+            log.warning("somebody else changed our rules, they are written again: %s", shown)
             self.runner.poke()
-        return found
+        return list(found.values())
 
     async def run_audit(self) -> None:
         """Until cancelled."""
@@ -220,6 +249,7 @@ class Enforcer:
         """Remove our tables: nothing is enforced any more."""
         self._started = False
         async with self._lock:
+            self._written += 1
             for side in self._sides.values():
                 side.applied = None
                 await side.table.commit(removal())
@@ -240,31 +270,60 @@ class Enforcer:
         used: set[Tracked] = set()
         batches = {}
         for family, side in self._sides.items():
-            now, uses = side.planner.plan(self._index, changed)
+            now, uses = side.planner.plan(self._index, changed, side.generation)
             side.planned, before = now, side.applied
             used |= uses
-            batches[family] = whole(now) if before is None else difference(before, now)
+            batch = whole(now) if before is None else difference(before, now)
+            side.other = None if before is None else changed_chains(before, now)
+            if batch:
+                # Also after a failure: nobody knows what a packet has met.
+                side.generation = self._marked = next_generation(self._marked, self._clock.now())
+                batch += renewed(now, side.generation)
+            batches[family] = batch
         self._index.forget(used)
         return batches
 
     async def _write(self, side: _Side, batch: list[Message]) -> None:
         planned = side.planned
         if batch and planned is not None:
+            self._written += 1
             known, side.applied = side.applied, None
-            await side.table.commit(batch)
-            if known is None or known.chains != planned.chains:
-                side.digest = await side.table.rules_digest()
+            await side.table.commit(batch if known is not None else batch + self._kept(planned))
+            await self._read_back(side)
         side.applied = planned
 
+    async def _read_back(self, side: _Side) -> None:
+        """The kernel's own form of what has just been written, to compare it with in audits."""
+        if side.other is None:
+            side.digests = _counted(await side.table.digests())
+        elif side.other:
+            kept = {name: digest for name, digest in side.digests.items() if name not in set(side.other)}
+            side.digests = kept | _counted(await side.table.digests(side.other))
+
+    async def _all_differences(self, deep: bool) -> dict[Family, str]:
+        found = {}
+        for family, side in self._sides.items():
+            if side.applied is not None and (wrong := await self._differences(side, deep)):
+                found[family] = wrong
+        return found
+
     async def _differences(self, side: _Side, deep: bool) -> str:
-        if await side.table.rules_digest() != side.digest:
+        applied = side.applied
+        if _counted(await side.reader.digests()) != side.digests:
             return f"the rules of table {layout.TABLE} are not ours any more"
-        if deep and side.applied is not None:
-            found = await side.table.elements(tuple(side.applied.sets)) or {}
-            wrong = [name for name, raws in side.applied.elements.items() if set(raws) != found.get(name)]
+        if deep and applied is not None:
+            # What pods have learnt comes and goes by itself.
+            ours = [name for name, shape in applied.sets.items() if not shape.most]
+            found = await side.reader.elements(tuple(ours)) or {}
+            wrong = [name for name in ours if set(applied.elements[name]) != found.get(name)]
             if wrong:
                 return f"the elements of {', '.join(wrong[:_SHOWN])} are not ours"
         return ""
+
+
+def _counted(digests: Mapping[str, str]) -> dict[str, str]:
+    """Without the chains that each transaction writes."""
+    return {name: digest for name, digest in digests.items() if name not in marks.CHAINS}
 
 
 def not_protected(pod: Name, step: str, why: str, action: str) -> Temporary:

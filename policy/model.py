@@ -99,7 +99,29 @@ class NodeSelection:
     nodes: Selector
 
 
-Peer = Selection | Block | Networks | NodeSelection
+@dataclass(frozen=True, slots=True)
+class DomainNames:
+    """The addresses that a pod has been given for these names, in lower case and without a dot at their end.
+
+    `*.` at the beginning stands for one or more labels.
+    """
+
+    names: tuple[str, ...]
+
+    def have(self, name: str) -> bool:
+        """Whether a name, written alike, is one of them."""
+        return any(name.endswith(one[1:]) if one.startswith("*.") else name == one for one in self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolvers:
+    """The DNS servers whose answers are believed, and how the kernel holds these (see `nodelib.nft.rules.Ask`)."""
+
+    servers: tuple[Address, ...]
+    extension: bool = False
+
+
+Peer = Selection | Block | Networks | NodeSelection | DomainNames
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from nodelib.addresses import parse_address
 from nodelib.errors import Invalid
+from policy.model import Address
 
 SOCKET = "/run/nodewright/policy.sock"
 STATE = "/run/nodewright/policy.json"
@@ -25,6 +27,7 @@ class Settings:
     address: str = "127.0.0.1"
     port: int = 10246
     cni_folder: str = "/etc/cni/net.d"
+    dns_servers: tuple[Address, ...] = ()
     verbosity: int = 2
     cleanup: bool = False
 
@@ -50,9 +53,17 @@ def load_settings(argv: Sequence[str]) -> Settings:
         address=host.strip("[]"),
         port=int(port),
         cni_folder=given.cni_conf_dir,
+        dns_servers=_addresses(given.cluster_dns),
         verbosity=given.v,
         cleanup=given.cleanup,
     )
+
+
+def _addresses(texts: str) -> tuple[Address, ...]:
+    try:
+        return tuple([parse_address(one.strip()) for one in texts.split(",") if one.strip()])
+    except ValueError as error:
+        raise Invalid(f"--cluster-dns {texts}: {error}", obj="policy", step="read the command line") from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--socket", default=SOCKET, help="where the pod network asks for a new pod's protection")
     add("--state-file", default=STATE, help="addresses that pods have and their status has not yet")
     add("--cni-conf-dir", default="/etc/cni/net.d", help="where another implementation is looked for")
+    add("--cluster-dns", default="", help="the DNS servers of pods, by commas: their answers count for domain names")
     add("--cleanup", action="store_true", help="remove all rules and exit")
     add("-v", "--v", type=int, default=2, help="4 and more: debug messages")
     return parser

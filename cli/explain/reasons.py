@@ -151,7 +151,7 @@ def _nftables(hop: Hop) -> str:
         return "dropped" + (": its source is in none of loadBalancerSourceRanges" if "firewall" in chain else "")
     if "dnat to" in text:
         return "destination becomes one of the Service's endpoints, chosen by chance"
-    if "mark set" in text or "mark-for-masquerade" in text:
+    if "meta mark set" in text or "mark-for-masquerade" in text:
         return "its source will be replaced, so that the answer returns here"
     if "service-ips" in text or "service-nodeports" in text:
         return "it is an address of a Service"

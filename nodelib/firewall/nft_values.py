@@ -118,6 +118,8 @@ def _connection(body: Json, branch: Branch) -> Any:
         return frozenset({"dnat"} if branch.translated else ())
     if key == "mark":
         return 0
+    if key == "direction":
+        return "original"
     sent = branch.sent
     if body.get("dir") == "reply":
         # Whoever answers: the destination as it is translated so far.

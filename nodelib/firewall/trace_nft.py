@@ -22,7 +22,9 @@ _DEPTH = 32
 _IPTABLES = frozenset(
     {"raw", "mangle", "nat", "filter", "security"}
 )  # iptables-nft's tables, which trace_iptables reads
-_IGNORED = frozenset({"counter", "log", "set", "map", "comment", "notrack", "ct timeout", "flow", "limit", "quota"})
+_IGNORED = frozenset(
+    {"counter", "log", "set", "map", "comment", "notrack", "ct timeout", "flow", "limit", "quota", "queue"}
+)
 _VERDICTS = frozenset({"accept", "drop", "return", "jump", "goto", "continue"})
 
 

@@ -12,9 +12,9 @@ import errno
 import hashlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from nodelib import command, netfilter
 from nodelib.command import CommandError, Completed
@@ -29,6 +29,7 @@ _SNDBUFFORCE, _RCVBUFFORCE = 32, 33
 _SOL_NETLINK, _NETLINK_CAP_ACK, _NETLINK_EXT_ACK = 270, 10, 11
 _LARGEST = 1 << 28
 _TRIES = 5
+_ONE_BY_ONE = 32  # chains whose rules are read by a request for each
 
 Run = Callable[..., Awaitable[Completed]]
 
@@ -127,10 +128,20 @@ class NftTable:
         async with self._lock:
             return await asyncio.to_thread(self._elements, tuple(sets))
 
+    async def sets(self) -> list[str]:
+        """The names of the table's sets and maps; none if it does not exist."""
+        async with self._lock:
+            return await asyncio.to_thread(self._sets)
+
     async def rules_digest(self) -> str:
         """A digest of the table's rules and their order; "" if it has no rules or does not exist."""
+        found = await self.digests()
+        return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest() if found else ""
+
+    async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]:
+        """Digests of the rules and their order in each of these chains, or in all that have rules."""
         async with self._lock:
-            return await asyncio.to_thread(self._digest)
+            return await asyncio.to_thread(self._digests, chains)
 
     async def counted(self, chains: Iterable[str]) -> dict[str, int]:
         """The packets that the counters of each chain have counted; chains that do not exist are left out."""
@@ -226,20 +237,27 @@ class NftTable:
             found[name] = {raw for payload in payloads for raw in wire.elements_of(payload)}
         return found
 
-    def _digest(self) -> str:
-        digest, any_rule = hashlib.sha256(), False
-        for payload in self._ask(wire.GET_RULE, netfilter.DUMP, text_attribute(1, self._name)) or ():
-            parts = list(attributes(payload, 4))
-            # Old kernels ignore the filter by table. Handles and positions are left out of the digest.
-            if (1, self._name.encode() + b"\0") not in parts:
-                continue
-            any_rule = True
-            for kind, value in parts:
-                if kind == 2:
-                    digest.update(value)
-                elif kind == 4:
-                    digest.update(_without_counts(value))
-        return digest.hexdigest() if any_rule else ""
+    def _sets(self) -> list[str]:
+        found = self._ask(wire.GET_SETS, netfilter.DUMP, text_attribute(1, self._name)) or ()
+        parts = [dict(attributes(payload, 4)) for payload in found]
+        return [one[2].rstrip(b"\0").decode() for one in parts if one[1] == self._name.encode() + b"\0"]
+
+    def _digests(self, chains: Collection[str] | None) -> dict[str, str]:
+        table = text_attribute(1, self._name)
+        wanted = {one.encode() + b"\0" for one in chains} if chains is not None else None
+        # Some by one request each, many by one for all.
+        parts = (b"",) if chains is None or len(chains) > _ONE_BY_ONE else (text_attribute(2, one) for one in chains)
+        found: dict[bytes, Any] = {}
+        for part in parts:
+            for payload in self._ask(wire.GET_RULE, netfilter.DUMP, table + part) or ():
+                rule = list(attributes(payload, 4))
+                # Old kernels ignore the filters by table and chain, and answer each request with everything.
+                if (1, self._name.encode() + b"\0") not in rule:
+                    continue
+                name = next(value for kind, value in rule if kind == 2)
+                if (wanted is None or name in wanted) and (not part or part[4:].startswith(name)):
+                    _update(found.setdefault(name, hashlib.sha256()), rule)
+        return {name.rstrip(b"\0").decode(): digest.hexdigest() for name, digest in found.items()}
 
     def _counted(self, chains: tuple[str, ...]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -259,6 +277,13 @@ class NftTable:
         what = f" (an element of {element.set})" if element else ""
         message = f"{step} of table {self._name}: {os.strerror(code)}{what}"
         return NftError(message, family=self._family, code=code, element=element)
+
+
+def _update(digest: Any, rule: list[tuple[int, bytes]]) -> None:
+    """Handles and positions are left out of the digest."""
+    for kind, value in rule:
+        if kind == 4:
+            digest.update(_without_counts(value))
 
 
 def _without_counts(expressions: bytes) -> bytes:

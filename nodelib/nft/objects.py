@@ -15,7 +15,7 @@ from nodelib.nft.expressions import size, u32
 from nodelib.nft.wire import CREATE, Message
 
 _NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _DELETE_CHAIN, _NEW_SET, _DELETE_SET = 0, 2, 3, 5, 9, 11
-_INTERVAL, _MAP, _CONCATENATION = 0x4, 0x8, 0x80
+_INTERVAL, _MAP, _TIMEOUT, _DYNAMIC, _CONCATENATION = 0x4, 0x8, 0x10, 0x20, 0x80
 _VERDICT = 0xFFFFFF00
 HOOKS = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
 
@@ -33,12 +33,14 @@ _TYPES: dict[str, tuple[int, int | None]] = {
 class SetShape:
     """The kind of a set: the parts of its key (addr, ether, proto, service, icmp_type), whether it has ranges.
 
-    With `verdicts` it is a map to verdicts. Ranges need a key of two parts or more.
+    With `verdicts` it is a map to verdicts. Ranges need a key of two parts or more. With `most` its elements may have a
+    timeout, rules may add some, and there are so many at most.
     """
 
     parts: tuple[str, ...]
     ranges: bool = False
     verdicts: bool = False
+    most: int = 0
 
 
 def replaced_table(name: str) -> list[Message]:
@@ -72,6 +74,7 @@ def new_set(table: str, name: str, shape: SetShape, family: Family, number: int)
         code = code << 6 | kind
     ranges = shape.ranges
     flags = (_INTERVAL | _CONCATENATION if ranges else 0) | (_MAP if shape.verdicts else 0)
+    flags |= _TIMEOUT | _DYNAMIC if shape.most else 0
     body = text_attribute(1, table) + text_attribute(2, name) + u32(3, flags)
     body += u32(4, code) + u32(5, sum(length + -length % 4 for _, length in kinds))
     if shape.verdicts:
@@ -79,6 +82,8 @@ def new_set(table: str, name: str, shape: SetShape, family: Family, number: int)
     if ranges:
         fields = b"".join([nested(1, u32(1, length)) for _, length in kinds])
         body += nested(9, nested(2, fields))
+    if shape.most:
+        body += nested(9, u32(1, shape.most))
     return Message(_NEW_SET, CREATE, body + u32(10, number))
 
 

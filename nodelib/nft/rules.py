@@ -33,7 +33,16 @@ _RANDOM_FULLY = 1 << 4
 _RTN_LOCAL = 2
 _RTN_BROADCAST = 3
 _CT_BITS = {
-    "state": (0, {"invalid": 1, "established": 1 << 1, "new": 1 << 3, "untracked": 1 << 6}),
+    "state": (
+        0,
+        {
+            "invalid": 1,
+            "established": 1 << 1,
+            "established,related": 1 << 1 | 1 << 2,
+            "new": 1 << 3,
+            "untracked": 1 << 6,
+        },
+    ),
     "status": (2, {"dnat": 1 << 5}),
 }
 
@@ -189,6 +198,23 @@ class Remember:
 
 
 @dataclass(frozen=True, slots=True)
+class Refresh:
+    """Keep the key in the set for `seconds` from now on."""
+
+    key: Key
+    set: str
+    seconds: int
+
+    def text(self, family: Family) -> str:
+        return f"update @{self.set} {{ {key_text(self.key, family)} timeout {self.seconds}s }}"
+
+    def code(self, family: Family) -> bytes:
+        timeout = ATTRIBUTE.pack(12, 6) + struct.pack(">Q", self.seconds * 1000)
+        update = text_attribute(1, self.set) + u32(3, 1) + u32(4, FIRST) + timeout
+        return _load(self.key, family)[0] + expression("dynset", update)
+
+
+@dataclass(frozen=True, slots=True)
 class From:
     """Continue if the source address is (with `negated`, is not) in `cidr`."""
 
@@ -272,6 +298,17 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
+class Answering:
+    """Continue if the packet goes to whoever began its connection."""
+
+    def text(self, family: Family) -> str:
+        return "ct direction reply"
+
+    def code(self, family: Family) -> bytes:
+        return expression("ct", u32(1, FIRST) + u32(2, 1)) + compare(b"\1")
+
+
+@dataclass(frozen=True, slots=True)
 class Marked:
     """Continue if the packet has the mark."""
 
@@ -282,6 +319,37 @@ class Marked:
 
     def code(self, family: Family) -> bytes:
         return load_mark() + masked(struct.pack("=I", self.mark), 4) + compare(bytes(4), negated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionMarked:
+    """Continue if these bits of the connection's mark are exactly `mark`."""
+
+    mark: int
+    mask: int
+
+    def text(self, family: Family) -> str:
+        return f"ct mark & 0x{self.mask:08x} == 0x{self.mark:08x}"
+
+    def code(self, family: Family) -> bytes:
+        load = expression("ct", u32(1, FIRST) + u32(2, 3))
+        return load + masked(struct.pack("=I", self.mask), 4) + compare(struct.pack("=I", self.mark))
+
+
+@dataclass(frozen=True, slots=True)
+class MarkConnection:
+    """Make these bits of the connection's mark `mark`, and leave the others."""
+
+    mark: int
+    mask: int
+
+    def text(self, family: Family) -> str:
+        return f"ct mark set ct mark & 0x{~self.mask & 0xFFFFFFFF:08x} | 0x{self.mark:08x}"
+
+    def code(self, family: Family) -> bytes:
+        load = expression("ct", u32(1, FIRST) + u32(2, 3))
+        changed = masked(struct.pack("=I", ~self.mask & 0xFFFFFFFF), 4, struct.pack("=I", self.mark))
+        return load + changed + expression("ct", u32(2, 3) + u32(4, FIRST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +437,27 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """Hold the packet until whoever listens to the queue has decided (NFQUEUE); without a listener it goes on at once.
+
+    `extension`: by the extension of iptables, for kernels that have it and not nftables' own statement.
+    """
+
+    queue: int
+    extension: bool = False
+
+    def text(self, family: Family) -> str:
+        return f"queue flags bypass to {self.queue}"
+
+    def code(self, family: Family) -> bytes:
+        if self.extension:
+            info = struct.pack("=HHHH", self.queue, 1, 1, 0)  # xt_NFQ_info_v3
+            return expression("target", text_attribute(1, "NFQUEUE") + u32(2, 3) + attribute(3, info))
+        numbers = ((1, self.queue), (2, 1), (3, 1))
+        return expression("queue", b"".join(attribute(kind, struct.pack(">H", one)) for kind, one in numbers))
+
+
+@dataclass(frozen=True, slots=True)
 class AtMost:
     """Continue for so many packets in a second, after a first `burst`; for the rest of them the rule ends here."""
 
@@ -388,20 +477,25 @@ Statement = (
     | VerdictOf
     | TranslateTo
     | Remember
+    | Refresh
     | From
     | To
     | FromInterface
     | FromThisNode
     | ToBroadcast
     | Connection
+    | Answering
     | Marked
     | SetMark
+    | ConnectionMarked
+    | MarkConnection
     | Verdict
     | Masquerade
     | Reject
     | Count
     | AtMost
     | Report
+    | Ask
 )
 
 

@@ -15,7 +15,7 @@ from nodelib.firewall.objects import Family
 from nodelib.netlink import ATTRIBUTE, HEADER, attributes, text_attribute
 
 SUBSYSTEM = 10 << 8  # NFNL_SUBSYS_NFTABLES
-GET_TABLE, NEW_CHAIN, NEW_RULE, GET_RULE, DELETE_RULE = 1, 3, 6, 7, 8
+GET_TABLE, NEW_CHAIN, NEW_RULE, GET_RULE, DELETE_RULE, GET_SETS = 1, 3, 6, 7, 8, 10
 NEW_ELEMENTS, GET_ELEMENTS, DELETE_ELEMENTS = 12, 13, 14
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _REQUEST, _ACK, CREATE, APPEND = 0x1, 0x4, 0x400, 0x800
@@ -24,7 +24,7 @@ NF_FAMILY = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 _TWO = struct.Struct("=HHHH")
 _VERDICT = struct.Struct("=HHHHHH")
 _TABLE, _SET, _ELEMENTS = 1, 2, 3  # NFTA_SET_ELEM_LIST_*
-_KEY, _DATA, _KEY_END = 1, 2, 10  # NFTA_SET_ELEM_*
+_KEY, _DATA, _TIMEOUT, _EXPIRATION, _KEY_END = 1, 2, 4, 5, 10  # NFTA_SET_ELEM_*
 _GOTO, _DROP = -4, 0
 _FULL = 60_000  # bytes of elements in one message, because the length of an attribute has 16 bits
 _CHUNK = 3 << 20  # bytes of one batch if there may be several
@@ -50,6 +50,17 @@ def plain(key: bytes) -> bytes:
 def ranged(key: bytes, end: bytes) -> bytes:
     """An element of a set of ranges."""
     return plain(key) + _TWO.pack(len(end) + 8, _KEY_END, len(end) + 4, 1) + end
+
+
+def timed(key: bytes, seconds: float) -> bytes:
+    """An element of a set that is there for so long."""
+    return plain(key) + ATTRIBUTE.pack(12, _TIMEOUT) + struct.pack(">Q", max(int(seconds * 1000), 1))
+
+
+def element_seconds(raw: bytes) -> float:
+    """For how long a timed element that was read from the kernel is there yet, 0 for any other."""
+    left = dict(attributes(raw)).get(_EXPIRATION, b"")
+    return int.from_bytes(left, "big") / 1000
 
 
 def valued(key: bytes, value: bytes) -> bytes:

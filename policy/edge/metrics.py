@@ -55,6 +55,16 @@ class Metrics:
             "Reports that the kernel threw away because they were not read in time",
             registry=self.registry,
         )
+        self.answers = Counter(
+            "nodewright_policy_dns_answers",
+            "DNS answers that were held and read for domain names",
+            registry=self.registry,
+        )
+        self.learnt = Gauge(
+            "nodewright_policy_domain_addresses",
+            "Addresses that pods have been given for domain names of policies",
+            registry=self.registry,
+        )
         self._policies: set[tuple[str, str, str]] = set()
 
     def count_reports(self, came: int, lost: int) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from nodelib.firewall.objects import Family
 from nodelib.nft.rules import Count, NftRule, Statement, Verdict, rule
 from policy.cluster_model import Action, ClusterPolicy, ClusterRule, Tier
-from policy.model import Direction, PolicyRule, Selection
+from policy.model import Direction, DomainNames, PolicyRule, Selection
 from policy.plan import cluster_layout
 from policy.plan.entries import POLICY_COST, Entry, Meaning, entry
+from policy.plan.layout import Refusing
 
 _CLOSED = (ClusterRule(Action.DENY, PolicyRule()),)
 
@@ -41,7 +42,8 @@ class CompiledCluster:
 class CompiledTier:
     """The chain of the policies of one tier that select the same pods. Compared by identity: its rules are many.
 
-    `denial`: the words of a chain that refuses everything by itself, "" for any other.
+    `denial`: the words of a chain that refuses everything by itself, "" for any other. `named`: whether a rule has
+    domain names.
     """
 
     name: str
@@ -50,9 +52,10 @@ class CompiledTier:
     denies: bool
     to_node: bool
     denial: str = ""
+    named: bool = False
 
 
-def compiled(policy: ClusterPolicy, family: Family, most: int, *, report: bool) -> CompiledCluster:
+def compiled(policy: ClusterPolicy, family: Family, most: int, *, refusing: Refusing) -> CompiledCluster:
     """The policy's chains in one family, closed if they cost more than `most`."""
     rules = policy.rules
     entries = {direction: [entry(one.match, family) for one in given] for direction, given in rules.items()}
@@ -65,7 +68,7 @@ def compiled(policy: ClusterPolicy, family: Family, most: int, *, report: bool) 
         made.sets[direction] = {}
         made.chains[direction] = {}
         made.denies[direction] = any(one.action is Action.DENY for one in given)
-        made.steps[direction] = _steps(made, direction, given, entries[direction], report=report)
+        made.steps[direction] = _steps(made, direction, given, entries[direction], refusing=refusing)
     made.to_node = any(_may_be_node(one) for one in rules.get(Direction.EGRESS, ()))
     return made
 
@@ -78,17 +81,20 @@ def compiled_tier(tier: Tier, direction: Direction, policies: Sequence[CompiledC
         tuple(policies),
         any(one.denies[direction] for one in policies),
         direction is Direction.EGRESS and any(one.to_node for one in policies),
+        named=any(isinstance(found, DomainNames) for one in policies for found in one.sets[direction].values()),
     )
 
 
-def closed_tier(tier: Tier, direction: Direction, policies: Sequence[CompiledCluster], *, report: bool) -> CompiledTier:
+def closed_tier(
+    tier: Tier, direction: Direction, policies: Sequence[CompiledCluster], *, refusing: Refusing
+) -> CompiledTier:
     """What stands for any tier of these that there is no room for: it refuses everything, or decides nothing."""
     if not any(_narrows(one.policy.rules.get(direction, ())) for one in policies):
         return CompiledTier(cluster_layout.tier_name(tier, direction, ()), (), (), denies=False, to_node=False)
     name = cluster_layout.closed_name(tier, direction)
     note = f"{tier} {direction.lower()} too many policies for the pods of a node"
     to_node = direction is Direction.EGRESS and any(one.to_node for one in policies)
-    return CompiledTier(name, cluster_layout.denial(name, note, report=report), (), True, to_node, note)
+    return CompiledTier(name, cluster_layout.denial(name, note, refusing=refusing), (), True, to_node, note)
 
 
 def _steps(
@@ -97,12 +103,12 @@ def _steps(
     rules: Sequence[ClusterRule],
     entries: Sequence[Entry],
     *,
-    report: bool,
+    refusing: Refusing,
 ) -> tuple[NftRule, ...]:
     steps: list[NftRule] = []
     segment: list[NftRule] = []
     for number, (one, found) in enumerate(zip(rules, entries, strict=True)):
-        written = _rules(made, direction, number, one, found, report=report)
+        written = _rules(made, direction, number, one, found, refusing=refusing)
         if one.action is not Action.PASS:
             segment += written
         elif written:
@@ -122,7 +128,7 @@ def _close(made: CompiledCluster, direction: Direction, segment: list[NftRule], 
 
 
 def _rules(
-    made: CompiledCluster, direction: Direction, number: int, of: ClusterRule, found: Entry, *, report: bool
+    made: CompiledCluster, direction: Direction, number: int, of: ClusterRule, found: Entry, *, refusing: Refusing
 ) -> list[NftRule]:
     fits = dict.fromkeys(found.alternatives(direction, made.sets[direction]))
     if not fits:
@@ -131,7 +137,7 @@ def _rules(
     end: tuple[Statement, ...] = (Count(), Verdict("return" if of.action is Action.PASS else "accept"))
     if of.action is Action.DENY:
         name = cluster_layout.denial_name(made.policy.name, direction, number)
-        made.chains[direction][name] = cluster_layout.denial(name, note, report=report)
+        made.chains[direction][name] = cluster_layout.denial(name, note, refusing=refusing)
         made.denials[name] = note
         end = (Verdict("goto", name),)
     return [rule(*one, *end, comment=note) for one in fits]

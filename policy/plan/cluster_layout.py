@@ -11,6 +11,9 @@ Baseline policies. What nobody has decided passes.
 - A rule that denies leads to a chain of its own (`deny-…`), which counts, reports and drops.
 - What a pod sends to its own node is not forwarded: a chain with the hook `input` judges it, for pods whose policies
   have rules for nodes or networks, and is there only if a pod needs it. NetworkPolicies do not apply to such packets.
+- DNS answers to pods whose policies have rules with domain names are held until the daemon has read them: a chain with
+  the hook `postrouting`, which sees the node's own answers, too, and is there only if a pod needs it. It goes by what
+  the pod has asked: a server's address and port before any translation.
 - `self-after-admin` has the pods that the Admin tier and NetworkPolicies select: upstream has what a pod sends to
   itself through a Service decided by the tiers, while no NetworkPolicy cuts a pod off from itself.
 """
@@ -20,13 +23,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.rules import Connection, Count, Field, NftRule, Verdict, VerdictOf, rule
+from nodelib.nft.objects import SetShape
+from nodelib.nft.rules import Answering, Ask, Connection, Count, Field, InSet, NftRule, Verdict, VerdictOf, rule
+from nodelib.nft.wire import plain
 from policy.cluster_model import ClusterPolicy, Tier
-from policy.model import Direction
-from policy.plan import layout
+from policy.model import VERSION, Direction, Resolvers
+from policy.plan import layout, marks
+from policy.plan.layout import Refusing
 
 TO_NODE = "to-node"
-HOOK = "input"
+ANSWERS = "answers"
+# Chains with a hook that are not always there, with their priorities.
+HOOKS = {TO_NODE: ("input", layout.PRIORITY), ANSWERS: ("postrouting", 0), marks.JUDGED: ("forward", marks.PRIORITY)}
+ASKING, SERVERS = "asking", "dns-servers"
+SERVERS_SHAPE = SetShape(("addr", "proto", "service"))
+QUEUE = 4021  # where answers are held
+DNS = 53
+_ASKED = (Field("original-daddr"), layout.PROTOCOL, Field("original-dport"))
 OWN = "self-after-admin"
 
 
@@ -40,18 +53,30 @@ def base_chain(family: Family) -> tuple[NftRule, ...]:
     )
 
 
-def denial(name: str, note: str, *, report: bool) -> tuple[NftRule, ...]:
+def answers_chain(resolvers: Resolvers) -> tuple[NftRule, ...]:
+    """The rule that holds the answers of these servers to pods that need them read."""
+    held = (InSet(_ASKED, SERVERS), InSet((layout.CLIENT,), ASKING), Ask(QUEUE, resolvers.extension))
+    return (rule(Answering(), *held, comment="for rules with domain names"),)
+
+
+def servers(resolvers: Resolvers, family: Family) -> frozenset[bytes]:
+    """The elements of the set of these servers."""
+    rest = layout.protocol_part(layout.PROTOCOLS["UDP"]) + layout.port_part(DNS)
+    return frozenset(plain(one.packed + rest) for one in resolvers.servers if one.version == VERSION[family])
+
+
+def denial(name: str, note: str, *, refusing: Refusing) -> tuple[NftRule, ...]:
     """The rules of a chain that refuses what comes to it."""
-    return (*layout.report_rules(name, report=report), rule(Count(), Verdict("drop"), comment=note))
+    return (*refusing.report(name), refusing.drop(note))
 
 
-def closing(*, report: bool, name: str) -> tuple[NftRule, ...]:
+def closing(*, refusing: Refusing, name: str) -> tuple[NftRule, ...]:
     """The last rules of a group that denies something: what belongs to no connection might be just that."""
     note = "it belongs to no connection"
     found: list[NftRule] = []
     for state in ("invalid", "untracked"):
         alone = Connection("state", state)
-        found += [rule(alone, *one.statements) for one in layout.report_rules(name, report=report)]
+        found += [rule(alone, *one.statements) for one in refusing.report(name)]
         found.append(rule(alone, Count(), Verdict("drop"), comment=note))
     return tuple(found)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nodelib.nft import objects, wire
 from nodelib.nft.wire import Element, Message
-from policy.plan import cluster_layout, layout
+from policy.plan import cluster_layout, layout, marks
 from policy.plan.program import Program
 
 TABLE = layout.TABLE
@@ -31,6 +31,25 @@ def removal() -> list[Message]:
 def difference(old: Program, new: Program) -> list[Message]:
     """What changes. Empty if nothing does."""
     return _changes(old, new)
+
+
+def changed_chains(old: Program, new: Program) -> list[str]:
+    """Those whose rules are others, or that are only in one of them."""
+    return [
+        *[name for name, rules in new.chains.items() if old.chains.get(name) != rules],
+        *[name for name in old.chains if name not in new.chains],
+    ]
+
+
+def renewed(program: Program, generation: int) -> list[Message]:
+    """What gives the program, which has just been written, another generation."""
+    if marks.KNOWN not in program.chains:
+        return []
+    program.chains.update(marks.chains(generation))
+    messages = [wire.flushed_chain(TABLE, name) for name in marks.CHAINS]
+    for name in marks.CHAINS:
+        messages += [wire.new_rule(one.body(TABLE, name, program.family)) for one in program.chains[name]]
+    return messages
 
 
 def _changes(old: Program, new: Program) -> list[Message]:
@@ -59,8 +78,8 @@ def _changes(old: Program, new: Program) -> list[Message]:
 
 
 def _new_chain(name: str) -> Message:
-    if name == cluster_layout.TO_NODE:
-        return objects.hooked_chain(TABLE, name, cluster_layout.HOOK, layout.PRIORITY)
+    if name in cluster_layout.HOOKS:
+        return objects.hooked_chain(TABLE, name, *cluster_layout.HOOKS[name])
     return wire.new_chain(TABLE, name)
 
 

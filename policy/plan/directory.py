@@ -25,7 +25,7 @@ class Directory:
 
     def set_pod(self, name: Name, pod: Pod | None) -> None:
         """A pod as it is now, None: it is gone."""
-        for address in self._addresses(name):
+        for address in self.of(name):
             if self._by_address.get(address) == name:
                 del self._by_address[address]
         held = self._held.get(name)
@@ -40,7 +40,7 @@ class Directory:
         self._pods[name] = pod
         if pod.node == self._node and not pod.ended and not pod.host_network:
             self._here.add(name)
-        for address in self._addresses(name):
+        for address in self.of(name):
             if self._owners.get(address, name) == name:
                 self._by_address[address] = name
 
@@ -82,6 +82,11 @@ class Directory:
         pod = None if name is None else self._pods.get(name)
         return Party(address, pod, None if pod is None else self._namespaces.get(pod.name.namespace))
 
+    def addresses(self, address: Address) -> tuple[Address, ...]:
+        """All addresses of the pod that has this one; nothing if none has it."""
+        name = self._by_address.get(address)
+        return () if name is None else self.of(name)
+
     def isolates(self, policy: Name, pod: Name) -> bool:
         """Whether the policy selects the pod."""
         known, found = self._policies.get(policy), self._pods.get(pod)
@@ -97,7 +102,8 @@ class Directory:
         for address in [one for one, owner in self._owners.items() if owner == name]:
             del self._owners[address]
 
-    def _addresses(self, name: Name) -> tuple[Address, ...]:
+    def of(self, name: Name) -> tuple[Address, ...]:
+        """The addresses of a pod."""
         pod = self._pods.get(name)
         if pod is None:
             return ()

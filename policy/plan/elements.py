@@ -8,7 +8,7 @@ from nodelib.addresses import hardware_address
 from nodelib.firewall.objects import Family
 from nodelib.nft import wire
 from nodelib.nft.objects import SetShape
-from policy.model import VERSION, Address, NamedPort, NodeSelection, Pod, Selection, Tracked
+from policy.model import VERSION, Address, DomainNames, NamedPort, NodeSelection, Pod, Selection, Tracked
 from policy.plan import layout
 from policy.plan.entries import Blocks, Meaning, NamedPorts, Ports, watched
 from policy.plan.index import Index
@@ -62,6 +62,8 @@ def _encoded(meaning: Meaning, members: list[Pod], index: Index, family: Family)
         case NodeSelection():
             nodes = index.node_addresses(meaning)
             return frozenset(wire.plain(one.packed) for one in nodes if one.version == VERSION[family])
+        case DomainNames():
+            return frozenset()  # what pods have learnt is no part of the plan
         case NamedPorts(ports):
             return frozenset(raw for one in ports for raw in _named_elements(one, members, family))
         case Blocks(ranges):
@@ -85,6 +87,8 @@ def _shape(meaning: Meaning) -> SetShape:
     match meaning:
         case Selection() | NodeSelection():
             return layout.PEER_SHAPE
+        case DomainNames():
+            return layout.DOMAINS_SHAPE
         case NamedPorts():
             return layout.NAMED_SHAPE
         case Blocks():

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.rules import Field, InSet, Statement
+from nodelib.nft.rules import Connection, Field, InSet, Refresh, Statement
 from policy.model import (
     VERSION,
     Block,
     Direction,
+    DomainNames,
     NamedPort,
     Networks,
     NodeSelection,
@@ -25,6 +26,7 @@ from policy.model import (
     Tracked,
 )
 from policy.plan import layout
+from policy.plan.marks import FORGOTTEN
 from policy.plan.ranges import Range, block_ranges, merged, network_ranges, port_ranges
 
 T = TypeVar("T")
@@ -37,6 +39,9 @@ MOST_JUMPS = 20_000
 # Elements in one set of ranges: the kernel copies such a set for each element that it adds (nft_set_pipapo.c), so that
 # one of 50,000 takes 16 s and 13 of 4,000 take one. A lookup costs the same either way.
 MOST_RANGES = 4096
+# Seconds for which a connection to an address goes on without a packet, after the address has expired. The proxy lets
+# conntrack forget one that is silent for so long.
+KNOWN = 86400
 # What is made for one policy, in units of about 40 µs of the kernel's time (one range in a set).
 _RULE, _SET, POLICY_COST = 5, 12, 5
 
@@ -63,14 +68,15 @@ class NamedPorts:
 
 
 # What a set stands for.
-Meaning = Selection | NodeSelection | Blocks | Ports | NamedPorts
+Meaning = Selection | NodeSelection | DomainNames | Blocks | Ports | NamedPorts
+_Party = Selection | NodeSelection | DomainNames | Blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of a policy, before its rules are made. None: everybody, or every port."""
 
-    peers: tuple[Selection | NodeSelection | Blocks, ...] | None
+    peers: tuple[_Party, ...] | None
     ports: tuple[Ports | NamedPorts, ...] | None
 
     @property
@@ -109,7 +115,14 @@ def _alternatives(
     for meaning in meanings:
         name, key = _named(meaning, party)
         sets[name] = meaning
-        yield (InSet(key, name),)
+        if isinstance(meaning, DomainNames):
+            # Not to be spared: time changes what such a rule says, and each packet prolongs it.
+            yield InSet(key, name), FORGOTTEN
+            known = layout.known_name(name)
+            sets[known] = meaning
+            yield (Connection("state", "established,related"), InSet(key, known), Refresh(key, known, KNOWN), FORGOTTEN)
+        else:
+            yield (InSet(key, name),)
 
 
 def _named(meaning: Meaning, party: Field) -> tuple[str, tuple[Field, ...]]:
@@ -118,6 +131,8 @@ def _named(meaning: Meaning, party: Field) -> tuple[str, tuple[Field, ...]]:
             return layout.peer_name(meaning), (party,)
         case NodeSelection():
             return layout.nodes_name(meaning), (party,)
+        case DomainNames():
+            return layout.names_name(meaning), (layout.CLIENT, layout.SERVER)
         case Blocks(ranges):
             return layout.block_name(ranges), (party, layout.PROTOCOL)
         case Ports(ranges):
@@ -130,11 +145,11 @@ def _size(meaning: Meaning) -> int:
     return _SET + (len(meaning.ranges) if isinstance(meaning, Blocks | Ports) else 0)
 
 
-def _peers(peers: tuple[Peer, ...] | None, family: Family) -> tuple[Selection | NodeSelection | Blocks, ...] | None:
+def _peers(peers: tuple[Peer, ...] | None, family: Family) -> tuple[_Party, ...] | None:
     if peers is None:
         return None
     ranges = merged(part for one in peers for part in _ranges(one, VERSION[family]))
-    chosen = [one for one in peers if isinstance(one, Selection | NodeSelection)]
+    chosen = [one for one in peers if isinstance(one, Selection | NodeSelection | DomainNames)]
     return (*chosen, *(Blocks(part) for part in _pieces(ranges)))
 
 

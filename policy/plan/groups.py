@@ -16,6 +16,7 @@ from policy.plan import cluster_layout, layout
 from policy.plan.cluster_compile import CompiledCluster, CompiledTier, closed_tier, compiled, compiled_tier
 from policy.plan.entries import MOST, MOST_JUMPS
 from policy.plan.index import Index
+from policy.plan.layout import Refusing
 
 _Key = tuple[Tier, Direction, tuple[str, ...]]
 
@@ -31,6 +32,11 @@ class Tiers:
         """Those that count, in their order, for a pod that NetworkPolicies do or do not isolate."""
         found = (self.admin, None if isolated else self.baseline)
         return tuple(one for one in found if one is not None and (one.to_node or not to_node))
+
+    @property
+    def named(self) -> bool:
+        """Whether a rule has domain names."""
+        return any(one is not None and one.named for one in (self.admin, self.baseline))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,8 @@ class Selected:
 class ClusterPlanner:
     """Compiles policies for one family of one node. What has not changed since the last plan is not made again."""
 
-    def __init__(self, family: Family, node: str, *, report: bool) -> None:
-        self._family, self._node, self._report = family, node, report
+    def __init__(self, family: Family, node: str, *, refusing: Refusing) -> None:
+        self._family, self._node, self._refusing = family, node, refusing
         self._compiled: dict[str, CompiledCluster] = {}
 
     def select(self, index: Index, used: set[Tracked]) -> Selected:
@@ -63,7 +69,7 @@ class ClusterPlanner:
                 if index.pods[name].node == self._node:
                     for direction in one.steps:
                         lists[one.policy.tier][direction].setdefault(name, []).append(one)
-        tiers = _TierChains(report=self._report)
+        tiers = _TierChains(refusing=self._refusing)
         selected = Selected(left_out={Name("", one.policy.name) for one in self._compiled.values() if one.closed})
         for direction, by_pod in selected.tiers.items():
             admin, baseline = (lists[tier][direction] for tier in Tier)
@@ -83,7 +89,7 @@ class ClusterPlanner:
         for policy in sorted(index.cluster_policies.values(), key=lambda one: (one.tier is Tier.BASELINE, *one.order)):
             known, room = self._compiled.get(policy.name), MOST - spent
             if known is None or known.policy is not policy or known.closed is not (known.cost > room):
-                known = compiled(policy, self._family, room, report=self._report)
+                known = compiled(policy, self._family, room, refusing=self._refusing)
             found[policy.name] = known
             spent += 0 if known.closed else known.cost
         self._compiled = found
@@ -93,8 +99,8 @@ class ClusterPlanner:
 class _TierChains:
     """The chains of the tiers, made once for all pods that the same policies select."""
 
-    def __init__(self, *, report: bool) -> None:
-        self._report = report
+    def __init__(self, *, refusing: Refusing) -> None:
+        self._refusing = refusing
         self._made: dict[_Key, CompiledTier] = {}
         self._rules = dict.fromkeys(Tier, 0)
         self.left_out: set[Name] = set()
@@ -108,7 +114,7 @@ class _TierChains:
             self._rules[tier] += sum(len(one.steps[direction]) for one in policies)
             if self._rules[tier] > MOST_JUMPS:
                 self.left_out |= {Name("", one.policy.name) for one in policies}
-                found = closed_tier(tier, direction, policies, report=self._report)
+                found = closed_tier(tier, direction, policies, refusing=self._refusing)
             else:
                 found = compiled_tier(tier, direction, policies)
             self._made[key] = found
@@ -116,7 +122,7 @@ class _TierChains:
 
 
 def group_rules(
-    name: str, asked: Sequence[CompiledTier], chains: Sequence[str], isolated_by: Sequence[Name], *, report: bool
+    name: str, asked: Sequence[CompiledTier], chains: Sequence[str], isolated_by: Sequence[Name], *, refusing: Refusing
 ) -> tuple[NftRule, ...]:
     """The rules of a group that has tiers. `chains`: those of the NetworkPolicies that isolate it."""
     jumps = [rule(Verdict("jump", one.name)) for one in asked]
@@ -127,7 +133,7 @@ def group_rules(
             Verdict("accept"),
             comment="no NetworkPolicy cuts a pod off from itself",
         )
-        return (*jumps, own, *layout.group_chain(chains, name, isolated_by, report=report))
+        return (*jumps, own, *layout.group_chain(chains, name, isolated_by, refusing=refusing))
     if any(one.denies for one in asked):
-        return (*jumps, *cluster_layout.closing(report=report, name=name))
+        return (*jumps, *cluster_layout.closing(refusing=refusing, name=name))
     return tuple(jumps)

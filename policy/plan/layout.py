@@ -3,8 +3,9 @@
 Every packet that this node forwards is judged, answers and established flows too, by what its connection is: who
 started it (`ct original saddr`, the address before any masquerade) and which address and port answer it (`ct reply
 saddr` and `proto-src`, the pod behind a Service). Both directions of a flow therefore get the same verdict, and a flow
-that is no longer allowed stops with the transaction that says so; nothing has to be deleted from conntrack. Packets
-from and to the node itself are not forwarded, so probes and the node's own clients always pass, as upstream has it.
+that is no longer allowed stops with the transaction that says so; nothing has to be deleted from conntrack. A mark
+spares packets the look at rules that have let an earlier one of their connection pass (`marks.py`). Packets from and to
+the node itself are not forwarded, so probes and the node's own clients always pass, as upstream has it.
 
 - Chains `ingress` and `egress` (hook forward) look up the pod in the maps of the same name; a pod that no policy
   isolates in that direction is in neither.
@@ -21,6 +22,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
 
 from nodelib.firewall.objects import Family
 from nodelib.nft import objects
@@ -42,7 +45,8 @@ from nodelib.nft.rules import (
     rule,
 )
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
-from policy.model import Direction, Name, NamedPort, NodeSelection, Selection, Selector
+from policy.model import Direction, DomainNames, Name, NamedPort, NodeSelection, Selection, Selector
+from policy.plan import marks
 
 TABLE = "nodewright-policy"
 PROBE = "nodewright-policy-probe"
@@ -50,8 +54,10 @@ PROBE = "nodewright-policy-probe"
 PRIORITY = 10
 REPORTS = 4021  # the NFLOG group of dropped packets
 REPORTED = AtMost(10, 20)  # of each group's packets: the kernel reports no flood, and counts all of it
+REPORTS_STATEMENTS = (REPORTED, Report(REPORTS, "probe"))
 
 SELF = "self"
+NAMES = "names-"
 NEIGHBOURS = "neighbour-discovery"
 ROUTERS = "of-routers"
 STRAY = "stray"
@@ -65,6 +71,8 @@ PORTS_SHAPE = SetShape(("proto", "service"), ranges=True)
 NAMED_SHAPE = SetShape(("addr", "proto", "service"))
 SENDERS_SHAPE = SetShape(("ether",))
 SENDERS_ADDRESSES_SHAPE = SetShape(("ether", "addr"))
+# What a pod has been given for names: its address, and one of those in the answer. `domains/` puts elements in.
+DOMAINS_SHAPE = SetShape(("addr", "addr"), most=1 << 17)
 ICMP_SHAPE = SetShape(("proto", "icmp_type"))
 PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
 _ICMPV6 = 58
@@ -82,18 +90,22 @@ _LONGEST_COMMENT = 120
 HOOKS = {MAPS[Direction.INGRESS]: PRIORITY, MAPS[Direction.EGRESS]: PRIORITY + 1}
 
 
-def base_chains(family: Family) -> dict[str, tuple[NftRule, ...]]:
-    """The rules of the chains with a hook."""
+def base_chains(family: Family, *, marked: bool = False) -> dict[str, tuple[NftRule, ...]]:
+    """The rules of the chains with a hook. `marked`: connections have marks."""
+    known = (rule(Verdict("jump", marks.KNOWN)),) if marked else ()
+    passed = (rule(Verdict("jump", marks.PASSED)),) if marked else ()
     stray = rule(Verdict("jump", STRAY), comment="not from or to a pod's own address")
     return {
         STRAY: stray_chain(family, isolating=False),
         MAPS[Direction.INGRESS]: (
             *discovery(family),
             stray,
+            *known,
             *_base(MAPS[Direction.INGRESS], SERVER, Field("daddr")),
         ),
         MAPS[Direction.EGRESS]: (
             *discovery(family),
+            *passed,
             *_base(MAPS[Direction.EGRESS], CLIENT, Field("saddr")),
         ),
     }
@@ -144,23 +156,36 @@ def forged_rule() -> NftRule:
     return rule(InSet((SENDER,), SENDERS), own, Count(), Verdict("drop"), comment=note)
 
 
-def report_probe() -> list[Message]:
-    """Makes a table with a rule that reports packets, and removes it again: refused where the kernel cannot."""
-    body = rule(REPORTED, Report(REPORTS, "probe")).body(PROBE, "probe", Family.IPV4)
+def probe(*statements: Statement) -> list[Message]:
+    """Makes a table with such a rule, and removes it again: refused where the kernel cannot."""
+    body = rule(*statements).body(PROBE, "probe", Family.IPV4)
     made = [*objects.replaced_table(PROBE), new_chain(PROBE, "probe"), new_rule(body)]
     return [*made, *objects.removed_table(PROBE)[1:]]
 
 
-def group_chain(chains: Iterable[str], name: str, policies: Iterable[Name], *, report: bool) -> tuple[NftRule, ...]:
+def group_chain(
+    chains: Iterable[str], name: str, policies: Iterable[Name], *, refusing: Refusing
+) -> tuple[NftRule, ...]:
     """The rules of a group: each policy's chain may accept; the rest is dropped."""
     note = comment(f"isolated by {' '.join(map(str, policies))}")
     jumps = [rule(Verdict("jump", chain)) for chain in chains]
-    return (*jumps, *report_rules(name, report=report), rule(Count(), Verdict("drop"), comment=note))
+    return (*jumps, *refusing.report(name), refusing.drop(note))
 
 
-def report_rules(name: str, *, report: bool) -> tuple[NftRule, ...]:
-    """What reports packets by that name. A rule of its own: one packet too many is dropped all the same."""
-    return (rule(REPORTED, Report(REPORTS, name)),) if report else ()
+@dataclass(frozen=True, slots=True)
+class Refusing:
+    """How packets are refused. `reports`: the kernel can report them; `marked`: connections have marks (`marks.py`)."""
+
+    reports: bool
+    marked: bool
+
+    def report(self, name: str) -> tuple[NftRule, ...]:
+        """Reports packets by that name. A rule of its own: one packet too many is dropped all the same."""
+        return (rule(REPORTED, Report(REPORTS, name)),) if self.reports else ()
+
+    def drop(self, note: str) -> NftRule:
+        """Counts and drops packets, and has their connection judged again."""
+        return rule(Count(), *((marks.FORGOTTEN,) if self.marked else ()), Verdict("drop"), comment=note)
 
 
 def policy_chain_name(name: Name, direction: Direction) -> str:
@@ -173,6 +198,16 @@ def group_name(chains: Iterable[str], direction: Direction) -> str:
 
 def nodes_name(selection: NodeSelection) -> str:
     return f"nodes-{hashed(json.dumps(_words(selection.nodes)))}"
+
+
+def names_name(names: DomainNames) -> str:
+    """Of the set with the addresses to which a pod may begin connections."""
+    return f"{NAMES}{hashed(' '.join(names.names))}"
+
+
+def known_name(names: str) -> str:
+    """Of the set beside that one: the addresses to which connections go on."""
+    return f"known-{names.removeprefix(NAMES)}"
 
 
 def peer_name(selection: Selection) -> str:
@@ -194,8 +229,8 @@ def named_name(ports: Iterable[NamedPort]) -> str:
 
 def comment(text: str) -> str:
     """Names as the comment of a rule: what could end a quoted text, or takes more bytes than one, is left out."""
-    kept = [one for one in text if one.isascii() and (one.isalnum() or one in "-./[] _")]
-    return "".join(kept)[:_LONGEST_COMMENT]
+    kept = (one for one in text if one.isascii() and (one.isalnum() or one in "-./[] _"))
+    return "".join(islice(kept, _LONGEST_COMMENT))
 
 
 def sender_part(address: str) -> bytes:

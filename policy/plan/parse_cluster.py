@@ -16,6 +16,7 @@ from nodelib.json_values import Json, object_or_empty
 from policy.cluster_model import Action, ClusterPolicy, ClusterRule, Tier
 from policy.model import (
     Direction,
+    DomainNames,
     NamedPort,
     Networks,
     NodePlace,
@@ -41,14 +42,19 @@ _NAMED = "destinationNamedPort"
 _KEY = re.compile(
     r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
+_DOMAIN = re.compile(r"(\*\.)?([a-z0-9_]([-a-z0-9_]*[a-z0-9])?\.)+[a-z0-9_]([-a-z0-9_]*[a-z0-9])?")
+_LONGEST_DOMAIN = 253
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LONGEST_KEY = 317
 _NOTHING = PolicyRule(peers=())
 _EVERYTHING = PolicyRule()
 
 
-def cluster_policy(obj: Json) -> tuple[ClusterPolicy | None, list[Problem]]:
-    """A ClusterNetworkPolicy, None if it has to be skipped, and what was not understood."""
+def cluster_policy(obj: Json, *, no_names: str = "") -> tuple[ClusterPolicy | None, list[Problem]]:
+    """A ClusterNetworkPolicy, None if it has to be skipped, and what was not understood.
+
+    `no_names`: why rules with domain names cannot be obeyed here, "" if they can.
+    """
     name, spec = parse.name_of(obj).name, object_or_empty(obj.get("spec"))
     problems: list[Problem] = []
     try:
@@ -60,7 +66,7 @@ def cluster_policy(obj: Json) -> tuple[ClusterPolicy | None, list[Problem]]:
         entries = spec.get(direction.lower())
         found = []
         for number, entry in enumerate(entries if isinstance(entries, list) else ()):
-            one, problem = _rule(object_or_empty(entry), direction, number)
+            one, problem = _rule(object_or_empty(entry), direction, number, no_names)
             found.append(one)
             if problem:
                 problems.append(Problem(f"{KIND} {name}", f"spec.{direction.lower()}[{number}]: {problem}"))
@@ -96,7 +102,7 @@ def _subject(spec: Json) -> Selection:
         raise Unclear(f"spec.subject: {error}") from error
 
 
-def _rule(entry: Json, direction: Direction, number: int) -> tuple[ClusterRule, str]:
+def _rule(entry: Json, direction: Direction, number: int, no_names: str) -> tuple[ClusterRule, str]:
     """The rule, and what of it was not understood."""
     name = str(entry.get("name") or "")[:LONGEST_NAME]
     action = entry.get("action")
@@ -106,7 +112,13 @@ def _rule(entry: Json, direction: Direction, number: int) -> tuple[ClusterRule, 
     try:
         if number >= MOST:
             raise Unclear(f"more than {MOST} rules")
-        return ClusterRule(Action(str(action)), _match(entry, direction), name), ""
+        match = _match(entry, direction)
+        if any(isinstance(one, DomainNames) for one in match.peers or ()):
+            if action != Action.ACCEPT:
+                raise Unclear("domainNames go with the action Accept only")
+            if no_names:
+                raise Unclear(f"domainNames: {no_names}")
+        return ClusterRule(Action(str(action)), match, name), ""
     except Unclear as error:
         if action == Action.ACCEPT:
             return ClusterRule(Action.ACCEPT, _NOTHING, name), f"{error}, so the rule accepts nothing"
@@ -126,7 +138,7 @@ def _match(entry: Json, direction: Direction) -> PolicyRule:
         else:
             named += found
     if named and not all(isinstance(one, Selection) for one in peers):
-        raise Unclear(f"protocols: {_NAMED} does not go together with networks or nodes, which have no named ports")
+        raise Unclear(f"protocols: {_NAMED} goes with pods only: networks, nodes and domain names have no named ports")
     return PolicyRule(peers, tuple(numbers), tuple(dict.fromkeys(named)))
 
 
@@ -144,15 +156,22 @@ def _each(value: object, where: str, read: Callable[[object], T]) -> list[T]:
 
 
 def _peer(value: object, direction: Direction) -> Peer:
-    kinds = ("namespaces", "pods") if direction is Direction.INGRESS else ("namespaces", "pods", "nodes", "networks")
-    if direction is Direction.EGRESS and object_or_empty(value).get("domainNames") is not None:
-        raise Unclear("domainNames are not supported")
-    key, found = _only(value, kinds)
+    everywhere, elsewhere = ("namespaces", "pods"), ("nodes", "networks", "domainNames")
+    key, found = _only(value, everywhere if direction is Direction.INGRESS else (*everywhere, *elsewhere))
     if key == "nodes":
         return NodeSelection(_selector(found, "nodes"))
     if key == "networks":
         return Networks(tuple(dict.fromkeys(_each(found, "networks", parse.network))))
+    if key == "domainNames":
+        return DomainNames(tuple(dict.fromkeys(_each(found, "domainNames", _domain))))
     return _selection(key, found)
+
+
+def _domain(value: object) -> str:
+    name = value.lower().removesuffix(".") if isinstance(value, str) and value.isascii() else ""
+    if len(name) > _LONGEST_DOMAIN or not _DOMAIN.fullmatch(name):
+        raise Unclear(f"{str(value)[:60]!r} is no domain name")
+    return name
 
 
 def _selection(key: str, value: object) -> Selection:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from nodelib.firewall.objects import Family
 from nodelib.nft import wire
 from nodelib.nft.objects import SetShape
 from nodelib.nft.rules import NftRule
-from policy.model import Direction, Name, Policy, Tracked
-from policy.plan import cluster_layout, layout
+from policy.model import Direction, DomainNames, Name, Policy, Resolvers, Tracked
+from policy.plan import cluster_layout, layout, marks
 from policy.plan.cluster_compile import CompiledTier
 from policy.plan.compile import Compiled, compiled
 from policy.plan.elements import SetCache, senders
 from policy.plan.entries import MOST, MOST_JUMPS, Meaning, watched
 from policy.plan.groups import ClusterPlanner, Selected, Tiers, group_rules
 from policy.plan.index import Index
+from policy.plan.layout import Refusing
 
 _MOST_NAMED = 64  # policies that are named of a group without room for them
 
@@ -28,7 +30,7 @@ class Program:
 
     `groups`: the NetworkPolicies that isolate the pods of a group. `denials`: of each chain of a ClusterNetworkPolicy
     that drops, the rule in words. `left_out`: the policies that allow nothing, because those of their namespace (or all
-    ClusterNetworkPolicies, whose namespace is "") are too many or too large.
+    ClusterNetworkPolicies, whose namespace is "") are too many or too large. `names`: the domain names of sets.
     """
 
     family: Family
@@ -38,6 +40,7 @@ class Program:
     groups: dict[str, tuple[Name, ...]] = field(default_factory=dict)
     denials: dict[str, str] = field(default_factory=dict)
     left_out: tuple[Name, ...] = ()
+    names: dict[str, DomainNames] = field(default_factory=dict)
 
     def put(self, name: str, shape: SetShape, elements: frozenset[bytes]) -> None:
         self.sets[name] = shape
@@ -47,36 +50,43 @@ class Program:
 class Planner:
     """Plans one family for one node. What has not changed since the last plan is not made again."""
 
-    def __init__(self, family: Family, node: str, *, report: bool) -> None:
+    def __init__(
+        self, family: Family, node: str, *, report: bool, marked: bool = True, resolvers: Resolvers | None = None
+    ) -> None:
         self.family = family
         self._node = node
-        self._report = report
+        self._refusing = Refusing(report, marked)
+        self._resolvers = resolvers
         self._compiled: dict[Name, Compiled] = {}
         self._sets = SetCache(family)
-        self._fixed = layout.base_chains(family)
-        self._cluster = ClusterPlanner(family, node, report=report)
+        self._groups: dict[str, tuple[NftRule, ...]] = {}
+        self._cluster = ClusterPlanner(family, node, refusing=self._refusing)
 
-    def plan(self, index: Index, changed: set[Tracked]) -> tuple[Program, set[Tracked]]:
-        """The program, and the selections and named ports that it depends on."""
+    def plan(self, index: Index, changed: set[Tracked], generation: int = 1) -> tuple[Program, set[Tracked]]:
+        """The program, and the selections and named ports that it depends on. `generation`: what the kernel has."""
         used: set[Tracked] = set()
         policies = self._policies(index)
-        isolating: _Isolating = {one: {} for one in Direction}
+        isolating: _Isolating = {one: defaultdict(list) for one in Direction}
+        here = {name for name, pod in index.pods.items() if pod.node == self._node}
         for policy in policies:
             used.add(policy.policy.selection)
-            for name in index.members(policy.policy.selection):
-                if index.pods[name].node == self._node:
-                    for direction in policy.names:
-                        isolating[direction].setdefault(name, []).append(policy)
+            for name in index.members(policy.policy.selection) & here:
+                for direction in policy.names:
+                    isolating[direction][name].append(policy)
         selected = self._cluster.select(index, used)
         left_out = {one.policy.name for one in policies if one.closed} | selected.left_out
-        program = Program(self.family, dict(self._fixed))
-        self._write_fixed(program, index, isolating=any(isolating.values()) or bool(selected.pods))
+        program = Program(self.family)
+        self._write_fixed(program, index, generation, isolating=any(isolating.values()) or bool(selected.pods))
         meanings = self._write_groups(program, isolating, selected, index, left_out)
         self._write_to_node(program, isolating[Direction.EGRESS], selected, meanings, index)
+        self._write_answers(program, selected, index)
         for meaning in meanings.values():
             used.update(watched(meaning))
+            if isinstance(meaning, DomainNames):
+                program.names[layout.names_name(meaning)] = meaning
         for set_name, (shape, elements) in self._sets.elements(meanings, index, changed).items():
             program.put(set_name, shape, elements)
+        self._groups = {name: program.chains[name] for name in program.groups}
         return replace(program, left_out=tuple(sorted(left_out))), used
 
     def _policies(self, index: Index) -> list[Compiled]:
@@ -94,7 +104,7 @@ class Planner:
         self._compiled = found
         return list(found.values())
 
-    def _write_fixed(self, program: Program, index: Index, *, isolating: bool) -> None:
+    def _write_fixed(self, program: Program, index: Index, generation: int, *, isolating: bool) -> None:
         """What does not depend on what the policies say. `isolating`: whether one selects any pod of this node."""
         if self.family is Family.IPV6:
             for name, elements in layout.icmp_elements().items():
@@ -102,7 +112,11 @@ class Planner:
         known, addresses = senders(index.runtimes.values(), self.family)
         program.put(layout.SENDERS, layout.SENDERS_SHAPE, known)
         program.put(layout.SENDERS_ADDRESSES, layout.SENDERS_ADDRESSES_SHAPE, addresses)
+        marked = isolating and self._refusing.marked
+        program.chains.update(layout.base_chains(self.family, marked=marked))
         program.chains[layout.STRAY] = layout.stray_chain(self.family, isolating=isolating)
+        if marked:
+            program.chains.update(marks.chains(generation))
 
     def _write_groups(
         self, program: Program, isolating: _Isolating, selected: Selected, index: Index, left_out: set[Name]
@@ -162,12 +176,15 @@ class Planner:
                 meanings |= one.sets
         if tiers is None:
             group = layout.group_name(words, direction)
-            program.chains[group] = layout.group_chain(chains, group, isolated_by, report=self._report)
+            rules = self._groups.get(group)
+            if rules is None:
+                rules = layout.group_chain(chains, group, isolated_by, refusing=self._refusing)
+            program.chains[group] = rules
         else:
             asked = tiers.asked(isolated=bool(policies))
             self._write_tiers(program, direction, asked, meanings)
             group = layout.group_name((cluster_layout.OWN, *[one.name for one in asked], *words), direction)
-            program.chains[group] = group_rules(group, asked, chains, isolated_by, report=self._report)
+            program.chains[group] = group_rules(group, asked, chains, isolated_by, refusing=self._refusing)
         program.groups[group] = isolated_by
         return group
 
@@ -189,13 +206,23 @@ class Planner:
             group = cluster_layout.to_node_name([one.name for one in asked])
             if group not in program.chains:
                 self._write_tiers(program, Direction.EGRESS, asked, meanings)
-                program.chains[group] = group_rules(group, asked, (), (), report=self._report)
+                program.chains[group] = group_rules(group, asked, (), (), refusing=self._refusing)
                 program.groups[group] = ()
             lead[address.packed] = group
         if lead:
             program.chains[cluster_layout.TO_NODE] = cluster_layout.base_chain(self.family)
             elements = frozenset(wire.verdict(packed, group) for packed, group in lead.items())
             program.put(cluster_layout.TO_NODE, layout.MAP_SHAPE, elements)
+
+    def _write_answers(self, program: Program, selected: Selected, index: Index) -> None:
+        """Whose DNS answers are read, and from which servers."""
+        found = [index.pods[pod] for pod, tiers in selected.tiers[Direction.EGRESS].items() if tiers.named]
+        asking = [address for one in found if (address := one.address(self.family)) is not None]
+        if asking and self._resolvers is not None:
+            program.put(cluster_layout.ASKING, layout.PEER_SHAPE, frozenset(wire.plain(one.packed) for one in asking))
+            servers = cluster_layout.servers(self._resolvers, self.family)
+            program.put(cluster_layout.SERVERS, cluster_layout.SERVERS_SHAPE, servers)
+            program.chains[cluster_layout.ANSWERS] = cluster_layout.answers_chain(self._resolvers)
 
     @staticmethod
     def _write_tiers(

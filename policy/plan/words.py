@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodelib.text import one_line
-from policy.model import Block, NamedPort, Networks, NodeSelection, Peer, PolicyRule, Requirement, Selection, Selector
+from policy.model import (
+    Block,
+    DomainNames,
+    NamedPort,
+    Networks,
+    NodeSelection,
+    Peer,
+    PolicyRule,
+    Requirement,
+    Selection,
+    Selector,
+)
 
 _SHOWN = 4  # of a list
 _LONGEST = 200  # bytes of one selector
@@ -56,6 +67,8 @@ def peer(of: Peer) -> str:
             return f"nodes {which}" if which else "every node"
         case Networks():
             return some(map(str, of.cidrs), len(of.cidrs))
+        case DomainNames():
+            return f"the names {some(of.names, len(of.names))}"
     return block(of)
 
 

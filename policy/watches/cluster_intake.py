@@ -15,10 +15,15 @@ Tell = Callable[[str, str, Sequence[Problem]], None]
 
 
 class ClusterIntake:
-    """`tell(name, uid, problems)` is called for each policy that is there, `gone` for each that was deleted."""
+    """`tell(name, uid, problems)` is called for each policy that is there, `gone` for each that was deleted.
 
-    def __init__(self, client: KubeClient, enforcer: Enforcer, tell: Tell, gone: Callable[[Name], None]) -> None:
-        self._enforcer, self._tell, self._gone = enforcer, tell, gone
+    `no_names`: why rules with domain names cannot be obeyed here, "" if they can.
+    """
+
+    def __init__(
+        self, client: KubeClient, enforcer: Enforcer, tell: Tell, gone: Callable[[Name], None], no_names: str = ""
+    ) -> None:
+        self._enforcer, self._tell, self._gone, self._no_names = enforcer, tell, gone, no_names
         self.watch = ClusterWatch(client, on_policy=self._on_policy, on_node=self._on_node)
 
     def _on_policy(self, kind: str, obj: Json) -> None:
@@ -27,7 +32,7 @@ class ClusterIntake:
             self._enforcer.set_cluster_policy(name, None)
             self._gone(Name("", name))
             return
-        policy, problems = parse_cluster.cluster_policy(obj)
+        policy, problems = parse_cluster.cluster_policy(obj, no_names=self._no_names)
         self._enforcer.set_cluster_policy(name, policy)
         self._tell(name, str(object_or_empty(obj.get("metadata")).get("uid", "")), problems)
 

@@ -50,6 +50,10 @@ def networks(*cidrs: str) -> Json:
     return {"networks": list(cidrs)}
 
 
+def domains(*names: str) -> Json:
+    return {"domainNames": list(names)}
+
+
 def nodes(**labels: str) -> Json:
     return {"nodes": {"matchLabels": labels} if labels else {}}
 

@@ -16,7 +16,7 @@ import pytest
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from policy.watches.cluster_policies import GROUP, POLICIES, VERSION
-from tests.builders.cluster_policies import cluster_policy, egress, ingress, nodes
+from tests.builders.cluster_policies import cluster_policy, domains, egress, ingress, nodes
 from tests.builders.pods import manifest, sleeper, web
 from tests.cluster.command_line import cli
 from tests.cluster.test_network_policy import address, answers, shared_cluster
@@ -84,11 +84,11 @@ async def test_a_pod_that_starts_while_its_daemon_is_killed_is_protected_when_it
 
 
 async def test_a_rule_that_is_not_understood_is_an_event_of_the_policy(world: World) -> None:
-    rules = [egress("Accept", {"domainNames": ["example.com"]}), egress("Pass", nodes())]
+    rules = [egress("Accept", nodes()), egress("Pass", domains("example.com"))]
     async with applied(world, cluster_policy("names", egress=rules)) as name:
 
         async def told() -> bool:
             done = await world.kubectl("describe", "cnp", name, check=False)
-            return "PartNotUnderstood" in done.text and "domainNames are not supported" in done.text
+            return "PartNotUnderstood" in done.text and "domainNames go with the action Accept only" in done.text
 
         await holds(told, "kubectl describe shows the event")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
@@ -18,11 +18,14 @@ from nodelib.nft.edge import NftError
 from nodelib.nft.rules import (
     AtMost,
     Connection,
+    ConnectionMarked,
     Count,
     Field,
     From,
     InSet,
+    MarkConnection,
     NftRule,
+    Refresh,
     Report,
     To,
     ToBroadcast,
@@ -66,8 +69,9 @@ class FakePolicyTable:
             return None
         return {name: set(self.content.sets[name]) for name in sets}
 
-    async def rules_digest(self) -> str:
-        return "" if self.content is None else str(sorted(self.content.chains.items()))
+    async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]:
+        there = {} if self.content is None else self.content.chains
+        return {name: str(rules) for name, rules in there.items() if rules and (chains is None or name in chains)}
 
     def _take(self, now: Content | None, message: Message) -> Content | None:
         parts = dict(attributes(message.body))
@@ -143,7 +147,8 @@ def _names(expressions: bytes) -> list[str]:
 class Flow:
     """A connection: who began it, and the pod or host and port that answers. `sender`: its hardware address.
 
-    `state`: invalid or untracked for a packet of no connection; its header has client and server then.
+    `state`: invalid or untracked for a packet of no connection; its header has client and server then; or
+    "established,related" for a later packet of one.
     """
 
     client: str
@@ -202,9 +207,11 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
                 return _judge(program, chain, flow) or "return"
             case Verdict(word):
                 return word
+            case ConnectionMarked():
+                return ""  # nothing was judged before
             case AtMost():
                 return ""  # a flood is under way: no rule may need what is behind this to drop it
-            case Count() | Report():
+            case Count() | Report() | Refresh() | MarkConnection():
                 pass
             case other:
                 raise AssertionError(other)
@@ -212,7 +219,7 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
 
 
 def _needs_connection(key: tuple[Field, ...], flow: Flow) -> bool:
-    return flow.state != "new" and any(one.name.startswith(("original-", "reply-")) for one in key)
+    return flow.state in ("invalid", "untracked") and any(one.name.startswith(("original-", "reply-")) for one in key)
 
 
 def _key(key: tuple[Field, ...], flow: Flow) -> list[bytes]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,11 +17,14 @@ from cli.policies import sources
 from cni.edge.netns import in_namespace
 from nodelib.json_values import Json
 from policy.drops.plan.document import reported_drops
+from policy.watches.cluster_policies import CRDS
+from policy.watches.cluster_policies import POLICIES as CLUSTER_POLICIES
 from tests.builders.policies import policy
 from tests.fakes.apiserver import FakeApiServer
 from tests.netns.policy_world import PolicyWorld
 from tests.netns.test_policy_packets import ONE, PODS, SPACES
 from tests.netns.test_proxy_packets import POD1, POD2
+from tests.unit.policy.watches.test_cluster_intake import CRD
 from tests.waiting import until
 
 pytestmark = pytest.mark.netns
@@ -43,8 +46,13 @@ def world() -> Iterator[PolicyWorld]:
 
 
 @asynccontextmanager
-async def daemon(world: PolicyWorld, folder: Path, *policies: Json) -> AsyncIterator[tuple[FakeApiServer, str]]:
-    """A daemon of node1, in the place of one that was killed; its API server, and its socket."""
+async def daemon(
+    world: PolicyWorld, folder: Path, *policies: Json, cluster: Sequence[Json] = (), more: Sequence[str] = ()
+) -> AsyncIterator[tuple[FakeApiServer, str]]:
+    """A daemon of node1, in the place of one that was killed, and is killed at the end; its API server, and its socket.
+
+    `cluster`: ClusterNetworkPolicies, which the API server has only if there are any; `more`: flags.
+    """
     api, path = FakeApiServer(), str(folder / "policy.sock")
     with open(f"/proc/{world.node.pid}/ns/net") as file:
         listener = in_namespace(file.fileno(), lambda: socket.create_server(("127.0.0.1", 0)))
@@ -55,6 +63,10 @@ async def daemon(world: PolicyWorld, folder: Path, *policies: Json) -> AsyncIter
         await api.put(f"/api/v1/pods/{one['metadata']['name']}", one)
     for one in policies:
         await api.put(f"{_POLICIES}/{one['metadata']['name']}", one)
+    if cluster:
+        await api.put(f"{CRDS}/{CRD['metadata']['name']}", CRD)
+    for one in cluster:
+        await api.put(f"{CLUSTER_POLICIES}/{one['metadata']['name']}", one)
     config = folder / "kubeconfig"
     clusters = [{"name": "a", "cluster": {"server": api.url}}]
     contexts = [{"name": "a", "context": {"cluster": "a", "user": "a"}}]
@@ -62,7 +74,7 @@ async def daemon(world: PolicyWorld, folder: Path, *policies: Json) -> AsyncIter
     wanted = {"clusters": clusters, "users": users, "contexts": contexts, "current-context": "a"}
     config.write_text(yaml.safe_dump(wanted))
     flags = [f"--kubeconfig={config}", "--hostname-override=node1", f"--socket={path}"]
-    flags += [f"--state-file={folder}/held.json", f"--cni-conf-dir={folder}"]
+    flags += [f"--state-file={folder}/held.json", f"--cni-conf-dir={folder}", *more]
     log = open(folder / "log", "ab")  # noqa: SIM115
     process = world.node.start(sys.executable, "-m", "policy", *flags, cwd=_ROOT, stdout=log, stderr=log)
     try:

@@ -268,6 +268,38 @@ def test_a_flow_that_is_no_longer_allowed_stops_and_goes_on_when_it_is_again(wor
     assert kept.stdout.read().splitlines()[-1].startswith(b"ok")
 
 
+def test_a_connection_that_was_judged_is_spared_the_rules_until_they_change(world: PolicyWorld) -> None:
+    """The rule that allows it counts the packets that it sees; the marks of others stay."""
+    allowed = policy(select=ONE, ingress=[{"from": [apps("two")]}])
+    world.apply(PODS, [allowed], SPACES)
+    world.node.run("nft", "add table ip other; add chain ip other c { type filter hook forward priority -5; }")
+    world.node.run("nft", "add rule ip other c tcp dport 8080 ct state new ct mark set 0x8000")
+
+    def seen() -> int:
+        rules = world.node.run("nft", "list", "table", "ip", "nodewright-policy").stdout.splitlines()
+        (line,) = [one for one in rules if "a/p ingress[0]" in one]
+        return int(line.split("packets ")[1].split()[0])
+
+    try:
+        flow = world.stream(POD2, POD1, 8080)
+        assert flow.stdout is not None and flow.stdin is not None and flow.stdout.readline() == b"READY\n"
+        time.sleep(0.2)  # packets of the flow go on all the time
+        assert seen() == 1, "its first packet"
+        world.node.run("nft", "add rule ip other c tcp dport 8080 ct mark & 0xc000 == 0x8000 counter")
+        wait_for("a packet with the mark that another table gave its connection", lambda: _counted(world) > 0)
+        world.apply(PODS, [allowed, policy("q", select={"app": "two"})], SPACES)
+        wait_for("judged again, whoever sends first", lambda: seen() == 1)
+        flow.stdin.close()
+        assert flow.stdout.read().splitlines()[-1].startswith(b"ok")
+    finally:
+        world.node.run("nft", "delete", "table", "ip", "other")
+
+
+def _counted(world: PolicyWorld) -> int:
+    shown = world.node.run("nft", "list", "table", "ip", "other").stdout
+    return int(shown.split("counter packets ")[1].split()[0])
+
+
 def test_a_change_writes_what_changed_and_a_flush_by_somebody_else_is_undone(world: PolicyWorld) -> None:
     async def scenario() -> None:
         enforcer = world.enforcer()
@@ -287,6 +319,12 @@ def test_a_change_writes_what_changed_and_a_flush_by_somebody_else_is_undone(wor
         assert await enforcer.audit(deep=True)
         await enforcer.sync()
         assert not await asyncio.to_thread(_answered, world, "client", POD1)
+        world.node.run("nft", "flush", "chain", "ip", "nodewright-policy", "stray")
+        fill(enforcer, policies=[policy("more", select={"app": "two"})], namespaces=SPACES)
+        await enforcer.sync()
+        assert await enforcer.audit(deep=False), "a write of ours to other chains does not hide it"
+        await enforcer.sync()
+        assert not await enforcer.audit(deep=True)
         await enforcer.remove()
         assert await asyncio.to_thread(_answered, world, "client", POD1)
 

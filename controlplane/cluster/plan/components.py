@@ -256,6 +256,7 @@ def policy(cluster: Cluster, node: Node, tools: Tools) -> Program:
     """The daemon of a node that enforces network policies."""
     flags = (
         "--kubeconfig=/etc/kubernetes/policy.conf",
+        f"--cluster-dns={cluster.dns_service}",
         f"--hostname-override={node.name}",
         f"--socket={POLICY_SOCKET}",
         "--v=2",

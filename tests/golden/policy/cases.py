@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
+from policy.model import Resolvers
 from policy.plan import parse, parse_cluster
 from policy.plan.index import Index
 from policy.plan.program import Planner
@@ -17,6 +19,7 @@ from policy.plan.text import dump
 from tests.builders.cluster_policies import (
     BASELINE,
     cluster_policy,
+    domains,
     egress,
     ingress,
     named,
@@ -39,6 +42,7 @@ PODS = (
     pod("ended", "10.244.0.14", phase="Succeeded"),
 )
 NODES = (node("node1", "192.0.2.10", "2001:db8::10"), node("node2", "192.0.2.11", "2001:db8::11", zone="b"))
+RESOLVERS = Resolvers((ip_address("10.96.0.10"), ip_address("fd00:96::a")))
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ class Case:
         for obj in self.cluster:
             cluster, _ = parse_cluster.cluster_policy(obj)
             index.set_cluster_policy(obj["metadata"]["name"], cluster)
-        return dump(Planner(family, "node1", report=True).plan(index, index.take_changed())[0])
+        planner = Planner(family, "node1", report=True, resolvers=RESOLVERS)
+        return dump(planner.plan(index, index.take_changed())[0])
 
 
 _PORTS: list[Json] = [{"port": 80, "endPort": 90}, {"port": 85, "endPort": 99}, {"port": 53, "protocol": "UDP"}]
@@ -123,6 +128,20 @@ CASES = (
                 ],
             ),
             cluster_policy("last", BASELINE, ingress=[ingress("Deny")]),
+        ),
+    ),
+    Case(
+        "domains",
+        (),
+        (
+            cluster_policy(
+                "names",
+                subject=pods("web"),
+                egress=[
+                    egress("Accept", domains("*.example.com", "example.org"), protocols=[port(443)]),
+                    egress("Deny", networks("0.0.0.0/0", "::/0")),
+                ],
+            ),
         ),
     ),
 )

@@ -154,6 +154,12 @@ def test_a_comment_is_no_statement(rule: str, reason: str) -> None:
     assert reasons.reason(hop, FACTS).startswith(reason)
 
 
+def test_the_mark_of_a_connection_is_not_that_of_packets_to_be_masqueraded() -> None:
+    hop = Hop("ip nodewright-policy", "known", "ct mark set ct mark & 49152 | 8192")
+    assert reasons.reason(hop, FACTS) == ""
+    assert reasons.reason(hop._replace(text="meta mark set meta mark | 16384"), FACTS).startswith("its source")
+
+
 @pytest.mark.parametrize(
     ("to", "listens", "why"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
+from nodelib.nft import wire
 from nodelib.nft.rules import Report
-from policy.plan import cluster_layout, parse, parse_cluster
+from policy.model import Resolvers
+from policy.plan import cluster_layout, layout, parse, parse_cluster
 from policy.plan.difference import difference, whole
 from policy.plan.index import Index
 from policy.plan.program import Planner, Program
@@ -21,6 +24,7 @@ from tests.builders.cluster_policies import (
     ADMIN,
     BASELINE,
     cluster_policy,
+    domains,
     egress,
     ingress,
     named,
@@ -540,3 +544,44 @@ def _is_port(protocols: list[Json] | None, flow: Flow, ends: dict[str, Json]) ->
         if {"tcp": 6, "udp": 17}[kind] == flow.protocol and ends_["start"] <= flow.port <= ends_["end"]:
             return True
     return False
+
+
+NAMED = cluster_policy(
+    egress=[
+        egress("Accept", domains("*.example.com"), protocols=[port(443)]),
+        egress("Deny", networks("0.0.0.0/0")),
+    ],
+    subject=pods("a1"),
+)
+
+
+def test_a_pod_reaches_what_it_has_been_told_and_connections_go_on_when_that_expires() -> None:
+    program = planned([], [NAMED])
+    (name,) = program.names
+    known = layout.known_name(name)
+    assert program.elements[name] == program.elements[known] == frozenset(), "what is learnt is no part of a plan"
+    began, later = Flow(A, OUTSIDE, port=443), Flow(A, OUTSIDE, port=443, state="established,related")
+    told = frozenset((wire.plain(ip_address(A).packed + ip_address(OUTSIDE).packed),))
+
+    def with_elements(**elements: frozenset[bytes]) -> tuple[bool, bool, bool]:
+        filled = replace(program, elements={**program.elements, **elements})
+        return allowed(filled, began), allowed(filled, later), allowed(filled, replace(began, port=80))
+
+    assert with_elements() == (False, False, False)
+    assert with_elements(**{name: told, known: told}) == (True, True, False)
+    assert with_elements(**{known: told}) == (False, True, False)
+
+
+def test_only_answers_to_pods_with_such_rules_are_held_and_only_if_somebody_can_read_them() -> None:
+    index = filled([], [NAMED])
+    resolvers = Resolvers((ip_address("10.96.0.10"), ip_address("fd00::a")))
+    planner = Planner(Family.IPV4, "node1", report=True, resolvers=resolvers)
+    program, _ = planner.plan(index, index.take_changed())
+    assert program.elements[cluster_layout.ASKING] == {wire.plain(ip_address(A).packed)}
+    assert len(program.elements[cluster_layout.SERVERS]) == 1, "those of its family"
+    (held,) = program.chains[cluster_layout.ANSWERS]
+    assert f"@asking queue flags bypass to {cluster_layout.QUEUE} " in held.text(Family.IPV4)
+    assert cluster_layout.ANSWERS not in planned([], [NAMED]).chains
+    index.set_cluster_policy("c", None)
+    program, _ = planner.plan(index, index.take_changed())
+    assert cluster_layout.ANSWERS not in program.chains and not program.names

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from functools import partial
 from ipaddress import ip_address
 
 import pytest
@@ -19,6 +21,7 @@ from tests.builders.policies import apps, pod, policy
 from tests.fakes.clock import FakeClock
 from tests.fakes.policies import Silent
 from tests.fakes.policy_kernel import FakePolicyTable, Flow, allowed
+from tests.waiting import until
 
 A, B = "10.0.0.1", "10.0.0.2"
 
@@ -215,3 +218,51 @@ async def test_where_another_implementation_enforces_no_pod_waits() -> None:
 async def test_an_answer_is_given_to_any_question(question: Json, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("policy.protection.LIMIT", 0.02)
     assert "protected" in await Protection(World().enforcer, MemoryFile(), {}, lambda: "").answer(question)
+
+
+class Slow(FakePolicyTable):
+    """What an audit reads from: the table of the others, slowly."""
+
+    def __init__(self, table: FakePolicyTable) -> None:
+        super().__init__()
+        self.table, self.may, self.reads = table, asyncio.Event(), 0
+
+    def has_been_read(self, times: int) -> bool:
+        return self.reads == times
+
+    async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]:
+        self.reads += 1
+        found = await self.table.digests(chains)
+        await self.may.wait()
+        return found
+
+
+async def test_a_change_does_not_wait_for_an_audit_and_makes_it_useless_but_not_for_ever() -> None:
+    world = World()
+    slow = Slow(world.table)
+    planners = {Family.IPV4: Planner(Family.IPV4, "node1", report=False)}
+    enforcer = Enforcer({Family.IPV4: world.table}, planners, FakeClock(), world.told, readers={Family.IPV4: slow})
+    found, _ = parse.policy(policy())
+    enforcer.set_policy(found.name, found)
+    enforcer.set_pod(Name("a", "a1"), parse.pod(pod("a1", A)))
+    enforcer.start()
+    await enforcer.sync()
+    for turn in range(5):
+        audit = asyncio.create_task(enforcer.audit(deep=False))
+        await until(partial(slow.has_been_read, turn + 1))
+        changed, _ = parse.policy(policy(ingress=[{"ports": [{"port": turn + 1}]}]))
+        enforcer.set_policy(changed.name, changed)
+        await asyncio.wait_for(enforcer.sync(), 5)
+        slow.may.set()
+        assert not await audit, "what it read was on its way to be changed by us"
+        slow.may.clear()
+    audit = asyncio.create_task(enforcer.audit(deep=False))
+    await until(partial(slow.has_been_read, 6))
+    changed, _ = parse.policy(policy())
+    enforcer.set_policy(changed.name, changed)
+    sync = asyncio.create_task(enforcer.sync())
+    await asyncio.sleep(0)
+    assert not sync.done(), "changes that never cease wait for one audit"
+    slow.may.set()
+    assert not await audit
+    await sync

@@ -11,13 +11,24 @@ from hypothesis import strategies as st
 
 from nodelib.json_values import Json
 from policy.cluster_model import Action, Tier
-from policy.model import Direction, NamedPort, Networks, NodeSelection, PolicyRule, PortRange, Selection, Selector
+from policy.model import (
+    Direction,
+    DomainNames,
+    NamedPort,
+    Networks,
+    NodeSelection,
+    PolicyRule,
+    PortRange,
+    Selection,
+    Selector,
+)
 from policy.plan import parse_cluster
 from policy.plan.parse_cluster import MOST
 from tests.builders.cluster_policies import (
     ADMIN,
     BASELINE,
     cluster_policy,
+    domains,
     egress,
     everybody,
     ingress,
@@ -96,7 +107,13 @@ UNCLEAR_PEERS = [
         "no key": {"namespaces": {"matchExpressions": [{**_EXPRESSION, "key": ""}]}},
         "a key that no label has": {"namespaces": {"matchLabels": {"a b": "c"}}},
         "a value that no label has": {"namespaces": {"matchLabels": {"a": "-c"}}},
-        "domain names": {"domainNames": ["example.com"]},
+        "no domain names": domains(),
+        "a domain name that is none": domains("example.com", "www.*.com"),
+        "a name of one label": domains("com"),
+        "a name with a line behind it": domains("example.com\n"),
+        "a name in other letters": domains("ex\N{LATIN SMALL LETTER A WITH DIAERESIS}mple.com"),
+        "a name that is too long": domains(".".join(["a" * 60] * 5)),
+        "more names than allowed": domains(*[f"{one}.example.com" for one in range(MOST + 1)]),
         "no network": networks("10.0.0.0/33"),
         "a zone": networks("fe80::1%\n/64"),
         "no networks": networks(),
@@ -146,6 +163,7 @@ def test_a_rule_with_a_peer_that_is_not_understood_is_closed(peer: Json, action:
         {"protocols": [named("")]},
         {"to": [networks("10.0.0.0/8")], "protocols": [named("web")]},
         {"to": [nodes()], "protocols": [port(80), named("web")]},
+        {"to": [domains("example.com")], "protocols": [named("web")]},
     ],
     ids=str,
 )
@@ -153,6 +171,46 @@ def test_peers_and_protocols_that_are_not_understood_close_the_rule(change: Json
     for action, match in (("Accept", NOTHING), ("Deny", EVERYTHING), ("Pass", EVERYTHING)):
         found, problems = parse_cluster.cluster_policy(cluster_policy(egress=[{**egress(action), **change}]))
         assert found is not None and found.rules[OUT][0].match == match and len(problems) == 1
+
+
+def test_domain_names_are_read_in_lower_case_and_without_a_dot_at_the_end() -> None:
+    rule = egress("Accept", domains("*.Example.COM", "example.com.", "example.com", "_sip.a-b.example"))
+    found, problems = parse_cluster.cluster_policy(cluster_policy(egress=[rule]))
+    assert found is not None and not problems
+    (peer,) = found.rules[OUT][0].match.peers or ()
+    assert peer == DomainNames(("*.example.com", "example.com", "_sip.a-b.example"))
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("www.example.com", True),
+        ("a.b.example.com", True),
+        ("example.com", False),
+        ("myexample.com", False),
+        ("example.org", True),
+        ("www.example.org", False),
+        ("example.com.evil.net", False),
+    ],
+)
+def test_a_star_stands_for_one_label_or_more(name: str, fits: bool) -> None:
+    assert DomainNames(("*.example.com", "example.org")).have(name) is fits
+
+
+def test_domain_names_that_nothing_can_be_learnt_of_or_that_deny_close_the_rule() -> None:
+    rules = [egress(action, domains("example.com")) for action in ("Accept", "Deny", "Pass")]
+    found, problems = parse_cluster.cluster_policy(cluster_policy(egress=rules))
+    assert found is not None and [one.action for one in found.rules[OUT]] == [Action.ACCEPT, Action.DENY, Action.DENY]
+    assert [one.match for one in found.rules[OUT]][1:] == [EVERYTHING, EVERYTHING]
+    assert len(problems) == 2 and all("the action Accept only" in one.message for one in problems)
+    found, problems = parse_cluster.cluster_policy(cluster_policy(egress=rules[:1]), no_names="no kernel")
+    assert found is not None and found.rules[OUT][0].match == NOTHING
+    assert "domainNames: no kernel, so the rule accepts nothing" in problems[0].message
+
+
+def test_domain_names_are_no_peers_of_ingress() -> None:
+    found, problems = parse_cluster.cluster_policy(cluster_policy(ingress=[ingress("Accept", domains("example.com"))]))
+    assert found is not None and found.rules[IN][0].match == NOTHING and len(problems) == 1
 
 
 def test_an_action_that_is_not_known_denies() -> None:

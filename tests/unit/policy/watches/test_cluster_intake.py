@@ -51,7 +51,7 @@ async def test_policies_reach_the_kernel_and_problems_the_user() -> None:
     async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
         await api.put(f"{CRDS}/{CRD['metadata']['name']}", CRD)
         await api.put(f"{POLICIES}/deny", cluster_policy("deny", ingress=[ingress("Deny")]))
-        intake = ClusterIntake(client, enforcer, lambda *note: told.append(note), gone.append)
+        intake = ClusterIntake(client, enforcer, lambda *note: told.append(note), gone.append, "not here")
         task = asyncio.create_task(intake.watch.run())
         await asyncio.wait_for(intake.watch.ready.wait(), 5)
         enforcer.start()
@@ -63,7 +63,7 @@ async def test_policies_reach_the_kernel_and_problems_the_user() -> None:
         name, uid, problems = told[1]
         assert (name, uid) == ("many", "uid-many")
         assert len(problems) == 7
-        assert all("domainNames are not supported, so the rule accepts nothing" in one.message for one in problems)
+        assert all("domainNames: not here, so the rule accepts nothing" in one.message for one in problems)
 
         await api.put(f"{POLICIES}/deny", cluster_policy("deny", priority=5000, ingress=[ingress("Deny")]))
         await until(lambda: len(told) == 3)

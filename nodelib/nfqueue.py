@@ -1,0 +1,67 @@
+"""Packets that a rule holds for a listener to decide (NFQUEUE, linux/netfilter/nfnetlink_queue.h). Pure.
+
+`netfilter.py` opens the socket. What a record holds of the packet is whatever somebody sent: it is only bytes here.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from nodelib import netfilter
+from nodelib.netlink import HEADER, attribute, attributes, messages
+
+_SUBSYSTEM = 3 << 8  # NFNL_SUBSYS_QUEUE
+_PACKET, _VERDICT, _CONFIGURE = _SUBSYSTEM | 0, _SUBSYSTEM | 1, _SUBSYSTEM | 2
+_COMMAND, _PARAMETERS, _LENGTH, _MASK, _FLAGS = 1, 2, 3, 4, 5  # NFQA_CFG_*
+_BIND = struct.pack(">BBH", 1, 0, 0)
+_COPY_PACKET, _FAIL_OPEN = 2, 1
+_HEADER, _VERDICT_HEADER, _PAYLOAD = 1, 2, 10  # NFQA_*
+_ACCEPT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A packet that waits: the number by which it is let go, and its bytes from the network header on."""
+
+    number: int
+    packet: bytes
+
+
+def binding(queue: int, *, most: int) -> list[bytes]:
+    """Requests, each to be acknowledged, that make a socket the listener of a queue.
+
+    When `most` packets wait, further ones go on without being asked about (nfqueue's "fail open").
+    """
+    parts = (
+        attribute(_COMMAND, _BIND),
+        attribute(_PARAMETERS, struct.pack(">IB", 0xFFFF, _COPY_PACKET)),
+        attribute(_LENGTH, struct.pack(">I", most)),
+        attribute(_MASK, struct.pack(">I", _FAIL_OPEN)) + attribute(_FLAGS, struct.pack(">I", _FAIL_OPEN)),
+    )
+    return [_request(_CONFIGURE, netfilter.ACK, number, queue, body) for number, body in enumerate(parts, 1)]
+
+
+def packets(data: bytes) -> Iterator[Held]:
+    """The packets in one datagram of the kernel."""
+    for kind, _, _, payload in messages(data):
+        if kind != _PACKET:
+            continue
+        found = dict(attributes(payload, netfilter.GENMSG))
+        head = found.get(_HEADER, b"")
+        if len(head) >= 4:
+            yield Held(int.from_bytes(head[:4], "big"), found.get(_PAYLOAD, b""))
+
+
+def accepted(queue: int, numbers: Iterable[int]) -> bytes:
+    """One datagram that lets these packets go on."""
+    bodies = (attribute(_VERDICT_HEADER, struct.pack(">II", _ACCEPT, one)) for one in numbers)
+    return b"".join(_request(_VERDICT, 0, 0, queue, body) for body in bodies)
+
+
+def _request(kind: int, flags: int, number: int, queue: int, body: bytes) -> bytes:
+    head = struct.pack(">BBH", socket.AF_UNSPEC, 0, queue)
+    length = HEADER.size + len(head) + len(body)
+    return HEADER.pack(length, kind, netfilter.REQUEST | flags, number, 0) + head + body

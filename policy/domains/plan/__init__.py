@@ -1,0 +1,1 @@
+"""Decides what a DNS answer says and what of it counts. Pure."""
