@@ -91,6 +91,14 @@ def cri_mount(plan: MountPlan, host_path: str = "") -> Json:
     return mount
 
 
+def with_users(mounts: Sequence[Json], users: Json) -> list[Json]:
+    """The mounts with the mapping of the pod's users, if it has one: its root sees files of the node's root as its own,
+    and what it writes has the owners that it would have without a user namespace."""
+    if not users:
+        return list(mounts)
+    return [{**mount, "uidMappings": users["uids"], "gidMappings": users["gids"]} for mount in mounts]
+
+
 def file_mount(container_path: str, host_path: str) -> Json:
     """A file the agent manages: /etc/hosts, the termination message."""
     return {"container_path": container_path, "host_path": host_path, "readonly": False}

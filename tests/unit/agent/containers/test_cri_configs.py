@@ -27,6 +27,7 @@ def made_sandbox(**spec: Any) -> Json:
         subject,
         SETTINGS,
         Dns(("1.1.1.1",)),
+        users={},
         cgroup_parent="/kubepods/x",
         attempt=2,
         resources={"cpu_shares": 2},
