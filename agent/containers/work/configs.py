@@ -106,7 +106,7 @@ class ContainerConfigs:
                 attempt=inputs.attempt,
                 image_ref=inputs.image_ref,
                 env=env,
-                mounts=container_plan.with_users(made, users),
+                mounts=made,
                 resources=self.container_resources(pod, container),
                 security_context=context,
                 block_devices=mounts.plan_devices(pod, container, prepared.volumes),

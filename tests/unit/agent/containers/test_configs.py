@@ -15,6 +15,7 @@ from agent.common.model.pods import ImageFacts, Kind, Pod
 from agent.common.work.pod_warnings import PodWarnings
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.containers.work.configs import CgroupFacts, ContainerConfigDeps, ContainerConfigs
+from agent.devices.model.devices import DeviceGrant
 from agent.resources.plan.cgroups import Policy
 from agent.resources.plan.container_limits import Machine
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
@@ -34,6 +35,9 @@ FACTS = NodeContext(
     recursive_read_only_handlers=frozenset({""}),
     user_namespace_handlers=frozenset({""}),
 )
+
+
+DEVICE_MOUNT: Json = {"container_path": "/opt/driver", "host_path": "/opt/driver", "readonly": True}
 
 
 class World:
@@ -63,7 +67,8 @@ class World:
         prepared = PreparedPod(await self.volumes.mount(subject), services=services, handler=handler)
         messages: list[Any] = [api_pb2.PodSandboxConfig(**await self.maker.sandbox_config(subject, prepared, 0))]
         for kind, one in subject.containers():
-            inputs = ContainerInputs(0, ips, ImageFacts("i"), "r", target_id if kind is Kind.EPHEMERAL else "")
+            target = target_id if kind is Kind.EPHEMERAL else ""
+            inputs = ContainerInputs(0, ips, ImageFacts("i"), "r", target, DeviceGrant(mounts=(DEVICE_MOUNT,)))
             config = await self.maker.container_config(subject, one, prepared, inputs)
             messages.append(api_pb2.ContainerConfig(**config))
         return messages
@@ -172,7 +177,7 @@ async def test_a_pod_with_its_own_users(world: World) -> None:
     assert len(containers) == 3
     for config in containers:
         assert config.linux.security_context.namespace_options.userns_options == users
-        assert config.mounts, "among them /etc/hosts and the termination message"
+        assert {"/etc/hosts", "/dev/termination-log", "/opt/driver"} <= {one.container_path for one in config.mounts}
         for mount in config.mounts:
             assert (list(mount.uidMappings), list(mount.gidMappings)) == ([mapping], [mapping])
     again, *_ = await world.configs(subject)
