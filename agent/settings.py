@@ -24,6 +24,7 @@ from agent.node.model import NodePolicy
 from agent.node.plan.shutdown import Period, periods
 from agent.resources.plan import cgroups
 from agent.server.model import ServerSettings
+from agent.userns.model import UserNamespaceSettings
 from agent.volumes.model.detection import ChangeDetection
 from nodelib import quantity
 from nodelib.json_values import Json
@@ -339,6 +340,7 @@ class Settings:
     selinux_every_mode: Annotated[bool, gate("SELinuxMount")]
     pod_defaults: PodDefaults
     objects: ChangeDetection
+    user_namespaces: UserNamespaceSettings
     static: StaticSettings
     logs: LogSettings
     images: ImageSettings

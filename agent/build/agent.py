@@ -64,7 +64,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
     keeper = node_keeper(base, plugins, watch_nodes=watch_nodes)
     cgroups = await build_cgroups(base, keeper, checkpoints.managers.has_exclusive_cpus)
 
-    volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi)
+    volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi, checkpoints.user_namespaces)
     probe_io = ProbeIo(base.connections.cri, base.host_resolver)
     probes = ProbeManager(probe_io, base.events, base.pods.wake, base.clock, base.metrics)
     mirrors = MirrorPods()

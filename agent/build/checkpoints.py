@@ -1,4 +1,5 @@
-"""Joins what outlives the agent process with the files that store it: allocations, terminations, pulls, managers."""
+"""Joins what outlives the agent process with the files that store it: allocations, terminations, pulls, managers,
+users of pods."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from agent.images.work.pull_records import PullRecords
 from agent.managers.work import ResourceManagers, TopologyAffinity
 from agent.pods.work.terminations import Terminations
 from agent.resources.work.allocations import Allocations
+from agent.userns.edge import GetSubIds, PodMappings
+from agent.userns.work import UserNamespaces
 from nodelib.tasks import Work
 
 
@@ -24,6 +27,7 @@ class Checkpoints:
     terminations: Terminations
     pulls: PullRecords
     managers: ResourceManagers
+    user_namespaces: UserNamespaces
 
     def tasks(self) -> dict[str, Work]:
         """Name -> long-lived work. Each writes its file soon after a change."""
@@ -47,8 +51,10 @@ async def build_checkpoints(base: Base, devices: DeviceManager, affinity: Topolo
         Terminations(checkpoints, clock),
         PullRecords(VerifyPolicy(images.verify, images.allowlist), pulling, pulled, clock),
         await build_managers(base, devices, affinity),
+        UserNamespaces(base.settings.user_namespaces, PodMappings(root), GetSubIds()),
     )
     await found.allocations.load()
     await found.terminations.load()
+    await found.user_namespaces.load()
     await found.pulls.load(base.connections.cri.list_images)
     return found

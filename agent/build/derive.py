@@ -76,12 +76,12 @@ def served_node(settings: Settings, addresses: tuple[str, ...]) -> ServedNode:
 
 def node_context(keeper: NodeManager, addresses: tuple[str, ...]) -> NodeContext:
     """The node as container configurations depend on it."""
+    handlers = keeper.runtime.handlers
     return NodeContext(
         host_ips=addresses,
         allocatable=resource_list(keeper.allocatable),
-        recursive_read_only_handlers=frozenset(
-            one.name for one in keeper.runtime.handlers if one.recursive_read_only_mounts
-        ),
+        recursive_read_only_handlers=frozenset(one.name for one in handlers if one.recursive_read_only_mounts),
+        user_namespace_handlers=frozenset(one.name for one in handlers if one.user_namespaces),
         uid=keeper.uid,
         selinux=keeper.selinux,
     )

@@ -31,11 +31,14 @@ from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.probes.work import ProbeManager
+from agent.userns.work import UserNamespaces
 from agent.volumes.work.csi_volumes import CsiVolumes
 from agent.volumes.work.volume_expander import VolumeExpander
 
 
-def pod_volumes(base: Base, keeper: NodeManager, cgroups: CgroupFacts, csi: CsiVolumes) -> BuiltVolumes:
+def pod_volumes(
+    base: Base, keeper: NodeManager, cgroups: CgroupFacts, csi: CsiVolumes, user_namespaces: UserNamespaces
+) -> BuiltVolumes:
     """The volumes of pods and their container configurations."""
     return build_volumes(
         base.connections.api,
@@ -46,6 +49,7 @@ def pod_volumes(base: Base, keeper: NodeManager, cgroups: CgroupFacts, csi: CsiV
         notify=base.pods.refresh,
         warn=lambda pod, reason, message: base.events.emit(pod.raw, "Warning", reason, message),
         csi=csi,
+        user_namespaces=user_namespaces,
         store=object_store(
             base.connections.api,
             base.settings.objects,
@@ -98,6 +102,7 @@ def pod_deps(
             claims=plugins.claims,
             managers=checkpoints.managers,
             allocations=checkpoints.allocations,
+            user_namespaces=checkpoints.user_namespaces,
             warnings=built.warnings,
             volume_refreshes=VolumeRefreshes(built.manager, base.pods.refresh),
         ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agent.common.model.pod_settings import NodeContext, PodDefaults
 from agent.common.work.pod_warnings import PodWarnings, Warn
 from agent.containers.work.configs import CgroupFacts, ContainerConfigDeps, ContainerConfigs
+from agent.userns.work import UserNamespaces
 from agent.volumes.edge.local_disk import LocalDisk
 from agent.volumes.edge.pod_certificates import PodCertificateRequests
 from agent.volumes.edge.pod_disk import PodDisk
@@ -80,6 +81,7 @@ def build_volumes(
     notify: Callable[[str], None],
     warn: Warn,
     csi: CsiMounter,
+    user_namespaces: UserNamespaces,
     store: ObjectStore | None = None,
 ) -> BuiltVolumes:
     """`notify(uid)` is called when the volumes of a pod should be refreshed, or mounted after a failed attempt.
@@ -93,7 +95,9 @@ def build_volumes(
     local = LocalVolumes(settings.root_dir, LocalDisk(settings.root_dir), warnings.warn_once)
     return BuiltVolumes(
         manager=VolumeManager(settings.root_dir, VolumeManagerDeps(objects, certificates, disk, csi, local, node)),
-        configs=ContainerConfigs(settings, ContainerConfigDeps(objects, disk, node, warnings, cgroups)),
+        configs=ContainerConfigs(
+            settings, ContainerConfigDeps(objects, disk, node, warnings, cgroups, user_namespaces)
+        ),
         warnings=warnings,
         objects=objects,
         requests=requests,

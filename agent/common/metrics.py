@@ -97,6 +97,15 @@ class Metrics:
         Histogram, "kubelet_pod_status_sync_duration_seconds", "Duration in seconds to sync a pod status update."
     )
     started_pods = Metric(Counter, "kubelet_started_pods", "Cumulative number of pods started")
+    started_user_namespaced_pods = Metric(
+        Counter, "kubelet_started_user_namespaced_pods",
+        "Cumulative number of pods with user namespaces started. This metric will only be collected on Linux.",
+    )  # fmt: skip
+    started_user_namespaced_pods_errors = Metric(
+        Counter, "kubelet_started_user_namespaced_pods_errors",
+        "Cumulative number of errors when starting pods with user namespaces. This metric will only be collected on "
+        "Linux.",
+    )  # fmt: skip
     started_containers = Metric(
         Counter, "kubelet_started_containers", "Cumulative number of containers started", ("container_type",)
     )

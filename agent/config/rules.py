@@ -321,8 +321,8 @@ def _others(config: Flat) -> Iterator[Problem]:
         if len(name) > 253 or not _SYSCTL.fullmatch(name):
             yield f"defaultPodSysctls.{name}", "is not the name of a sysctl"
     ids = config["userNamespaces.idsPerPod"]
-    if ids <= 0 or ids % 65536:
-        yield "userNamespaces.idsPerPod", f"{ids} must be a positive multiple of 65536"
+    if not 0 < ids < 2**32 or ids % 65536:
+        yield "userNamespaces.idsPerPod", f"{ids} must be a positive multiple of 65536 below 2^32"
     cidr = config["podCIDR"]
     if cidr:
         try:

@@ -195,7 +195,7 @@ _PODS: dict[str, Field] = {
     "containerLogMonitorInterval": _obeyed(duration, "10s"),
     "volumePluginDir": _not_obeyed(string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"),
     "volumeStatsAggPeriod": _not_obeyed(duration, "1m"),
-    "userNamespaces.idsPerPod": _not_obeyed(int64, 65536),
+    "userNamespaces.idsPerPod": _filled(int64, 65536),
 }
 
 _RUNTIME: dict[str, Field] = {

@@ -15,12 +15,14 @@ from nodelib.json_values import Json
 class PreparedPod:
     """What all containers of one pod share, prepared before any of them starts.
 
-    `volumes` by name; `services`: all Services of the cluster, for the environment.
+    `volumes` by name; `services`: all Services of the cluster, for the environment; `handler`: the runtime's, by the
+    pod's RuntimeClass.
     """
 
     volumes: Mapping[str, MountedVolume] = field(default_factory=dict)
     cgroup_parent: str = ""
     services: tuple[Json, ...] = ()
+    handler: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class Binary:
     ldflags: tuple[str, ...] = ("-s", "-w")
     tags: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()  # other names of the same file (argv[0] picks the component)
+    c: bool = False  # parts of it are C
 
 
 def _kubernetes_ldflags(version: str) -> tuple[str, ...]:
@@ -78,6 +79,14 @@ BINARIES: tuple[Binary, ...] = (
     *(
         _cluster(name, f"github.com/containerd/containerd/v2/cmd/{name}")
         for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    ),
+    Binary(
+        "runc",
+        "runc",
+        "github.com/opencontainers/runc",
+        ldflags=("-s", "-w", "-linkmode=external", "-extldflags=-static"),
+        tags=("seccomp", "urfave_cli_no_docs", "netgo", "osusergo"),
+        c=True,
     ),
     _cluster("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
     _cluster("coredns", "./coredns"),
@@ -150,7 +159,7 @@ def cache_key(binary: Binary, module_files: Sequence[tuple[str, bytes]], goarch:
     Binaries of one module with the same flags share a folder: containerd looks for its shim beside its own binary.
     """
     digest = hashlib.sha256()
-    for part in (goarch, *COMPILER, *binary.ldflags, *binary.tags):
+    for part in (goarch, *COMPILER, *binary.ldflags, *binary.tags, *(["cgo"] if binary.c else [])):
         digest.update(part.encode() + b"\0")
     for name, content in sorted(module_files):
         digest.update(f"{name}\0{len(content)}\0".encode())

@@ -27,6 +27,7 @@ from controlplane.binaries.plan.go_runs import (
     required_modules,
 )
 from controlplane.binaries.plan.remaining import Load, about, remaining
+from controlplane.machine.edge.compiler import need_compiler
 from controlplane.machine.edge.locks import cache_lock
 from controlplane.prebuilt.edge import forget, is_whole
 from controlplane.prebuilt.work import Release
@@ -134,8 +135,10 @@ def _folder(binary: Binary, cache_dir: Path) -> Path:
 def _build_missing(missing: list[Binary], cache_dir: Path, progress: Progress) -> None:
     go = find_go(cache_dir, progress)
     with go_folders(cache_dir, progress) as folders:
-        environment = build_environment(go, folders)
         for run in go_runs(missing):
+            if run.c:
+                need_compiler(progress)
+            environment = build_environment(go, folders, c=run.c)
             folder = _folder(run.binaries[0], cache_dir)
             folder.mkdir(parents=True, exist_ok=True)
             with cache_lock(folder / ".lock", progress, f"another run is building {run.module} binaries"):

@@ -35,7 +35,6 @@ class Machine:
     cache_root: str = ""
     bridge_netfilter: bool = True
     missing_tools: tuple[str, ...] = ()
-    runc: str = ""
     go: str = ""
     built: bool = False  # the binaries are in the cache
     missing_packages: tuple[str, ...] = ()

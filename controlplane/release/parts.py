@@ -20,7 +20,9 @@ from controlplane.release.edge.archives import digest_of
 from controlplane.release.model import Component, Notice
 from controlplane.release.plan import build_info, notices
 
-_STATIC = ("libc6-dev", "libgcc-12-dev", "libgcc-14-dev")  # in pause and busybox, which are linked statically
+_STATIC = ("libc6-dev", "libgcc-12-dev", "libgcc-14-dev")  # in what is linked statically: pause, busybox and runc
+_LIBRARIES = (*_STATIC, "libseccomp-dev")  # of these, in Go programs with C in them
+_DOCUMENTS = Path("/usr/share/doc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,15 @@ def collect(
     go, go_texts = _go(executables, sources.Go(cache_dir, say))
     python, python_texts = _python(wheels)
     debian, debian_texts = _debian(images, cache_dir / "debs")
+    linked, linked_texts = libraries([name for name, (one, _) in programs.items() if one.c])
     texts = {
         "go-modules.txt": notices.text("Licences of the Go modules in these programs", go_texts),
         "python-packages.txt": notices.text("Licences of the Python packages that nodewright uses", python_texts),
-        "debian-packages.txt": notices.text("Copyright files of the Debian packages in the images", debian_texts),
+        "debian-packages.txt": notices.text(
+            "Copyright files of the Debian packages in the images and programs", (*debian_texts, *linked_texts)
+        ),
     }
-    return Found((*go, *python, *debian), texts)
+    return Found((*go, *python, *debian, *linked), texts)
 
 
 def _go(executables: Mapping[str, Path], go: sources.Go) -> tuple[list[Component], list[Notice]]:
@@ -77,6 +82,18 @@ def _go(executables: Mapping[str, Path], go: sources.Go) -> tuple[list[Component
             if name not in texts:
                 texts[name] = Notice(name, go.texts_of(build_info.in_cache(one), notices.is_notice))
     return found, list(texts.values())
+
+
+def libraries(programs: Sequence[str]) -> tuple[list[Component], list[Notice]]:
+    """What these programs, which have C in them, were linked with on this machine."""
+    installed = sources.installed_versions(_LIBRARIES).items() if programs else ()
+    found = [Component("deb", name, version, tuple(programs)) for name, version in installed]
+    texts = [Notice(f"{one.name}_{one.version}", _copyright(one.name)) for one in found]
+    return found, texts
+
+
+def _copyright(package: str) -> tuple[tuple[str, str], ...]:
+    return sources.texts_in(_DOCUMENTS / package, notices.is_notice)
 
 
 def _python(wheels: Sequence[Path]) -> tuple[list[Component], list[Notice]]:

@@ -51,6 +51,7 @@ from tests.fakes.clock import FakeClock, settle
 from tests.fakes.devices import FakeEndpoint
 from tests.fakes.dra import NoClaims, no_driver
 from tests.fakes.fake_cri import FakeCri
+from tests.fakes.userns import FakeMappings, user_namespaces
 
 IMAGE = BUSYBOX
 
@@ -405,7 +406,7 @@ class World:
         self.volumes, self.configs, self.pull_secrets = FakeVolumes(), FakeConfigs(), FakePullSecrets()
         self.cgroups = FakeCgroups(self.cri.calls)
         self.checkpoints, self.pulling, self.pulled = FakeCheckpoints(), FakeCheckpoints(), FakeCheckpoints()
-        self.metrics = metrics()
+        self.metrics, self.mappings = metrics(), FakeMappings()
         self.files = FakeFiles()
         self.probes = FakeProbes()
         self.events = FakeEvents()
@@ -442,6 +443,8 @@ class World:
         await self.records.load(self.cri.list_images)
         self.terminations = Terminations(self.checkpoints, self.clock)
         await self.terminations.load()
+        self.user_namespaces = user_namespaces(self.mappings)
+        await self.user_namespaces.load()
         images = ImageManagerDeps(
             self.cri, self.pull_secrets, self.events, self.clock, self.records, self.metrics, startups.pulled
         )
@@ -453,6 +456,7 @@ class World:
                 claims=self.dra_manager(),
                 managers=self.managers,
                 allocations=allocations,
+                user_namespaces=self.user_namespaces,
                 warnings=PodWarnings(lambda pod, reason, text: self.events.emit(pod.raw, "Warning", reason, text)),
                 volume_refreshes=VolumeRefreshes(self.volumes, self.registry.refresh),
             ),

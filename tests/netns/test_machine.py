@@ -168,6 +168,14 @@ def test_the_machine_is_not_rebooted_by_a_node(machine: Machine, path: str) -> N
     assert "Read-only file system" in machine.run("sh", "-c", f"(: > {path}) 2>&1", check=False)
 
 
+def test_a_user_namespace_in_a_node_can_have_a_proc_of_its_own(machine: Machine) -> None:
+    """As a pod with `hostUsers: false` needs it. The node's own /proc has files that are hidden."""
+    machine.start()
+    alone = ("unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork")
+    done = machine.run(*alone, "sh", "-c", "mount -t proc proc /mnt && cat /mnt/1/comm && mount -t sysfs sysfs /mnt")
+    assert done == "sh"
+
+
 @pytest.mark.parametrize("path", [str(PROJECT), sys.prefix])
 def test_programs_can_only_be_read(machine: Machine, path: str) -> None:
     machine.start()

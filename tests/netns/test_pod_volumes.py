@@ -31,6 +31,7 @@ from nodelib.kube.client import KubeClient
 from nodelib.tasks import cancel_and_wait
 from tests.builders import pods
 from tests.fakes.signer import Signer, matches, number, refused
+from tests.fakes.userns import user_namespaces
 from tests.fakes.volumes import FakeCsi
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
@@ -97,6 +98,7 @@ class World:
             node=lambda: replace(facts, uid=self.node_uid),
             cgroups=CgroupFacts(Policy(), Machine(1 << 30, 1)),
             csi=FakeCsi(),
+            user_namespaces=user_namespaces(),
             notify=self.notified.append,
             warn=lambda pod, reason, message: self.warned.append((reason, message)),
         )

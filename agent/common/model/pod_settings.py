@@ -15,14 +15,15 @@ from nodelib.errors import Invalid
 class NodeContext:
     """The part of this node that container configurations depend on.
 
-    `allocatable`: quantities as in Node.status.allocatable; `uid`: the Node object's, "" before it is known; `selinux`:
-    it is enabled.
+    `allocatable`: quantities as in Node.status.allocatable; `uid`: the Node object's, "" before it is known;
+    `…_handlers`: those of the runtime that can do it; `selinux`: it is enabled.
     """
 
     host_ips: tuple[str, ...] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     thermal_throttle_paths: tuple[str, ...] = ()
     recursive_read_only_handlers: frozenset[str] = frozenset()
+    user_namespace_handlers: frozenset[str] = frozenset()
     uid: str = ""
     selinux: bool = False
 

@@ -42,7 +42,7 @@ def container_config(
         "annotations": {**labels.container_annotations(pod, container, attempt), **granted.annotations},
         # The container's own variables win: of two entries of one name the runtime takes the later one.
         "envs": [{"key": name, "value": value} for name, value in {**granted.envs, **env}.items()],
-        "mounts": [*mounts, *granted.mounts],
+        "mounts": _with_users([*mounts, *granted.mounts], security_context),
         "devices": [*block_devices, *granted.devices],
         "CDI_devices": [{"name": name} for name in granted.cdi_devices],
         "log_path": log_path(container["name"], attempt),
@@ -97,3 +97,12 @@ def file_mount(container_path: str, host_path: str, *, selinux: bool = False) ->
     """A file the agent manages: /etc/hosts, the termination message."""
     made: Json = {"container_path": container_path, "host_path": host_path, "readonly": False}
     return made | {"selinux_relabel": True} if selinux else made
+
+
+def _with_users(mounts: Sequence[Json], security_context: Json) -> list[Json]:
+    """The mounts with the mapping of the pod's users, if it has one: its root sees files of the node's root as its own,
+    and what it writes has the owners that it would have without a user namespace."""
+    users = security_context["namespace_options"].get("userns_options")
+    if not users:
+        return list(mounts)
+    return [{**mount, "uidMappings": users["uids"], "gidMappings": users["gids"]} for mount in mounts]

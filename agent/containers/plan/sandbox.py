@@ -7,27 +7,26 @@ from agent.common.model.pod_settings import PodDefaults
 from agent.common.model.pods import Kind, Pod
 from agent.containers.plan import hosts, security
 from agent.containers.plan.dns import Dns
-from nodelib.errors import Permanent
 from nodelib.json_values import Json
 
 _PROTOCOLS = {"TCP": "TCP", "UDP": "UDP", "SCTP": "SCTP"}
 
 
 def sandbox_config(
-    pod: Pod, settings: PodDefaults, dns: Dns, *, cgroup_parent: str, attempt: int, resources: Json, overhead: Json
+    pod: Pod,
+    settings: PodDefaults,
+    dns: Dns,
+    *,
+    users: Json,
+    cgroup_parent: str,
+    attempt: int,
+    resources: Json,
+    overhead: Json,
 ) -> Json:
-    """The configuration of one sandbox attempt.
+    """The configuration of one sandbox attempt; `users`: the pod's CRI UserNamespace.
 
-    Raises Invalid for names that the kernel or DNS do not allow, Permanent for a user namespace: running such
-    a pod without one would give it more rights than it asked for.
+    Raises Invalid for names that the kernel or DNS do not allow.
     """
-    if pod.spec.get("hostUsers") is False:
-        raise Permanent(
-            "user namespaces (hostUsers: false) are not supported by this agent",
-            obj=f"pod {pod.full_name}",
-            step="sandbox",
-            action="Remove hostUsers, or run the pod on a node with another agent.",
-        )
     config: Json = {
         "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "attempt": attempt},
         "labels": labels.sandbox_labels(pod),
@@ -37,7 +36,7 @@ def sandbox_config(
         "port_mappings": port_mappings(pod),
         "linux": {
             "cgroup_parent": cgroup_parent,
-            "security_context": _security(pod),
+            "security_context": _security(pod, users),
             "sysctls": _sysctls(pod),
             "resources": resources,
             "overhead": overhead,
@@ -76,12 +75,12 @@ def port_mappings(pod: Pod) -> list[Json]:
     return made
 
 
-def _security(pod: Pod) -> Json:
+def _security(pod: Pod, users: Json) -> Json:
     context = pod.spec.get("securityContext") or {}
     made: Json = {
         "privileged": any((c.get("securityContext") or {}).get("privileged") for _, c in pod.containers()),
         "seccomp": {"profile_type": "RuntimeDefault"},
-        "namespace_options": security.namespaces(pod),
+        "namespace_options": security.namespaces(pod, users),
         **security.supplemental_groups(pod),
     }
     for key, field in (("runAsUser", "run_as_user"), ("runAsGroup", "run_as_group")):

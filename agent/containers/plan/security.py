@@ -73,8 +73,10 @@ def image_user(image: ImageFacts) -> tuple[int | None, str]:
     return 0, ""
 
 
-def namespaces(pod: Pod, target_id: str = "") -> Json:
-    """CRI NamespaceOption. `target_id`: the container whose PID namespace an ephemeral container joins."""
+def namespaces(pod: Pod, users: Json, target_id: str = "") -> Json:
+    """CRI NamespaceOption. `users`: UserNamespace, {} for the node's; `target_id`: the container whose PID namespace
+    an ephemeral container joins.
+    """
     if pod.spec.get("hostPID"):
         pid = "NODE"
     elif pod.spec.get("shareProcessNamespace"):
@@ -86,6 +88,8 @@ def namespaces(pod: Pod, target_id: str = "") -> Json:
         "network": "NODE" if pod.host_network else "POD",
         "pid": pid,
     }
+    if users:
+        options["userns_options"] = users
     if target_id and pid == "CONTAINER":
         options |= {"pid": "TARGET", "target_id": target_id}
     return options
@@ -175,11 +179,15 @@ def container_context(
     image: ImageFacts,
     settings: PodDefaults,
     *,
+    users: Json,
     target_id: str = "",
     extra_masked: Sequence[str] = (),
     extra_groups: Sequence[int] = (),
 ) -> Json:
-    """CRI LinuxContainerSecurityContext. Raises Permanent or Invalid for what cannot be granted."""
+    """CRI LinuxContainerSecurityContext. Raises Permanent or Invalid for what cannot be granted.
+
+    `users`: the pod's UserNamespace.
+    """
     verify_run_as_non_root(pod, container, image)
     context = effective(pod, container)
     unmasked = context.get("procMount") == "Unmasked"
@@ -187,7 +195,7 @@ def container_context(
         "privileged": bool(context.get("privileged")),
         "readonly_rootfs": bool(context.get("readOnlyRootFilesystem")),
         "no_new_privs": context.get("allowPrivilegeEscalation") is False,
-        "namespace_options": namespaces(pod, target_id),
+        "namespace_options": namespaces(pod, users, target_id),
         "seccomp": seccomp(pod, container, settings),
         "masked_paths": [] if unmasked else [*_MASKED, *extra_masked],
         "readonly_paths": [] if unmasked else list(_READ_ONLY),

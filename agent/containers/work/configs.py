@@ -21,6 +21,7 @@ from agent.containers.ports import ConfigObjects, ContainerDisk
 from agent.containers.work.environment import EnvironmentReader
 from agent.containers.work.mounts import MountMaker
 from agent.resources.plan import cgroups, container_limits
+from agent.userns.work import UserNamespaces
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
 
@@ -43,6 +44,7 @@ class ContainerConfigDeps:
     node: Callable[[], NodeContext]
     warnings: PodWarnings
     cgroups: CgroupFacts
+    user_namespaces: UserNamespaces
 
 
 class ContainerConfigs:
@@ -52,6 +54,7 @@ class ContainerConfigs:
         self._settings = settings
         self._objects, self._disk = deps.objects, deps.disk
         self._node, self._warnings, self._cgroups = deps.node, deps.warnings, deps.cgroups
+        self._user_namespaces = deps.user_namespaces
         self._environments = EnvironmentReader(deps.objects, deps.disk)
         self._mounts = MountMaker(settings, deps.disk)
 
@@ -73,6 +76,7 @@ class ContainerConfigs:
                 pod,
                 self._settings,
                 await self._dns(pod),
+                users=await self._users(pod, prepared),
                 cgroup_parent=prepared.cgroup_parent,
                 attempt=attempt,
                 resources=whole,
@@ -84,11 +88,13 @@ class ContainerConfigs:
         node = self._node()
         with refuse_malformed(pod):
             names.check_names(pod)
+            users = await self._users(pod, prepared)
             context = security.container_context(
                 pod,
                 container,
                 inputs.image,
                 self._settings,
+                users=users,
                 target_id=inputs.target_id,
                 extra_masked=node.thermal_throttle_paths,
             )
@@ -110,6 +116,9 @@ class ContainerConfigs:
     def container_resources(self, pod: Pod, container: Json) -> Json:
         """See ContainerConfigs in pods/ports.py."""
         return container_limits.container_resources(pod, container, self._cgroups.policy, self._cgroups.machine)
+
+    async def _users(self, pod: Pod, prepared: PreparedPod) -> Json:
+        return await self._user_namespaces.of(pod, prepared.handler, self._node().user_namespace_handlers)
 
     async def _dns(self, pod: Pod) -> dns.Dns:
         text = ""

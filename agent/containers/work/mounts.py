@@ -33,8 +33,7 @@ class MountMaker:
         node: NodeContext,
     ) -> list[Json]:
         """CRI Mounts, after writing or binding what they name. Raises NodewrightError."""
-        handler = str(pod.spec.get("runtimeClassName") or "")
-        rro = handler in node.recursive_read_only_handlers
+        rro = prepared.handler in node.recursive_read_only_handlers
         plans = mounts_plan.plan_mounts(
             pod, container, prepared.volumes, env, recursive_read_only=rro, selinux=node.selinux
         )

@@ -97,6 +97,8 @@ _RULES = (
           "in /usr/lib/cni)."),
     _rule("FailedCreatePodSandBox", r"cni|network|netplugin", "The pod network failed, for the reason in the "
           "message above: check the pod network's log on the node."),
+    _rule("FailedCreatePodSandBox", "does not support user namespaces", "Give the node runc 1.2 or newer and "
+          "containerd 2.0 or newer, or remove hostUsers from the pod."),
     _rule("FailedCreatePodSandBox", r"runtimeclass|handler", "The node's runtime does not have this handler: check "
           "the pod's runtimeClassName and the runtime's configuration."),
     _rule("OOMKilled", "", "Raise resources.limits.memory of container {container}, or find out how much it needs "

@@ -28,12 +28,13 @@ from agent.pods.work.volume_refreshes import VolumeRefreshes
 from agent.resources.work.allocations import Allocations
 from agent.runtime.ports import RuntimeService
 from agent.runtime.work.observer import Observer
+from agent.userns.work import UserNamespaces
 from nodelib.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceDeps:
-    """For what a pod holds from Prepare to Release: volumes, cgroup, devices, claims, exclusive CPUs and memory.
+    """For what a pod holds until Release: volumes, cgroup, devices, claims, exclusive CPUs and memory, IDs of users.
 
     `released` fires when a pod has released all of it.
     """
@@ -44,6 +45,7 @@ class ResourceDeps:
     claims: DraManager
     managers: ResourceManagers
     allocations: Allocations
+    user_namespaces: UserNamespaces
     warnings: PodWarnings
     volume_refreshes: VolumeRefreshes
     released: Signal = field(default_factory=Signal)

@@ -31,6 +31,7 @@ class PodMemory:
     - `cgroup_allocation`: in force in the pod's cgroup; `limits`: what that cgroup has.
     - `started`, `ended`: see Facts; noted when they are first seen, so that setting the clock moves no deadline.
     - `ready_since`: when the pod became ready (monotonic), until the API shows it.
+    - `own_users_untried`: the newest sandbox has users of its own, and nothing has failed in it.
     - `stopping`: ids of containers whose Killing event is out; `in_post_start`: names of containers whose postStart
       hook has not ended.
     """
@@ -55,6 +56,7 @@ class PodMemory:
     backoff: dict[str, BackOff] = field(default_factory=dict)
     stopped_sandboxes: set[str] = field(default_factory=set)
     restart_wanted: set[str] = field(default_factory=set)
+    own_users_untried: bool = False
     prestop_ran: set[str] = field(default_factory=set)
     stopping: set[str] = field(default_factory=set)
     in_post_start: set[str] = field(default_factory=set)

@@ -19,7 +19,10 @@ async def remove(deps: PodDeps, is_known: Callable[[str], bool]) -> None:
     for uid in {*await deps.resources.volumes.pods_on_disk(), *await deps.resources.cgroups.pod_uids()}:
         if not is_known(uid) and not deps.observer.is_unclear(uid):
             log.info("pod %s: removing the directory or cgroup it left behind", uid)
-            await _clear(uid, deps.resources.volumes.release, deps.resources.cgroups.remove_pod)
+            resources = deps.resources
+            await _clear(
+                uid, resources.volumes.release, resources.cgroups.remove_pod, resources.user_namespaces.release
+            )
     # Logs are removed last: an agent that was killed just before that has left them.
     for uid in await deps.containers.files.logged_pods():
         if not is_known(uid) and uid not in deps.observer.uids():

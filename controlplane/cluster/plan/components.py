@@ -38,7 +38,7 @@ class Tools:
 def needed(options: Options) -> tuple[str, ...]:
     """Names of the binaries that a cluster with these options needs."""
     names = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
-    names += ["containerd", "containerd-shim-runc-v2", "ctr", "kubectl"]
+    names += ["containerd", "containerd-shim-runc-v2", "runc", "ctr", "kubectl"]
     if options.kubeadm:
         names.append("kubeadm")
     if options.agent == "upstream":

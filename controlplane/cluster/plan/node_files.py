@@ -158,13 +158,16 @@ def containerd_config(
     *,
     restrict_oom_score_adj: bool,
     durable: bool,
+    runc: str = "",
     logins: Mapping[str, registries.Login] | None = None,
     traced: bool = False,
 ) -> str:
     """config.toml, version 3 (containerd 2.x, docs/cri/config.md). Plugins that nodes never use are disabled.
 
+    `runc`: the program's path, "" for the first one in PATH.
     `traced`: it exports spans of its own (plan/tracing.py).
     """
+    options = f'SystemdCgroup = false\n  BinaryName = "{runc}"' if runc else "SystemdCgroup = false"
     no_traces = "" if traced else '\n  "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",'
     return f"""version = 3
 root = "/var/lib/containerd"
@@ -213,11 +216,14 @@ disabled_plugins = [
   runtime_type = "io.containerd.runc.v2"
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-  SystemdCgroup = false
+  {options}
 
 # Conformance tests select this handler with a RuntimeClass; it is the same runtime.
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.test-handler]
   runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.test-handler.options]
+  {options}
 
 [plugins."io.containerd.cri.v1.runtime".cni]
   bin_dirs = ["/opt/cni/bin"]

@@ -72,6 +72,7 @@ def write_files(cluster: Cluster, node: Node) -> frozenset[str]:
     config = node_files.containerd_config(
         restrict_oom_score_adj=not oom.may_lower_score(),
         durable=cluster.options.durable,
+        runc=cluster.tools.get("runc", ""),
         logins=logins.load(cluster),
         traced=bool(runtime_environment(cluster, node)),
     )

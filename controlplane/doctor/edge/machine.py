@@ -49,7 +49,6 @@ async def read_facts(
         cache_root=cache_root,
         bridge_netfilter=os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables"),
         missing_tools=tuple(name for name in _TOOLS if not shutil.which(name)),
-        runc=await _first_line("runc", "--version"),
         go=await _first_line("go", "version"),
         built=built,
         missing_packages=await _missing_packages(packages),

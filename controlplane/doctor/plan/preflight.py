@@ -52,7 +52,6 @@ def preflight(machine: Machine) -> tuple[Finding, ...]:
         ),
         _tools(machine),
         _packages(machine),
-        _runc(machine),
         _go(machine),
         _ranges(machine),
     )
@@ -213,12 +212,6 @@ def _packages(m: Machine) -> Finding:
         return Finding("Debian packages", "ok", "all there")
     names = " ".join(m.missing_packages)
     return Finding("Debian packages", "warning", f"missing: {names}", f"apt-get install {names}")
-
-
-def _runc(m: Machine) -> Finding:
-    if m.runc:
-        return Finding("runc", "ok", m.runc)
-    return Finding("runc", "fatal", "not there: containerd starts containers with it", "apt-get install runc")
 
 
 def _go(m: Machine) -> Finding:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from controlplane.images.model.oci import Entry, directory, file, symlink
+from controlplane.machine.edge.compiler import need_compiler
 from nodelib.command import CommandError, run_sync
 from nodelib.errors import Permanent
 
 Progress = Callable[[str], None]
-
-_COMPILER_PACKAGES = ("bzip2", "gcc", "libc6-dev", "make")  # those of packages.txt that only a build needs
 
 
 def compile_c(source: str, target: Path, progress: Progress) -> None:
@@ -25,19 +23,6 @@ def compile_c(source: str, target: Path, progress: Progress) -> None:
         stdin=source.encode(),
         timeout=120,
     )
-
-
-def need_compiler(progress: Progress) -> None:
-    """Install gcc, the static C library, make and bzip2 with apt if they are missing."""
-    if all(map(shutil.which, ("bzip2", "gcc", "make"))) and list(Path("/usr/lib").glob("*/libc.a")):
-        return
-    progress(f"installing {', '.join(_COMPILER_PACKAGES)}")
-    argv = ["apt-get", "-y", "-q", "install", "--no-install-recommends", *_COMPILER_PACKAGES]
-    try:
-        run_sync(argv, timeout=900)
-    except CommandError:
-        run_sync(["apt-get", "-q", "update"], timeout=300)
-        run_sync(argv, timeout=900)
 
 
 def build_busybox(options: Sequence[tuple[str, str]], work: Path, progress: Progress) -> tuple[Entry, ...]:

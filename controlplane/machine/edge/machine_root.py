@@ -87,6 +87,7 @@ def enter(spec: dict[str, Any]) -> None:
     for entry in spec["mounts"]:
         _mount(root, entry)
     _boot_id(root)
+    _whole_proc(f"{root}/run/proc")
     os.chdir(root)
     pivot_root(".", ".")
     unmount(".")
@@ -296,6 +297,14 @@ def _boot_id(root: str) -> None:
     with open("/proc/sys/kernel/random/uuid", encoding="ascii") as new, open(f"{root}/run/boot-id", "w") as file:
         file.write(new.read())
     mount(f"{root}/run/boot-id", f"{root}/proc/sys/kernel/random/boot_id", flags=MS_BIND)
+
+
+def _whole_proc(path: str) -> None:
+    """A second /proc, with nothing mounted on its files: who is root only in a user namespace, as in pods with
+    `hostUsers: false`, may mount one of his own only where he could see a whole one (the kernel's mnt_already_visible).
+    """
+    os.makedirs(path, exist_ok=True)
+    mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def _inside(root: str, path: str, *, folder: bool) -> str:

@@ -82,7 +82,8 @@ def part_metadata(name: str, version: str, needs: Sequence[str], python: str) ->
     return "\n".join((*head, *(f"Requires-Dist: {one}=={version}" for one in needs), "", _ABOUT))
 
 
-_ABOUT = """Programs that others wrote, built from their published sources: Kubernetes, etcd, containerd, CoreDNS.
+_ABOUT = """Programs that others wrote, built from their published sources: Kubernetes, etcd, containerd, runc,
+CoreDNS.
 
 `nodewright up` unpacks them once and then builds nothing. Their licences are in this wheel's licenses folder, the list
 of all parts is the SBOM that is published beside it. The images hold packages of Debian, whose sources are at

@@ -43,7 +43,7 @@ from nodelib.errors import Conflict, Invalid
 _T = TypeVar("_T")
 _POLL = 1.0  # seconds between checks whether it is this run's turn
 _RUNTIME_CGROUP = "/runtime"  # as the node sees it
-BINARIES = ("e2e_node.test", "ginkgo", "ctr", "containerd", "containerd-shim-runc-v2")
+BINARIES = ("e2e_node.test", "ginkgo", "ctr", "containerd", "containerd-shim-runc-v2", "runc")
 
 
 @dataclass(frozen=True, slots=True)

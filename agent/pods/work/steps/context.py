@@ -86,6 +86,13 @@ class Context:
         """The pod's addresses in this sandbox."""
         return ips_for(self.memory.pod, sandbox, self.deps.host_ips())
 
+    def own_users_failed(self) -> None:
+        """A step for a pod with users of its own has failed. Counted once for each sandbox, as upstream counts syncs
+        that make one and fail."""
+        if self.memory.own_users_untried:
+            self.memory.own_users_untried = False
+            self.deps.metrics.started_user_namespaced_pods_errors.inc()
+
     def event(self, reason: str, message: str, container: str = "") -> None:
         """Emit a Normal event about the pod."""
         self.deps.events.emit(self.memory.pod.raw, "Normal", reason, message, container=container)

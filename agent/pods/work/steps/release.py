@@ -12,7 +12,7 @@ from nodelib.kube.client import ApiError
 
 
 async def release(context: Context) -> None:
-    """Stop probes; release volumes, claims, cgroup, exclusive CPUs and memory. Raises StepFailed."""
+    """Stop probes; release volumes, claims, cgroup, exclusive CPUs and memory, user IDs. Raises StepFailed."""
     memory, deps = context.memory, context.deps
     with deps.containers.deferred_removal.urgent():
         deps.status.probes.remove(memory.pod.uid)
@@ -27,6 +27,7 @@ async def release(context: Context) -> None:
             context.warn("FailedKillPod", f"error releasing the pod's volumes and cgroup: {error}")
             raise StepFailed("FailedKillPod", error) from error
         deps.resources.managers.release(memory.pod.uid)
+        await deps.resources.user_namespaces.release(memory.pod.uid)
         memory.prepared, memory.sandbox_prepared, memory.released = None, None, True
         deps.resources.released.fire()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agent.common.model.errors import CriError
 from agent.common.model.pods import SandboxState
 from agent.containers.model import PreparedPod
 from agent.pods.model.steps import RunSandbox, StopSandbox
 from agent.pods.work.steps.context import Context, StepFailed
+from agent.userns.plan import wants_own_users
 from nodelib.backoff import Backoff
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.json_values import Json
@@ -34,9 +37,13 @@ class SandboxSteps:
             if step.replaces:
                 context.event("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
             context.deps.metrics.started_pods.inc()
+            context.memory.own_users_untried = wants_own_users(context.memory.pod)
+            if context.memory.own_users_untried:
+                context.deps.metrics.started_user_namespaced_pods.inc()
             try:
                 sandbox_id = await self._make(step, prepared)
             except NodewrightError as error:
+                context.own_users_failed()
                 code = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
                 context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {code}{error.message}")
                 raise StepFailed("FailedCreatePodSandBox", error) from error
@@ -55,7 +62,7 @@ class SandboxSteps:
         if (self._config.get("metadata") or {}).get("attempt") == sandbox.attempt:
             return self._config
         return await self._context.deps.containers.configs.sandbox_config(
-            self._context.memory.pod, prepared, sandbox.attempt
+            self._context.memory.pod, replace(prepared, handler=sandbox.runtime_handler), sandbox.attempt
         )
 
     async def _make(self, step: RunSandbox, prepared: PreparedPod) -> str:
@@ -63,7 +70,8 @@ class SandboxSteps:
         handler = ""
         if pod.spec.get("runtimeClassName"):
             handler = await deps.status.api.runtime_handler(pod.spec["runtimeClassName"])
-        self._config = await deps.containers.configs.sandbox_config(pod, prepared, step.attempt)
+        chosen = replace(prepared, handler=handler)
+        self._config = await deps.containers.configs.sandbox_config(pod, chosen, step.attempt)
         pauses, deadline = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), deps.clock.monotonic() + _LIMIT
         while True:
             try:

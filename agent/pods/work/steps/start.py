@@ -74,6 +74,9 @@ class StartSteps:
             with memory.timeline.step(Activity(ActivityKind.RUN, name), of=Activity(ActivityKind.START, name)):
                 await both(self._run(step, container_id), self._link_log(name, container_id, log_path))
             started = container_id
+        except NodewrightError:
+            context.own_users_failed()
+            raise
         finally:
             # The next attempt needs a fresh look at the images: they may be gone, or be pulled Always.
             memory.images.pop(name, None)
@@ -125,8 +128,8 @@ class StartSteps:
             mounted = await self._mounted(container, prepared)
             volumes = with_volume_images(pod, container, mounted, memory.images)
             inputs = ContainerInputs(step.attempt, ips, image.facts, image.ref, target_of(step, memory.seen), given)
-            with_images = replace(prepared, volumes=volumes)
-            config = await deps.containers.configs.container_config(pod, container, with_images, inputs)
+            chosen = replace(prepared, volumes=volumes, handler=sandbox.runtime_handler)
+            config = await deps.containers.configs.container_config(pod, container, chosen, inputs)
             linux = config["linux"]
             linux["resources"] = await deps.resources.managers.pre_create(pod, container, linux["resources"])
             return config, await self._sandboxes.config_of(sandbox, prepared)

@@ -16,6 +16,7 @@ from agent.common.model.pods import ImageFacts, Kind, Pod
 from agent.common.work.pod_warnings import PodWarnings
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.containers.work.configs import CgroupFacts, ContainerConfigDeps, ContainerConfigs
+from agent.devices.model.devices import DeviceGrant
 from agent.resources.plan.cgroups import Policy
 from agent.resources.plan.container_limits import Machine
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
@@ -24,11 +25,20 @@ from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 from tests.builders.services import service
+from tests.fakes.userns import FakeMappings, user_namespaces
 from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeLocal, FakeObjects
 
 CM, SEC = ObjectRef(CONFIG_MAP, "settings"), ObjectRef(SECRET, "keys")
 KUBERNETES = service("kubernetes", "10.96.0.1", namespace="default", ports=[{"port": 443}])
-FACTS = NodeContext(("10.89.0.11",), {"cpu": "2", "memory": "1Gi"}, recursive_read_only_handlers=frozenset({""}))
+FACTS = NodeContext(
+    ("10.89.0.11",),
+    {"cpu": "2", "memory": "1Gi"},
+    recursive_read_only_handlers=frozenset({""}),
+    user_namespace_handlers=frozenset({""}),
+)
+
+
+DEVICE_MOUNT: Json = {"container_path": "/opt/driver", "host_path": "/opt/driver", "readonly": True}
 
 
 class World:
@@ -40,21 +50,26 @@ class World:
         self.warnings = PodWarnings(lambda _, reason, message: self.warned.append((reason, message)))
         defaults = PodDefaults("n1", cluster_dns=("10.96.0.10",))
         cgroups = CgroupFacts(Policy(), Machine(1 << 30, 1))
+        self.mappings = FakeMappings()
+        users = user_namespaces(self.mappings)
         self.maker = ContainerConfigs(
-            defaults, ContainerConfigDeps(self.objects, self.disk, lambda: self.facts, self.warnings, cgroups)
+            defaults, ContainerConfigDeps(self.objects, self.disk, lambda: self.facts, self.warnings, cgroups, users)
         )
         self.volumes = VolumeManager(
             defaults.root_dir,
             VolumeManagerDeps(self.objects, FakeCertificates(), self.disk, FakeCsi(), FakeLocal(), lambda: FACTS),
         )
 
-    async def configs(self, subject: Pod, ips: tuple[str, ...] = ("10.244.1.5",), target_id: str = "") -> list[Any]:
+    async def configs(
+        self, subject: Pod, ips: tuple[str, ...] = ("10.244.1.5",), target_id: str = "", handler: str = ""
+    ) -> list[Any]:
         """The runtime's own messages: the sandbox's configuration, then those of all containers."""
         services = await self.maker.services(subject)
-        prepared = PreparedPod(await self.volumes.mount(subject), services=services)
+        prepared = PreparedPod(await self.volumes.mount(subject), services=services, handler=handler)
         messages: list[Any] = [api_pb2.PodSandboxConfig(**await self.maker.sandbox_config(subject, prepared, 0))]
         for kind, one in subject.containers():
-            inputs = ContainerInputs(0, ips, ImageFacts("i"), "r", target_id if kind is Kind.EPHEMERAL else "")
+            target = target_id if kind is Kind.EPHEMERAL else ""
+            inputs = ContainerInputs(0, ips, ImageFacts("i"), "r", target, DeviceGrant(mounts=(DEVICE_MOUNT,)))
             config = await self.maker.container_config(subject, one, prepared, inputs)
             messages.append(api_pb2.ContainerConfig(**config))
         return messages
@@ -159,9 +174,41 @@ async def test_each_warning_is_emitted_once(world: World) -> None:
     assert [reason for reason, _ in world.warned] == ["DNSConfigForming"] * 2
 
 
-async def test_user_namespaces_are_refused_not_ignored(world: World) -> None:
-    with pytest.raises(Permanent, match="user namespaces"):
-        await world.configs(pod(hostUsers=False))
+async def test_a_pod_with_its_own_users(world: World) -> None:
+    subject = pod(
+        container(volumeMounts=[{"name": "e", "mountPath": "/e"}]),
+        initContainers=[container("one")],
+        ephemeralContainers=[container("debug")],
+        volumes=[{"name": "e", "emptyDir": {}}],
+        hostUsers=False,
+    )
+    sandbox, *containers = await world.configs(subject)
+    users = sandbox.linux.security_context.namespace_options.userns_options
+    mapping = api_pb2.IDMapping(host_id=65536, container_id=0, length=65536)
+    assert (users.mode, list(users.uids), list(users.gids)) == (api_pb2.POD, [mapping], [mapping])
+    assert len(containers) == 3
+    for config in containers:
+        assert config.linux.security_context.namespace_options.userns_options == users
+        assert {"/etc/hosts", "/dev/termination-log", "/opt/driver"} <= {one.container_path for one in config.mounts}
+        for mount in config.mounts:
+            assert (list(mount.uidMappings), list(mount.gidMappings)) == ([mapping], [mapping])
+    again, *_ = await world.configs(subject)
+    assert again.linux.security_context.namespace_options.userns_options == users
+
+
+@pytest.mark.parametrize("spec", [{}, {"hostUsers": True}])
+async def test_a_pod_with_the_nodes_users_says_nothing_of_them(world: World, spec: Json) -> None:
+    for config in await world.configs(pod(**spec)):
+        assert not config.linux.security_context.namespace_options.HasField("userns_options")
+        assert not [one for one in getattr(config, "mounts", ()) if one.uidMappings or one.gidMappings]
+    assert not world.mappings.texts
+
+
+async def test_own_users_are_refused_where_the_handler_has_none_and_never_ignored(world: World) -> None:
+    with pytest.raises(Permanent, match='RuntimeClass handler "kata" does not support user namespaces') as refusal:
+        await world.configs(pod(hostUsers=False), handler="kata")
+    assert "runc 1.2" in refusal.value.action and "shop/web" in refusal.value.obj
+    assert not world.mappings.texts
 
 
 FULL: Json = {

@@ -27,6 +27,7 @@ def made_sandbox(**spec: Any) -> Json:
         subject,
         SETTINGS,
         Dns(("1.1.1.1",)),
+        users={},
         cgroup_parent="/kubepods/x",
         attempt=2,
         resources={"cpu_shares": 2},
@@ -104,7 +105,7 @@ def made_container(one: Json, env: dict[str, str] | None = None, **meta: Any) ->
         env=env or {},
         mounts=[cri_mount(MountPlan("v", "/data", "/host", read_only=True))],
         resources={"cpu_shares": 2},
-        security_context={"run_as_user": {"value": 0}},
+        security_context={"run_as_user": {"value": 0}, "namespace_options": {}},
     )
 
 

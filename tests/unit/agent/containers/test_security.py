@@ -19,7 +19,7 @@ IMAGE = ImageFacts("img")
 
 def made(of_pod: Json | None = None, own: Json | None = None, image: ImageFacts = IMAGE, **meta: Any) -> Json:
     one = container(securityContext=own) if own is not None else container()
-    return container_context(pod(one, meta=meta, securityContext=of_pod or {}), one, image, SETTINGS)
+    return container_context(pod(one, meta=meta, securityContext=of_pod or {}), one, image, SETTINGS, users={})
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_non_root_refuses(of_pod: Json, image: ImageFacts, message: str) -> None
     ],
 )
 def test_non_root_accepts(of_pod: Json, image: ImageFacts, user: int) -> None:
-    context = container_context(pod(securityContext=of_pod), container(), image, PodDefaults("n1"))
+    context = container_context(pod(securityContext=of_pod), container(), image, PodDefaults("n1"), users={})
     assert context["run_as_user"] == {"value": user}
 
 
@@ -117,7 +117,7 @@ def test_seccomp(of_pod: Json, own: Json, expected: Json) -> None:
 
 def test_seccomp_default_off() -> None:
     one = container()
-    found = container_context(pod(one), one, IMAGE, PodDefaults("n1", seccomp_default=False))
+    found = container_context(pod(one), one, IMAGE, PodDefaults("n1", seccomp_default=False), users={})
     assert found["seccomp"] == {"profile_type": "Unconfined"}
 
 
@@ -203,4 +203,4 @@ def test_groups_and_policy() -> None:
     ],
 )
 def test_namespaces(spec: Json, target: str, expected: Json) -> None:
-    assert namespaces(pod(**spec), target) == expected
+    assert namespaces(pod(**spec), {}, target) == expected

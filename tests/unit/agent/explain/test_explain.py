@@ -249,6 +249,11 @@ def test_images_that_are_there_are_no_wait() -> None:
             "use_internal_loopback",
         ),
         ("FailedCreatePodSandBox", 'failed to find plugin "x" in path [/opt/cni/bin]', "x into /opt/cni/bin"),
+        (
+            "FailedCreatePodSandBox",
+            'RuntimeClass handler "x" does not support user namespaces',
+            "Give the node runc 1.2",
+        ),
         ("SomethingNew", "no rule knows it", ""),
     ],
 )

@@ -54,6 +54,21 @@ async def test_a_pods_life_is_measured(world: World) -> None:
     assert list(series(measured, "kubelet_pod_worker_duration_seconds_count")) == [("create",), ("sync",), ("kill",)]
 
 
+async def test_pods_with_their_own_users_are_counted_and_those_that_failed_once(world: World) -> None:
+    def counted() -> tuple[float, float]:
+        started = series(world.metrics, "kubelet_started_user_namespaced_pods_total")[()]
+        return started, series(world.metrics, "kubelet_started_user_namespaced_pods_errors_total")[()]
+
+    world.create()
+    await world.until(world.is_ready)
+    assert counted() == (0, 0)
+    world.cri.fail["run_sandbox"] = [CriError("no")]
+    world.cri.fail["start_container"] = [CriError("exec format error"), CriError("again")]
+    world.create(uid="u2", name="own", hostUsers=False)
+    await world.until(lambda: world.is_ready("u2"))
+    assert counted() == (2, 2), "a sandbox that was not made, and one with a container that started at the third try"
+
+
 async def test_failed_starts_are_counted_by_reason(world: World) -> None:
     world.cri.fail["start_container"] = [CriError("exec format error")]
     world.create()

@@ -119,6 +119,9 @@ _MERGES = "a0: &a0 {k0: 1}\n" + "".join(
         pytest.param(WEB.replace("name: web", "name: web, uid: ../../etc"), "metadata.uid", id="path-as-uid"),
         pytest.param(WEB.replace("spec:", "spec:\n  restartPolicy: Maybe"), "'Maybe' is not one of", id="enum"),
         pytest.param(
+            WEB.replace("spec:", "spec:\n  hostUsers: false\n  hostPID: true"), "spec.hostPID: is forbidden", id="users"
+        ),
+        pytest.param(
             WEB.replace("spec:", "spec:\n  serviceAccountName: me"), "may not reference serviceaccounts", id="sa"
         ),
         pytest.param(

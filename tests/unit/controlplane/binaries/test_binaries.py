@@ -49,13 +49,14 @@ def test_another_release_is_another_control_plane_and_nothing_else() -> None:
     [
         ({"ldflags": ("-s",)}, FILES, "amd64"),
         ({"tags": ("x",)}, FILES, "amd64"),
+        ({"c": True}, FILES, "amd64"),
         ({}, [("go.mod", b"module y"), FILES[1]], "amd64"),
         ({}, FILES, "arm64"),
     ],
-    ids=["ldflags", "tags", "go.mod", "architecture"],
+    ids=["ldflags", "tags", "C", "go.mod", "architecture"],
 )
 def test_the_key_changes_with_what_decides_the_bytes(
-    changed: dict[str, tuple[str, ...]], files: list[tuple[str, bytes]], arch: str
+    changed: dict[str, tuple[str, ...] | bool], files: list[tuple[str, bytes]], arch: str
 ) -> None:
     binary = TABLE["kubectl"]
     assert cache_key(replace(binary, **changed), files, arch) != cache_key(binary, FILES, "amd64")  # type: ignore[arg-type]

@@ -30,8 +30,9 @@ def _run(name: str) -> GoRun:
     return GoRun((TABLE[name],))
 
 
-def test_all_that_up_needs_is_built_by_one_run_of_go() -> None:
-    (run,) = go_runs(TABLE[name] for name in (*needed(Options()), *binaries_for(DEMO)))
+def test_all_that_up_needs_is_built_by_one_run_of_go_and_what_has_c_in_it_by_another() -> None:
+    run, with_c = go_runs(TABLE[name] for name in (*needed(Options()), *binaries_for(DEMO)))
+    assert (run.c, with_c.c, with_c.label) == (False, True, "runc")
     assert {"nodewright-controlplane", "containerd", "kubectl", "coredns", "agnhost"} <= {
         binary.name for binary in run.binaries
     }

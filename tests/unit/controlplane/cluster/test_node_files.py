@@ -58,6 +58,16 @@ def test_containerd_config_is_toml_and_follows_the_machine(restrict: bool) -> No
     assert config["plugins"]["io.containerd.cri.v1.runtime"]["cni"]["use_internal_loopback"] is True
 
 
+def test_every_handler_makes_containers_with_the_runc_that_was_built() -> None:
+    made = node_files.containerd_config(restrict_oom_score_adj=True, durable=False, runc="/cache/bin/runc-1/runc")
+    runtimes = tomllib.loads(made)["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]
+    assert {name: one["options"]["BinaryName"] for name, one in runtimes.items()} == {
+        "runc": "/cache/bin/runc-1/runc",
+        "test-handler": "/cache/bin/runc-1/runc",
+    }
+    assert "BinaryName" not in node_files.containerd_config(restrict_oom_score_adj=True, durable=True)
+
+
 @pytest.mark.parametrize("durable", [True, False])
 def test_containerd_writes_its_database_and_its_layers_to_the_disk_or_neither(durable: bool) -> None:
     plugins = tomllib.loads(node_files.containerd_config(restrict_oom_score_adj=True, durable=durable))["plugins"]

@@ -21,7 +21,6 @@ GOOD = Machine(
     cache_free=100 * GIB,
     state_root="/var/lib/nodewright",
     cache_root="/root/.cache/nodewright",
-    runc="runc version 1.1.5",
     go="go version go1.26",
 )
 
@@ -69,7 +68,6 @@ def test_a_good_machine_has_no_complaint() -> None:
         pytest.param(replace(GOOD, cache_free=GIB, built=True), "disk for the cache", "ok", "", id="built already"),
         pytest.param(replace(GOOD, missing_tools=("nsenter",)), "tools", "fatal", "util-linux", id="tools"),
         pytest.param(replace(GOOD, missing_packages=("gcc",)), "Debian packages", "warning", "gcc", id="packages"),
-        pytest.param(replace(GOOD, runc=""), "runc", "fatal", "apt-get install runc", id="runc"),
         pytest.param(replace(GOOD, go=""), "Go", "warning", "", id="no Go"),
         pytest.param(
             replace(GOOD, taken_networks=("10.96.3.1/24",)), "address ranges", "warning", "namespaces", id="overlap"
@@ -84,7 +82,7 @@ def test_findings(machine: Machine, check: str, level: str, fix: str) -> None:
 
 def test_everything_wrong_is_reported_at_once() -> None:
     bad = Machine(root=False, python=(3, 8), missing_tools=("ip",), state_root="/x", cache_root="/y")
-    assert {"root", "python", "iptables", "cgroups", "tools", "runc"} <= {f.check for f in fatal(preflight(bad))}
+    assert {"root", "python", "iptables", "cgroups", "tools"} <= {f.check for f in fatal(preflight(bad))}
 
 
 def test_every_complaint_has_a_fix_unless_it_mends_itself() -> None:

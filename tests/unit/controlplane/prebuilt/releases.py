@@ -17,7 +17,7 @@ from nodelib.version import KUBERNETES_VERSION
 
 CONTENT = b"#!/bin/sh\necho hello\n" * 5000
 VERSION = "9.9.9"
-NEEDED = ("nodewright-controlplane", "containerd", "containerd-shim-runc-v2", "ctr", "kubectl")
+NEEDED = ("nodewright-controlplane", "containerd", "containerd-shim-runc-v2", "runc", "ctr", "kubectl")
 
 
 def packed(part: str, file: str, content: bytes) -> Packed:

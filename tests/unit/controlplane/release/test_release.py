@@ -15,13 +15,17 @@ from pathlib import Path
 import pytest
 
 from cli.project import PROJECT
+from controlplane.binaries.model import TABLE
+from controlplane.machine.edge import debian
 from controlplane.prebuilt.model import DISTRIBUTION
+from controlplane.release import parts
 from controlplane.release.edge.archives import compressed, write_wheel
 from controlplane.release.edge.sources import texts_in
 from controlplane.release.model import Component, Entry, Notice
 from controlplane.release.plan import build_info, notices, sbom, wheel
 from nodelib.errors import Invalid
 
+_NO_PACKAGE = "no-package-has-this-name"
 MOMENT = 1_700_000_001  # odd: a zip has two seconds as its unit
 SETTINGS = tomllib.loads((PROJECT / "pyproject.toml").read_text())
 TREE = subprocess.run(
@@ -176,6 +180,17 @@ def test_the_list_of_parts_says_what_is_where() -> None:
     assert aiohttp["licenses"] == [{"expression": "Apache-2.0"}]
     other = sbom.document("1.0", "c" * 40, "2026-11-23T00:00:00Z", parts[:1])
     assert json.loads(other)["serialNumber"] != document["serialNumber"]
+
+
+@pytest.mark.skipif(not debian.missing([_NO_PACKAGE]), reason="not on Debian")
+def test_what_c_is_linked_with_is_listed_where_programs_have_c_in_them() -> None:
+    found, texts = parts.libraries(["runc"])
+    here = {"libc6-dev", "libseccomp-dev"} - set(debian.missing(["libc6-dev", "libseccomp-dev"]))
+    assert here <= {one.name for one in found}
+    assert all(one.kind == "deb" and one.inside == ("runc",) for one in found)
+    assert [one.component for one in texts] == [f"{one.name}_{one.version}" for one in found]
+    assert parts.libraries([]) == ([], [])
+    assert [name for name, one in TABLE.items() if one.c] == ["runc"]
 
 
 def test_equal_licences_are_printed_once_with_all_whom_they_serve() -> None:
