@@ -15,6 +15,7 @@ from csi.room import Room
 from nodelib.clock import Clock
 from nodelib.json_values import Json
 from nodelib.plugin_apis.errors import Refused
+from nodelib.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -125,8 +126,11 @@ class Controller:
         if not wish.source:
             return None
         found = await self._disk.image(wish.source_kind, wish.source)
+        if found is None and names.is_id(wish.source_kind, wish.source):
+            # It may be on another node; with this code the provisioner has the scheduler choose again.
+            raise Refused("RESOURCE_EXHAUSTED", f"{wish.source} is not on {self._node}, and a copy is made where it is")
         if found is None:
-            raise Refused("NOT_FOUND", f"there is no {wish.source} on {self._node}")
+            raise Refused("NOT_FOUND", f"there is no {one_line(wish.source, 100)}")
         if found.mode is not wish.mode:
             # Whoever writes to a device can write a file system that harms the kernel which mounts it.
             raise Refused("INVALID_ARGUMENT", f"{wish.source} was made for {found.mode}, not for {wish.mode}")
