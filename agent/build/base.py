@@ -26,6 +26,7 @@ from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
+from nodelib.kube.request_metrics import RequestMetrics
 from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.traces.export import Exporter
 from nodelib.version import KUBERNETES_VERSION
@@ -152,12 +153,14 @@ def _connections(
     )
     if settings.standalone:
         return Connections(NoApi(), NoApi(), NoApi(), cri)
-    heartbeat = KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT)
-    unlimited, rate = KubeClient(access, user_agent=USER_AGENT), settings.api.limit
+    measured = RequestMetrics(metrics.registry)
+    heartbeat = KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT, measured=measured)
+    unlimited, rate = KubeClient(access, user_agent=USER_AGENT, measured=measured), settings.api.limit
     if rate is None:
         return Connections(unlimited, unlimited, heartbeat, cri)
     limit = RateLimiter(TokenBucket(rate.qps, rate.burst, clock.monotonic), clock.sleep)
-    return Connections(KubeClient(access, user_agent=USER_AGENT, limit=limit), unlimited, heartbeat, cri)
+    api = KubeClient(access, user_agent=USER_AGENT, limit=limit, measured=measured)
+    return Connections(api, unlimited, heartbeat, cri)
 
 
 def apply_process_limits(settings: Settings) -> None:

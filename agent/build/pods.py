@@ -53,6 +53,7 @@ def pod_volumes(base: Base, keeper: NodeManager, cgroups: CgroupFacts, csi: CsiV
             notify=base.pods.refresh,
             own_node=lambda: base.own_node.now,
         ),
+        measured=base.metrics.storage_operation,
     )
 
 

@@ -21,6 +21,7 @@ from nodelib.json_values import Json
 from nodelib.kube import answers, dial
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
+from nodelib.kube.request_metrics import RequestMetrics
 from nodelib.kube.tls_errors import explain
 from nodelib.rate_limiter import RateLimiter
 
@@ -47,13 +48,20 @@ class KubeClient:
     """A connection pool to one API server, a context manager. Every call raises ApiError or ApiUnreachable.
 
     `limit`: each call waits for its turn, and each of its tries; watches do not (client-go's rest.Request). None: none.
+    `measured` counts the requests.
     """
 
     def __init__(
-        self, access: ClusterAccess, *, user_agent: str, timeout: float = 30, limit: RateLimiter | None = None
+        self,
+        access: ClusterAccess,
+        *,
+        user_agent: str,
+        timeout: float = 30,
+        limit: RateLimiter | None = None,
+        measured: RequestMetrics | None = None,
     ) -> None:
         self.access = access
-        self._timeout, self._limit = timeout, limit
+        self._timeout, self._limit, self._measured = timeout, limit, measured
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._pool: _Pool | None = None
 
@@ -237,6 +245,7 @@ class KubeClient:
                     headers=self._headers,
                     timeout=aiohttp.ClientTimeout(total=self._timeout),
                     read_bufsize=1 << 20,
+                    trace_configs=[self._measured.trace] if self._measured is not None else None,
                 )
             )
         return self._pool

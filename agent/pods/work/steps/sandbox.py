@@ -38,6 +38,7 @@ class SandboxSteps:
                 sandbox_id = await self._make(step, prepared)
             except NodewrightError as error:
                 code = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
+                context.deps.metrics.started_pods_errors.inc()
                 context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {code}{error.message}")
                 raise StepFailed("FailedCreatePodSandBox", error) from error
             finally:
@@ -68,7 +69,8 @@ class SandboxSteps:
         while True:
             try:
                 async with deps.containers.sandbox_gate.place():
-                    return await deps.containers.runtime.run_sandbox(self._config, handler)
+                    with deps.metrics.running_sandbox(handler):
+                        return await deps.containers.runtime.run_sandbox(self._config, handler)
             except CriError as error:
                 if _UNDER_WAY not in error.message or deps.clock.monotonic() > deadline:
                     raise
