@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import yaml
-from prometheus_client import disable_created_metrics
 
 from nodelib.clock import Clock, SystemClock
 from nodelib.conntrack import Conntrack
@@ -19,6 +18,7 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
+from nodelib.kube.request_metrics import RequestMetrics
 from nodelib.kube.skew import version_skew
 from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.sdnotify import notify_systemd
@@ -86,14 +86,16 @@ async def run(settings: Settings) -> None:
     raise_file_limit()  # each Service with a health check has a port of its own, in userspace mode every Service
     async with Supervisor("proxy") as supervisor:
         supervisor.stop_on_signals()
+        metrics = Metrics()
         client = KubeClient(
             access,
             user_agent="nodewright-proxy",
             limit=_limit(settings.requests),
             streaming_lists=settings.streaming_lists,
+            measured=RequestMetrics(metrics.registry),
         )
         supervisor.on_stop("API connections", client.close)
-        proxy, clock = _Proxy(settings, supervisor, client, backends, SystemClock()), SystemClock()
+        proxy, clock = _Proxy(settings, supervisor, client, metrics, backends, SystemClock()), SystemClock()
         await proxy.start()
         notify_systemd(supervisor, proxy.problem, clock)
         await supervisor.wait()
@@ -114,15 +116,15 @@ class _Proxy:
         settings: Settings,
         supervisor: Supervisor,
         client: KubeClient,
+        metrics: Metrics,
         backends: dict[Family, Backend],
         clock: Clock,
     ) -> None:
-        disable_created_metrics()
         self._settings = settings
         self._supervisor = supervisor
         self._client, self._clock = client, clock
         self._node = NodeFacts(settings.node_name)
-        self._metrics = Metrics()
+        self._metrics = metrics
         self._health = Health(2 * settings.rules.sync_period, lambda: self._node)
         self._events = Events(client, settings.node_name, clock, "kube-proxy")
         self._proxiers = [self._proxier(family, one) for family, one in backends.items()]

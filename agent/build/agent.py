@@ -39,9 +39,11 @@ from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
 from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
+from agent.stats.model import VolumeStats
 from agent.stats.work.provider import StatsProvider, StatsSources
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
-from agent.volumes.edge.volume_metrics import VolumeStatsCollector
+from agent.volumes.edge.volume_metrics import VolumeCounts, VolumeStatsCollector
+from agent.volumes.work.local_stats import LocalStats
 from nodelib.clock import SystemClock
 
 
@@ -73,8 +75,9 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
 
     static = build_static(base, keeper, pod_workers, mirrors, deps.status.manager)
     api_pods = pod_sources.PodSourceRouter(pod_workers, static.mirrors)
-    stats = _stats(base, plugins)
-    _register_metrics(base, plugins, volumes, cgroups.kubepods)
+    local = LocalStats(volumes.local, machine.filesystem)
+    stats = _stats(base, plugins, local)
+    _register_metrics(base, plugins, volumes, local, cgroups.kubepods)
     return Core(
         base=base,
         keeper=keeper,
@@ -117,9 +120,15 @@ def _pod_workers(base: Base, keeper: NodeManager, deps: PodDeps) -> PodWorkers:
     return PodWorkers(base.pods, deps, node_view, pod_sources.sources(base.settings))
 
 
-def _stats(base: Base, plugins: BuiltPlugins) -> StatsProvider:
+def _stats(base: Base, plugins: BuiltPlugins, local: LocalStats) -> StatsProvider:
+    async def served() -> dict[str, tuple[VolumeStats, ...]]:
+        found = dict(await local.by_pod())
+        for uid, volumes in (await plugins.csi_stats.by_pod()).items():
+            found[uid] = (*found.get(uid, ()), *volumes)
+        return found
+
     cri = base.connections.cri
-    sources = StatsSources(base.pods, cri, cri, CgroupReader(), machine, plugins.csi_stats.by_pod)
+    sources = StatsSources(base.pods, cri, cri, CgroupReader(), machine, served)
     huge_pages = sum(base.machine.facts().hugepages.values())
     return StatsProvider(derive.stats_settings(base.settings, huge_pages), sources, base.clock)
 
@@ -133,13 +142,16 @@ def _rotation(base: Base) -> LogRotation:
     return LogRotation(base.settings.logs, base.connections.cri, log_folder, containers, base.clock, on_rotated)
 
 
-def _register_metrics(base: Base, plugins: BuiltPlugins, volumes: BuiltVolumes, kubepods: KubepodsTree) -> None:
+def _register_metrics(
+    base: Base, plugins: BuiltPlugins, volumes: BuiltVolumes, local: LocalStats, kubepods: KubepodsTree
+) -> None:
     """The metrics that are computed at each scrape."""
     pods = base.pods
     for collector in (
         PodCounts(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()})),
         base.certificates.collector(base.clock),
-        VolumeStatsCollector(plugins.csi_stats.latest),
+        VolumeStatsCollector(lambda: [*plugins.csi_stats.latest(), *local.latest()]),
+        VolumeCounts(volumes.manager.counts),
         PodCertificateCounts(volumes.certificates.states),
     ):
         base.metrics.registry.register(collector)

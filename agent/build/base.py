@@ -26,6 +26,7 @@ from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
+from nodelib.kube.request_metrics import RequestMetrics
 from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.traces.export import Exporter
 from nodelib.version import KUBERNETES_VERSION
@@ -152,13 +153,14 @@ def _connections(
     )
     if settings.standalone:
         return Connections(NoApi(), NoApi(), NoApi(), cri)
-    heartbeat = KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT)
+    measured = RequestMetrics(metrics.registry)
+    heartbeat = KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT, measured=measured)
     rate, streams = settings.api.limit, settings.api.streaming_lists
-    unlimited = KubeClient(access, user_agent=USER_AGENT, streaming_lists=streams)
+    unlimited = KubeClient(access, user_agent=USER_AGENT, streaming_lists=streams, measured=measured)
     if rate is None:
         return Connections(unlimited, unlimited, heartbeat, cri)
     limit = RateLimiter(TokenBucket(rate.qps, rate.burst, clock.monotonic), clock.sleep)
-    limited = KubeClient(access, user_agent=USER_AGENT, limit=limit, streaming_lists=streams)
+    limited = KubeClient(access, user_agent=USER_AGENT, limit=limit, streaming_lists=streams, measured=measured)
     return Connections(limited, unlimited, heartbeat, cri)
 
 

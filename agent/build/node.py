@@ -99,7 +99,15 @@ async def build_cgroups(base: Base, keeper: NodeManager, unthrottled: Callable[[
     """Create the cgroups of all pods, and reserve resources as enforceNodeAllocatable says. Raises NodewrightError."""
     tree, policy, sizes = CgroupTree.detect(), base.settings.cgroups.pods, hugepage_sizes()
     slices = SystemdSlices() if policy.driver == "systemd" else None
-    cgroups = KubepodsTree(tree, policy, hugepage_sizes=sizes, slices=slices, unthrottled=unthrottled)
+    base.metrics.cgroup_version.set(tree.version)
+    cgroups = KubepodsTree(
+        tree,
+        policy,
+        hugepage_sizes=sizes,
+        slices=slices,
+        unthrottled=unthrottled,
+        timed=base.metrics.cgroup_operation,
+    )
     await cgroups.setup(keeper.enforced)
     allocatable = _node_allocatable(base, tree, cgroups, keeper)
     await allocatable.reserve()

@@ -57,6 +57,7 @@ def pod_volumes(
             notify=base.pods.refresh,
             own_node=lambda: base.own_node.now,
         ),
+        measured=base.metrics.storage_operation,
     )
 
 

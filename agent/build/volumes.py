@@ -15,7 +15,7 @@ from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.detection import CACHE, DEFAULT_TTL, WATCH, ChangeDetection
 from agent.volumes.ports import CsiMounter
 from agent.volumes.work.local_volumes import LocalVolumes
-from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
+from agent.volumes.work.manager import Measured, VolumeManager, VolumeManagerDeps, unmeasured
 from agent.volumes.work.pod_certificates import PodCertificateManager, Reports
 from agent.volumes.work.pod_objects import ObjectStore, PodObjects
 from agent.volumes.work.polled_objects import PolledObjects
@@ -83,10 +83,12 @@ def build_volumes(
     csi: CsiMounter,
     user_namespaces: UserNamespaces,
     store: ObjectStore | None = None,
+    measured: Measured = unmeasured,
 ) -> BuiltVolumes:
     """`notify(uid)` is called when the volumes of a pod should be refreshed, or mounted after a failed attempt.
 
     `warn` emits a Warning event about a pod; `csi` mounts the volumes of CSI drivers; `store`: object_store().
+    `measured` is told of each operation on a volume.
     """
     objects = PodObjects(client, clock, notify, store)
     requests = PodCertificateRequests(client, settings.node_name)
@@ -94,7 +96,9 @@ def build_volumes(
     disk, warnings = PodDisk(settings.root_dir), PodWarnings(warn)
     local = LocalVolumes(settings.root_dir, LocalDisk(settings.root_dir), warnings.warn_once)
     return BuiltVolumes(
-        manager=VolumeManager(settings.root_dir, VolumeManagerDeps(objects, certificates, disk, csi, local, node)),
+        manager=VolumeManager(
+            settings.root_dir, VolumeManagerDeps(objects, certificates, disk, csi, local, node, measured, clock)
+        ),
         configs=ContainerConfigs(
             settings, ContainerConfigDeps(objects, disk, node, warnings, cgroups, user_namespaces)
         ),

@@ -7,13 +7,22 @@ registers those. process_* metrics come from prometheus_client.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from agent.common.model.pods import Kind
 
@@ -22,6 +31,7 @@ _POD_START = (
     0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75,
     1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 600, 1800, 3600,
 )  # fmt: skip
+_STORAGE = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 _IMAGE_PULL = (1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
 _PROBES = "/metrics/probes"
 _MB, _GB = 1 << 20, 1 << 30
@@ -31,6 +41,18 @@ _IMAGE_SIZES = (
     (500 * _MB, "500MB-1GB"), (100 * _MB, "100MB-500MB"), (10 * _MB, "10MB-100MB"), (0, "0-10MB"),
 )  # fmt: skip
 CONTAINER_TYPES = {Kind.INIT: "init_container", Kind.MAIN: "container", Kind.EPHEMERAL: "ephemeral_container"}
+
+
+# prometheus_client ends the name of each counter in _total; upstream has these without it, and so do people's alerts.
+_WITHOUT_TOTAL = re.compile(
+    rb"\b(kubelet_evictions|kubelet_certificate_manager_client_expiration_renew_errors"
+    rb"|kubelet_server_expiration_renew_errors)_total\b"
+)
+
+
+def exposition(registry: CollectorRegistry) -> bytes:
+    """The text that scrapers read, with upstream's names."""
+    return _WITHOUT_TOTAL.sub(rb"\1", generate_latest(registry))
 
 
 def image_size_class(size: int) -> str:
@@ -156,6 +178,35 @@ class Metrics:
     container_log_rotations = Metric(
         Counter, "kubelet_container_log_rotations", "Cumulative number of container logs that were rotated."
     )
+    started_pods_errors = Metric(
+        Counter, "kubelet_started_pods_errors", "Cumulative number of errors when starting pods"
+    )
+    run_podsandbox_duration = Metric(
+        Histogram, "kubelet_run_podsandbox_duration_seconds",
+        "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.",
+        ("runtime_handler",),
+    )  # fmt: skip
+    run_podsandbox_errors = Metric(
+        Counter, "kubelet_run_podsandbox_errors",
+        "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.", ("runtime_handler",),
+    )  # fmt: skip
+    containers_per_pod = Metric(
+        Histogram, "kubelet_containers_per_pod_count", "The number of containers per pod.", buckets=(1, 2, 4, 8, 16)
+    )
+    ensure_image_requests = Metric(
+        Counter, "kubelet_image_manager_ensure_image_requests",
+        "Number of ensure-image requests processed by the kubelet.",
+        ("pull_policy", "present_locally", "pull_required"),
+    )  # fmt: skip
+    cgroup_version = Metric(Gauge, "kubelet_cgroup_version", "cgroup version on the hosts.")
+    cgroup_manager_duration = Metric(
+        Histogram, "kubelet_cgroup_manager_duration_seconds",
+        "Duration in seconds for cgroup manager operations. Broken down by method.", ("operation_type",),
+    )  # fmt: skip
+    storage_operation_duration = Metric(
+        Histogram, "storage_operation_duration_seconds", "Storage operation duration",
+        ("migrated", "operation_name", "status", "volume_plugin"), _STORAGE,
+    )  # fmt: skip
     spans_exported = Metric(
         Counter, "nodewright_traces_spans_exported", "Cumulative number of spans that a collector has taken"
     )
@@ -167,6 +218,9 @@ class Metrics:
         Counter, "prober_probe",
         "Cumulative number of a liveness, readiness or startup probe for a container by result.",
         ("probe_type", "result", "container", "pod", "namespace", "pod_uid"), stability="BETA", endpoint=_PROBES,
+    )  # fmt: skip
+    probes_start_time = Metric(
+        Gauge, "process_start_time_seconds", "Start time of the process since unix epoch in seconds.", endpoint=_PROBES,
     )  # fmt: skip
     prober_probe_duration = Metric(
         Histogram, "prober_probe_duration_seconds", "Duration in seconds for a probe response.",
@@ -185,6 +239,7 @@ class Metrics:
         }
         self.node_name.labels(node_name).set(1)
         self.build_info.labels(version).set(1)
+        self.probes_start_time.set(time.time())
         self._relisted_at = 0.0
 
     @contextmanager
@@ -199,6 +254,26 @@ class Metrics:
             raise
         finally:
             self.runtime_operations_duration.labels(kind).observe(time.monotonic() - started)
+
+    @contextmanager
+    def cgroup_operation(self, kind: str) -> Iterator[None]:
+        """Time one operation on a cgroup: "create", "update" or "destroy"."""
+        with self.cgroup_manager_duration.labels(kind).time():
+            yield
+
+    def storage_operation(self, plugin: str, operation: str, seconds: float) -> None:
+        """An operation on a volume that has succeeded; `plugin` as in kubernetes.io/csi:driver."""
+        self.storage_operation_duration.labels("false", operation, "success", plugin).observe(seconds)
+
+    @contextmanager
+    def running_sandbox(self, handler: str) -> Iterator[None]:
+        """Count and time one sandbox of a runtime handler."""
+        with self.run_podsandbox_duration.labels(handler).time():
+            try:
+                yield
+            except Exception:
+                self.run_podsandbox_errors.labels(handler).inc()
+                raise
 
     def relisted(self, seconds: float, now: float) -> None:
         """Listing all pods took `seconds` and ended at `now` (wall clock)."""

@@ -43,7 +43,10 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory accounting of one cgroup, its children included. Working set: usage without inactive file pages."""
+    """Memory accounting of one cgroup, its children included. Working set: usage without inactive file pages.
+
+    `scanned`, `stolen` and `refaults_*` are pages: of reclaim, and of what was reclaimed and needed again.
+    """
 
     usage: int = 0
     working_set: int = 0
@@ -57,6 +60,16 @@ class Memory:
     page_faults: int = 0
     major_page_faults: int = 0
     pressure: Pressure = field(default_factory=Pressure)
+    swap_limit: int = 0
+    kernel: int = 0
+    active_file: int = 0
+    inactive_file: int = 0
+    dirty: int = 0
+    writeback: int = 0
+    scanned: int = 0
+    stolen: int = 0
+    refaults_anon: int = 0
+    refaults_file: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,13 @@ BINARIES: tuple[Binary, ...] = (
         )
     ),
     Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server"),
+    # Without the service discoveries of clouds: it is told the addresses of its targets in a file.
+    Binary(
+        "prometheus",
+        "prometheus",
+        "github.com/prometheus/prometheus/cmd/prometheus",
+        tags=("remove_all_sd",),
+    ),
     Binary(
         "network-policy-api.test",
         "network-policy-api",

@@ -23,6 +23,7 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.answers import Allowance
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 from nodelib.kube.paths import is_plain
+from nodelib.kube.request_metrics import RequestMetrics
 from nodelib.kube.tls_errors import explain
 from nodelib.rate_limiter import RateLimiter
 
@@ -51,6 +52,7 @@ class KubeClient:
 
     `limit`: each call waits for its turn, and each of its tries; watches do not (client-go's rest.Request). None: none.
     `streaming_lists`: reflectors get their lists as the first events of watches (gate WatchListClient).
+    `measured` counts the requests.
     """
 
     def __init__(
@@ -61,10 +63,11 @@ class KubeClient:
         timeout: float = 30,
         limit: RateLimiter | None = None,
         streaming_lists: bool = True,
+        measured: RequestMetrics | None = None,
     ) -> None:
         self.access = access
         self.streaming_lists = streaming_lists
-        self._timeout, self._limit = timeout, limit
+        self._timeout, self._limit, self._measured = timeout, limit, measured
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._pool: _Pool | None = None
 
@@ -255,6 +258,7 @@ class KubeClient:
                     headers=self._headers,
                     timeout=aiohttp.ClientTimeout(total=self._timeout),
                     read_bufsize=1 << 20,
+                    trace_configs=[self._measured.trace] if self._measured is not None else None,
                 )
             )
         return self._pool

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from nodelib.firewall.objects import Family
+from nodelib.version import KUBERNETES_VERSION
 from proxy.model import SyncReport
 
 _FAST = tuple(0.001 * 2**power for power in range(15))
@@ -23,7 +32,16 @@ class Metrics:
     """All metrics of the proxy. The label ip_family is "IPv4" or "IPv6"."""
 
     def __init__(self) -> None:
+        # The text format has no place for the times when series were created: each would be a metric of its own.
+        disable_created_metrics()
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        Gauge(
+            "kubernetes_build_info",
+            "A metric with a constant '1' value labeled by the version that this proxy reports.",
+            ("git_version",),
+            registry=self.registry,
+        ).labels(KUBERNETES_VERSION).set(1)
         self.sync = self._histogram("sync_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds")
         self.sync_full = self._histogram(
             "sync_full_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds for full resyncs"

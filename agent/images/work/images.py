@@ -103,6 +103,8 @@ class ImageManager:
             return
         usable = found is not None and asks_for_local(want.policy) and not await self._must_pull(pod, want, found)
         decision = pull_decision(want.policy, present=found is not None, allowed=usable)
+        labels = want.policy.lower(), str(found is not None).lower(), str(decision is PullDecision.PULL).lower()
+        self._metrics.ensure_image_requests.labels(*labels).inc()
         if decision is PullDecision.USE and found is not None:
             message = f'Container image "{want.image}" already present on machine and can be accessed by the pod'
             self._event(pod, want, "Pulled", message)

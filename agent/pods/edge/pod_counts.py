@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from agent.common.model.pods import PodStage, RunState
+from agent.common.model.pods import Kind, PodStage, RunState
 from agent.common.ports import PodView
 
 _LIFECYCLES = ("sync", "terminating", "terminated")
@@ -47,6 +47,11 @@ class PodCounts:
             "kubelet_mirror_pods",
             "The number of mirror pods the kubelet will try to create (one per admitted static pod)",
             value=sum(one.mirrored for one in stages),
+        )
+        yield GaugeMetricFamily(
+            "kubelet_managed_ephemeral_containers",
+            "Current number of ephemeral containers in pods managed by this kubelet.",
+            value=sum(1 for pod in self._pods.pods() for _ in pod.containers(Kind.EPHEMERAL)),
         )
         yield _working(stages)
 

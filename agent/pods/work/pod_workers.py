@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from agent.admission.plan.admit import NodeView
 from agent.admission.plan.preempt import admission
 from agent.common.model import labels
-from agent.common.model.pods import ObservedPod, Pod
+from agent.common.model.pods import Kind, ObservedPod, Pod
 from agent.common.model.refusal import Refusal
 from agent.pods.model.facts import Cause, Termination
 from agent.pods.plan.incoming import (
@@ -239,6 +239,7 @@ class PodWorkers:
             if worker.memory.seen.sandboxes or self.deps.observer.is_unclear(pod.uid):
                 self.deps.resources.managers.adopt(allocated)
             self.deps.status.startups.appeared(pod)
+            self.deps.metrics.containers_per_pod.observe(sum(1 for _ in pod.containers(Kind.MAIN)))
             worker.resize(resize_status.backfilled(pod.status))
         self._resume_termination(worker)
         self._run(worker)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
@@ -22,6 +23,8 @@ from agent.resources.plan.memory_qos import Kept, kept
 from nodelib.errors import NodewrightError, Permanent, Temporary
 
 log = logging.getLogger(__name__)
+
+Timed = Callable[[str], AbstractContextManager[object]]
 
 
 class Tree(Protocol):
@@ -60,7 +63,7 @@ class Slices(Protocol):
 class KubepodsTree:
     """Manages kubepods and everything below it, except for the containers' cgroups, which the runtime creates.
 
-    `unthrottled(pod)`: the pod has exclusive CPUs.
+    `unthrottled(pod)`: the pod has exclusive CPUs. `timed(operation)` surrounds each operation on a cgroup.
     """
 
     def __init__(
@@ -71,8 +74,9 @@ class KubepodsTree:
         hugepage_sizes: tuple[int, ...] = (),
         slices: Slices | None = None,
         unthrottled: Callable[[Pod], bool] = lambda pod: False,
+        timed: Timed = nullcontext,
     ) -> None:
-        self._tree = tree
+        self._tree, self._timed = tree, timed
         self._policy = policy
         self._sizes = hugepage_sizes
         self._slices = slices if policy.driver == "systemd" else None
@@ -235,16 +239,18 @@ class KubepodsTree:
         path = self._path(name)
         if self._applied.get(path) == limits:
             return
-        if self._slices is not None:
-            await self._slices.ensure(path.rsplit("/", 1)[-1], plan.slice_properties(limits, self._tree.version))
-        await self._tree.make(path, plan.writes(limits, self._tree.version, self._sizes))
+        with self._timed("update" if path in self._applied else "create"):
+            if self._slices is not None:
+                await self._slices.ensure(path.rsplit("/", 1)[-1], plan.slice_properties(limits, self._tree.version))
+            await self._tree.make(path, plan.writes(limits, self._tree.version, self._sizes))
         self._applied[path] = limits
 
     async def _remove(self, path: str) -> None:
         self._applied.pop(path, None)
-        if self._slices is not None:
-            await self._slices.stop(path.rsplit("/", 1)[-1])
-        await self._tree.remove(path)
+        with self._timed("destroy"):
+            if self._slices is not None:
+                await self._slices.stop(path.rsplit("/", 1)[-1])
+            await self._tree.remove(path)
         log.debug("removed cgroup %s", path)
 
     def _path(self, name: plan.Name) -> str:

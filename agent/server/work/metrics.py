@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
+from agent.common.metrics import exposition
 from agent.server.work.dependencies import ServerDeps
 from agent.server.work.responses import Refused, json
 from agent.stats.plan import resource_metrics as stats_metrics
@@ -50,7 +51,7 @@ class MetricsEndpoints:
 
 
 async def _exposition(registry: CollectorRegistry) -> web.Response:
-    return _text(await asyncio.to_thread(generate_latest, registry))
+    return _text(await asyncio.to_thread(exposition, registry))
 
 
 def _text(body: bytes) -> web.Response:

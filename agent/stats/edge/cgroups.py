@@ -110,11 +110,23 @@ class CgroupReader:
             # Without those of the cgroups below it, as cAdvisor reports them on v1.
             page_faults=stat.get("pgfault", 0),
             major_page_faults=stat.get("pgmajfault", 0),
+            swap_limit=_swap_limit_v1(memory_at, bounded(stat.get("hierarchical_memory_limit", 0))),
+            kernel=number(f"{memory_at}/memory.kmem.usage_in_bytes", missing=0),
+            active_file=stat.get("total_active_file", 0),
+            inactive_file=stat.get("total_inactive_file", 0),
+            dirty=stat.get("total_dirty", 0),
+            writeback=stat.get("total_writeback", 0),
         )
         pids = self._roots.get("pids")
         # The root cgroup has no pids.current.
         processes = number(f"{pids}{path}/pids.current", missing=0) if pids else 0
         return CgroupSample(path, at, cpu, memory, processes)
+
+
+def _swap_limit_v1(folder: str, memory: int) -> int:
+    """The hierarchy's limit is for memory and swap together."""
+    both = bounded(number(f"{folder}/memory.memsw.limit_in_bytes", missing=0))
+    return max(0, both - memory) if both else 0
 
 
 def _v1_roots(mount: str) -> dict[str, str]:
@@ -155,6 +167,16 @@ def _sample_v2(mount: str, path: str, at: int) -> CgroupSample:
             page_faults=memory.get("pgfault", 0),
             major_page_faults=memory.get("pgmajfault", 0),
             pressure=pressure(f"{folder}/memory.pressure"),
+            swap_limit=number(f"{folder}/memory.swap.max", missing=0),
+            kernel=memory.get("kernel", 0),
+            active_file=memory.get("active_file", 0),
+            inactive_file=memory.get("inactive_file", 0),
+            dirty=memory.get("file_dirty", 0),
+            writeback=memory.get("file_writeback", 0),
+            scanned=memory.get("pgscan", 0),
+            stolen=memory.get("pgsteal", 0),
+            refaults_anon=memory.get("workingset_refault_anon", 0),
+            refaults_file=memory.get("workingset_refault_file", 0),
         ),
         number(f"{folder}/pids.current", missing=0),
         pressure(f"{folder}/io.pressure"),

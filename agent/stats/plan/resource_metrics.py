@@ -16,6 +16,7 @@ from agent.stats.plan.exposition import Family, Labels, Sample, render
 
 _NANO, _MICRO = 1e9, 1e6
 _NOBODY = {"name": "", "image": "", "pod": "", "namespace": "", "container": ""}
+_MACHINE_SCRAPE = "1 if there was an error while getting machine metrics, 0 otherwise."
 _NO_SWAP = "Reported only on non-windows systems"
 _SCRAPE = "1 if there was an error while getting container metrics, 0 otherwise"
 
@@ -76,6 +77,55 @@ _CGROUP: tuple[tuple[str, str, str, Read], ...] = (
     ("memory_cache", "gauge", "Number of bytes of page cache memory.", lambda at: at.memory.cache),
     ("memory_mapped_file", "gauge", "Size of memory mapped files in bytes.", lambda at: at.memory.mapped_file),
     ("memory_swap", "gauge", "Container swap usage in bytes.", _swap),
+    ("memory_kernel_usage", "gauge", "Size of kernel memory allocated in bytes.", lambda at: at.memory.kernel),
+    (
+        "memory_total_active_file_bytes",
+        "gauge",
+        "Current total active file in bytes.",
+        lambda at: at.memory.active_file,
+    ),
+    (
+        "memory_total_inactive_file_bytes",
+        "gauge",
+        "Current total inactive file in bytes.",
+        lambda at: at.memory.inactive_file,
+    ),
+    (
+        "memory_file_dirty_bytes",
+        "gauge",
+        "Number of bytes of file cache that has been modified but not yet written back to disk.",
+        lambda at: at.memory.dirty,
+    ),
+    (
+        "memory_file_writeback_bytes",
+        "gauge",
+        "Number of bytes of file cache that is currently being written back to disk.",
+        lambda at: at.memory.writeback,
+    ),
+    (
+        "memory_pgscan_total",
+        "counter",
+        "Cumulative number of pages scanned by the page reclaim algorithm.",
+        lambda at: at.memory.scanned,
+    ),
+    (
+        "memory_pgsteal_total",
+        "counter",
+        "Cumulative number of pages reclaimed by the page reclaim algorithm.",
+        lambda at: at.memory.stolen,
+    ),
+    (
+        "memory_workingset_refault_anon_total",
+        "counter",
+        "Cumulative number of refaults of previously evicted anonymous pages.",
+        lambda at: at.memory.refaults_anon,
+    ),
+    (
+        "memory_workingset_refault_file_total",
+        "counter",
+        "Cumulative number of refaults of previously evicted file pages.",
+        lambda at: at.memory.refaults_file,
+    ),
     ("memory_max_usage_bytes", "gauge", "Maximum memory usage recorded in bytes", lambda at: at.memory.max_usage),
     ("memory_failcnt", "counter", "Number of memory usage hits limits", lambda at: at.memory.fail_count),
     ("processes", "gauge", "Number of processes running inside the container.", lambda at: at.processes),
@@ -124,6 +174,12 @@ def resource(snapshot: Snapshot) -> bytes:
         Family(
             "container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", started
         ),
+        Family(
+            "container_swap_limit_bytes",
+            "gauge",
+            f"Current amount of the container swap limit in bytes. {_NO_SWAP}",
+            [_at(labels, entry.sample, lambda at: at.memory.swap_limit) for labels, entry in containers],
+        ),
         Family("resource_scrape_error", "gauge", _SCRAPE, [({}, 0, None)]),
         Family("scrape_error", "gauge", _SCRAPE, [({}, 0, None)]),
     ]
@@ -167,6 +223,14 @@ def cadvisor(snapshot: Snapshot, details: Details) -> bytes:
                 for entry in _processes_of(pod)
                 if entry.sample.path in details.containers
             ]
+        ),
+        Family("container_scrape_error", "gauge", _SCRAPE, [({}, 0, None)]),
+        Family("machine_scrape_error", "gauge", _MACHINE_SCRAPE, [({}, 0, None)]),
+        Family(
+            "machine_swap_bytes",
+            "gauge",
+            "Amount of swap memory available on the machine.",
+            [({}, snapshot.node.swap_total, None)],
         ),
         Family("machine_cpu_cores", "gauge", "Number of logical CPU cores.", [({}, snapshot.node.cpus, None)]),
         Family(

@@ -1,8 +1,8 @@
-"""kubelet_volume_stats_*: how full the claims of pods are (pkg/kubelet/metrics/collectors/volume_stats.go)."""
+"""How full the claims of pods are (pkg/kubelet/metrics/collectors/volume_stats.go), and how many volumes there are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -17,6 +17,24 @@ _GAUGES = (
     ("inodes_free", "Number of free inodes in the volume", "inodes_free"),
     ("inodes_used", "Number of used inodes in the volume", "inodes_used"),
 )
+
+
+class VolumeCounts:
+    """volume_manager_total_volumes (pkg/kubelet/volumemanager/metrics). `counts()` by plugin and state."""
+
+    def __init__(self, counts: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        self._counts = counts
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        gauge = GaugeMetricFamily(
+            "volume_manager_total_volumes", "Number of volumes in Volume Manager", labels=["plugin_name", "state"]
+        )
+        for (plugin, state), count in sorted(self._counts().items()):
+            gauge.add_metric([plugin, f"{state}_state_of_world"], count)
+        yield gauge
 
 
 class VolumeStatsCollector:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from agent.common.model.pod_settings import PodPaths
@@ -33,6 +34,16 @@ _LONG = 3600.0  # seconds: mkfs, fsck and resize of a large, slow disk
 _MOUNT_SECONDS = 300.0  # mount(2) may replay a journal
 
 
+@dataclass(frozen=True, slots=True)
+class LocalVolumeInUse:
+    """A volume that a pod was given, at this path of the node."""
+
+    pod: Pod
+    uid: str
+    volume: LocalVolume
+    path: str
+
+
 class LocalVolumes:
     """mount() and release() are idempotent; GrowingVolumes says what `new_mount` and growing() are for.
 
@@ -43,6 +54,7 @@ class LocalVolumes:
         self._root_dir, self._disk, self._warn = root_dir, disk, warn
         self._locks = KeyLocks[str | int]()
         self._mounted: dict[str, tuple[Pod, dict[str, LocalVolume]]] = {}
+        self._paths: dict[tuple[str, str], str] = {}  # by UID and the name of the volume
         self.new_mount = asyncio.Event()
 
     async def mount(self, pod: Pod, paths: PodPaths, volumes: Sequence[LocalVolume]) -> list[HostPath]:
@@ -51,6 +63,7 @@ class LocalVolumes:
         for one in volumes:
             made.append(await self._mount_named(pod, paths, one))
             self._mounted.setdefault(paths.uid, (pod, {}))[1][one.name] = one
+            self._paths[paths.uid, one.name] = made[-1].path
             self.new_mount.set()
         return made
 
@@ -59,13 +72,23 @@ class LocalVolumes:
 
         Raises MountError when one is in use, OSError for the disk.
         """
-        self._mounted.pop(paths.uid, None)
+        for name in self._mounted.pop(paths.uid, ("", {}))[1]:
+            self._paths.pop((paths.uid, name), None)
         names = await asyncio.to_thread(self._disk.volumes_of, paths)
         if names:
             await alone(self._disk.unbind_sub_paths, paths)
         for name in names:
             async with self._locks.of(name):
                 await self._release(paths, name)
+
+    def in_use(self) -> list[LocalVolumeInUse]:
+        """Every volume with a file system that a pod has now. Scrapes ask from another thread."""
+        return [
+            LocalVolumeInUse(pod, uid, one, self._paths.get((uid, one.name), one.path))
+            for uid, (pod, volumes) in list(self._mounted.items())
+            for one in list(volumes.values())
+            if not one.block
+        ]
 
     def growing(self) -> list[GrowingVolume]:
         """Every volume that is mounted for a pod now, raw devices and directories as well: their claims' status counts.

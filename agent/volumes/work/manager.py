@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from agent.common.model.pod_settings import NodeContext, PodPaths
@@ -20,14 +21,24 @@ from agent.volumes.model.csi import CsiVolume
 from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.volumes import DiskVolume, MountedVolume, VolumePlan
 from agent.volumes.plan import claims, volumes
+from agent.volumes.plan.plugins import plugin_of
 from agent.volumes.ports import CsiMounter, LocalMounter, PodCertificates, VolumeDisk, VolumeObjects
 from agent.volumes.work.sources import SourceReader
+from nodelib.clock import Clock, SystemClock
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.key_locks import KeyLocks
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
+
+
+Measured = Callable[[str, str, float], None]
+"""Plugin, operation, and the seconds that it took."""
+
+
+def unmeasured(plugin: str, operation: str, seconds: float) -> None:
+    """For those who keep no metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,8 @@ class VolumeManagerDeps:
     csi: CsiMounter
     local: LocalMounter
     node: Callable[[], NodeContext]
+    measured: Measured = unmeasured
+    clock: Clock = field(default_factory=SystemClock)
 
 
 class VolumeManager:
@@ -50,7 +63,10 @@ class VolumeManager:
         self._sources = SourceReader(deps.objects, deps.certificates)
         self._disk, self._csi, self._local, self._node = deps.disk, deps.csi, deps.local, deps.node
         self._locks = KeyLocks[str]()  # by UID: a refresh runs beside the pod's worker
+        self._measured, self._clock = deps.measured, deps.clock
         self._live: set[str] = set()
+        self._wanted: dict[str, list[str]] = {}  # plugins of the volumes of a pod, by UID
+        self._mounted: dict[str, list[str]] = {}
 
     async def mount(self, pod: Pod) -> Mapping[str, MountedVolume]:
         """See PodVolumes. All sources are fetched at once; a second call finds everything in place."""
@@ -63,13 +79,23 @@ class VolumeManager:
             plans = volumes.plan_volumes(pod, sources, self._node())
             local = [plan for plan in plans if isinstance(plan, LocalVolume)]
             csi = [plan for plan in plans if isinstance(plan, CsiVolume)]
+            made = {plan.name: plugin_of(plan) for plan in (*_on_disk(plans), *local, *csi)}
+            self._wanted[pod.uid] = list(made.values())
             async with self._locks.of(pod.uid):
                 await self._reserve(pod, paths, volumes.sole_volumes(pod, sources))
                 on_disk = [*_on_disk(plans), *(await self._local.mount(pod, paths, local) if local else ())]
                 mounted = await run_blocking(pod, "volumes", lambda: self._disk.set_up(paths, on_disk))
                 if csi:
                     mounted |= await self._csi.mount(pod, paths, csi)
+        self._mounted[pod.uid] = list(made.values())
+        for name, plugin in made.items():
+            self._measured(plugin, "volume_mount", mounted[name].took)
         return mounted
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many volumes of a plugin there are: (plugin, "desired" or "actual"). Scrapes ask from another thread."""
+        states = (("desired", list(self._wanted.values())), ("actual", list(self._mounted.values())))
+        return dict(Counter((name, state) for state, pods in states for names in pods for name in names))
 
     async def _reserve(self, pod: Pod, paths: PodPaths, wanted: Sequence[Json]) -> None:
         for volume in wanted:
@@ -107,8 +133,10 @@ class VolumeManager:
             raise problems[0]
 
     async def release(self, uid: str) -> None:
-        """See PodVolumes."""
+        """See PodVolumes. All volumes of a pod are unmounted together, and each is said to take as long as all do."""
+        self._wanted.pop(uid, None)
         async with self._locks.of(uid):
+            began = self._clock.monotonic()
             try:
                 await self._csi.release(self._paths(uid))
                 await self._local.release(self._paths(uid))
@@ -120,6 +148,8 @@ class VolumeManager:
                     step="unmount its volumes",
                     action="See what uses the path (fuser -m PATH, findmnt); the agent tries again.",
                 ) from error
+        for plugin in self._mounted.pop(uid, ()):
+            self._measured(plugin, "volume_unmount", self._clock.monotonic() - began)
         self._live.discard(uid)
         self._sources.drop_pod(uid)
 

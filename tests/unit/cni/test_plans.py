@@ -21,8 +21,8 @@ from cni.model import (
     PortMapping,
     RouteFacts,
 )
-from cni.plan import hostports, ipam, iptables, names, nftables, node, orphans, routes
-from cni.spec.configuration import address_range
+from cni.plan import hostports, ipam, iptables, links, names, nftables, node, orphans, routes
+from cni.spec.configuration import NetConf, address_range
 from nodelib.flows import UdpFlow
 
 SMALL = (address_range({"subnet": "10.1.0.0/29"}),)
@@ -93,6 +93,17 @@ def test_host_names_are_short_and_apart() -> None:
     made = {names.host_ifname("net", AttachmentKey(f"c{n}", "eth0")) for n in range(1000)}
     assert len(made) == 1000
     assert max(map(len, made)) == 15
+
+
+@pytest.mark.parametrize(
+    ("configured", "bridge", "expected"),
+    [(1400, 9000, 1400), (0, 9000, 9000), (0, 0, 1500)],
+    ids=["as configured", "as the bridge", "as Ethernet"],
+)
+def test_the_mtu_of_a_pods_link(configured: int, bridge: int, expected: int) -> None:
+    conf = NetConf("1.1.0", "nodewright", mtu=configured, ranges=(SMALL,))
+    plan = links.plan(conf, AttachmentKey("c", "eth0"), ips("10.1.0.2"), bridge)
+    assert plan.mtu == expected
 
 
 BRIDGE = node.bridge("nw0", [address_range({"subnet": "10.1.0.0/24"})], 1500)
@@ -328,6 +339,9 @@ def test_nft_rules() -> None:
         'iifname "nw0" ip daddr 127.0.0.0/8 drop',
         "ip saddr 10.244.0.0/24 ip daddr { 10.89.0.12/32, 10.244.0.0/16, 224.0.0.0/4 } return",
         "ip saddr 10.244.0.0/24 masquerade fully-random",
+        "ip saddr 10.244.0.5 ip daddr 10.244.0.5 tcp dport 8080 ct status dnat masquerade",
+        "ip saddr 127.0.0.0/8 ip daddr 10.244.0.5 tcp dport 8080 ct status dnat masquerade",
+        "ip saddr 10.244.0.5 ip daddr 10.244.0.5 udp dport 53 ct status dnat masquerade",
     ):
         assert f"    {line}\n" in text
 

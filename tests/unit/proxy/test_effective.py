@@ -50,7 +50,8 @@ async def test_configz_names_the_group() -> None:
     async with TestClient(TestServer(app)) as client:
         found = json.loads(await (await client.get("/configz")).text())
         assert found == {"kubeproxy.config.k8s.io": document(settings)}
-        assert "kubeproxy_sync_proxy_rules_duration_seconds" in await (await client.get("/metrics")).text()
+        shown = await (await client.get("/metrics")).text()
+        assert "kubeproxy_sync_proxy_rules_duration_seconds" in shown and "process_resident_memory_bytes" in shown
     assert yaml.safe_load(yaml.safe_dump(found)) == found
 
 

@@ -45,6 +45,7 @@ class SandboxSteps:
             except NodewrightError as error:
                 context.own_users_failed()
                 code = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
+                context.deps.metrics.started_pods_errors.inc()
                 context.warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {code}{error.message}")
                 raise StepFailed("FailedCreatePodSandBox", error) from error
             finally:
@@ -76,7 +77,8 @@ class SandboxSteps:
         while True:
             try:
                 async with deps.containers.sandbox_gate.place():
-                    return await deps.containers.runtime.run_sandbox(self._config, handler)
+                    with deps.metrics.running_sandbox(handler):
+                        return await deps.containers.runtime.run_sandbox(self._config, handler)
             except CriError as error:
                 if _UNDER_WAY not in error.message or deps.clock.monotonic() > deadline:
                     raise

@@ -42,6 +42,12 @@ def names(found: object) -> list[str]:
             id="burstable before guaranteed",
         ),
         pytest.param(
+            named("s", source="file"),
+            [named("tiny", "1m"), named("besteffort"), named("b", "10m"), named("c", "10m")],
+            ["besteffort"],
+            id="best effort before burstable",
+        ),
+        pytest.param(
             named("s", "900m", source="file"),
             [named("a", "300m"), named("b", "300m"), named("c", "300m")],
             ["a", "b", "c"],

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
 from agent.certificates.edge.metrics import CertificateCollector, CertificateMetrics
-from agent.common.metrics import CONTAINER_TYPES, Metrics, image_size_class
+from agent.common.metrics import CONTAINER_TYPES, Metrics, exposition, image_size_class
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.managers.edge.metrics import ManagerMetrics
 from agent.managers.model.counts import DURATION_BUCKETS, AdmissionCounts, ManagerCounts
@@ -16,7 +16,7 @@ from agent.pods.edge.pod_counts import PodCounts
 from agent.server.work.request_metrics import RequestMetrics
 from agent.stats.model import FsUsage
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
-from agent.volumes.edge.volume_metrics import VolumeStatsCollector
+from agent.volumes.edge.volume_metrics import VolumeCounts, VolumeStatsCollector
 from nodelib.clock import SystemClock
 from tests.fakes.agent_view import FakeView
 
@@ -24,7 +24,7 @@ GOLDEN = Path(__file__).parents[3] / "golden" / "agent"
 
 
 def names_and_labels(registry: CollectorRegistry) -> str:
-    lines = generate_latest(registry).decode().splitlines()
+    lines = exposition(registry).decode().splitlines()
     return "\n".join(line if line.startswith("#") else line.rsplit(" ", 1)[0] for line in lines) + "\n"
 
 
@@ -42,6 +42,7 @@ def metrics() -> Metrics:
         resources.failed("v1", method)
     registry.register(PodCounts(FakeView(), lambda: []))
     registry.register(CertificateCollector(CertificateMetrics, CertificateMetrics))
+    registry.register(VolumeCounts(lambda: {("kubernetes.io/configmap", "actual"): 1}))
     registry.register(VolumeStatsCollector(lambda: [(("shop", "data"), FsUsage(at=1))]))
     registry.register(PodCertificateCounts(lambda: {("example.com/signer", "Issued"): 1}))
     RequestMetrics(registry, SystemClock())
@@ -57,6 +58,13 @@ def feed(metrics: Metrics) -> None:
     for container_type in CONTAINER_TYPES.values():
         metrics.started_containers.labels(container_type).inc()
         metrics.started_containers_errors.labels(container_type, "RunContainerError").inc()
+    with metrics.cgroup_operation("create"):
+        metrics.storage_operation("kubernetes.io/configmap", "volume_mount", 0.1)
+    with metrics.running_sandbox("runc"):
+        pass
+    with pytest.raises(RuntimeError), metrics.running_sandbox("runc"):
+        raise RuntimeError
+    metrics.ensure_image_requests.labels("always", "false", "true").inc()
     metrics.evictions.labels("memory.available").inc()
     metrics.spans_dropped.labels("queue_full").inc()
     metrics.image_pull_duration.labels(image_size_class(20 << 20)).observe(2.0)

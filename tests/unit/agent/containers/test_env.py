@@ -184,6 +184,14 @@ def test_which_services(namespace: str, links: bool, hosts: set[str]) -> None:
     assert {name for name in found if name.endswith("_SERVICE_HOST")} == hosts
 
 
+def test_a_pod_can_do_without_the_services_of_its_namespace() -> None:
+    made = container("main")
+    sources = EnvSources(OBJECTS, [KUBERNETES, DB], (), NODE)
+    with_links, without = (environment(pod(made, enableServiceLinks=links), made, sources) for links in (True, False))
+    assert {"MY_DB_SERVICE_HOST", "KUBERNETES_SERVICE_HOST"} <= with_links.keys()
+    assert "MY_DB_SERVICE_HOST" not in without and "KUBERNETES_SERVICE_HOST" in without
+
+
 def test_ipv6_service_is_bracketed() -> None:
     found = service_variables([service("six", "fd00::1", namespace="shop", ports=[{"port": 80}])], "shop", True)
     assert found["SIX_PORT"] == "tcp://[fd00::1]:80"

@@ -56,6 +56,11 @@ def plan(mount: Json, rro: bool = True, env: dict[str, str] | None = None) -> Mo
             id="propagation",
         ),
         pytest.param(
+            {"name": "disk", "mountPath": "/d", "mountPropagation": "HostToContainer"},
+            MountPlan("disk", "/d", "/vol/disk", propagation="PROPAGATION_HOST_TO_CONTAINER"),
+            id="propagation from the host only",
+        ),
+        pytest.param(
             {"name": "img", "mountPath": "/i", "subPath": "bin"},
             MountPlan("img", "/i", read_only=True, image="r/a:1", image_sub_path="bin"),
             id="image",

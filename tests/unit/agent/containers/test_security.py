@@ -39,6 +39,12 @@ def test_effective(of_pod: Json, own: Json, expected: Json) -> None:
     assert effective(pod(one, securityContext=of_pod), one) == expected
 
 
+def test_no_context_is_made_for_root_where_root_is_refused() -> None:
+    with pytest.raises(Permanent, match="image will run as root"):
+        made({"runAsNonRoot": True})
+    assert made({"runAsNonRoot": True, "runAsUser": 5})["run_as_user"] == {"value": 5}
+
+
 @pytest.mark.parametrize(
     ("of_pod", "own", "image", "expected"),
     [

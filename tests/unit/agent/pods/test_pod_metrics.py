@@ -38,6 +38,12 @@ async def test_a_pods_life_is_measured(world: World) -> None:
     await world.until(world.is_ready)
     measured = world.metrics
     assert series(measured, "kubelet_started_pods_total") == {(): 1}
+    assert series(measured, "kubelet_containers_per_pod_count_sum") == {(): 1}
+    assert series(measured, "kubelet_run_podsandbox_duration_seconds_count") == {("",): 1}
+    assert series(measured, "kubelet_image_manager_ensure_image_requests_total") == {
+        ("ifnotpresent", "true", "false"): 1,
+        ("ifnotpresent", "false", "true"): 1,
+    }
     assert series(measured, "kubelet_started_containers_total") == {("init_container",): 1, ("container",): 1}
     assert series(measured, "kubelet_image_pull_duration_seconds_count") == {("10MB-100MB",): 1}
     assert series(measured, "kubelet_image_pull_duration_seconds_sum")["10MB-100MB",] >= 3
@@ -67,6 +73,15 @@ async def test_pods_with_their_own_users_are_counted_and_those_that_failed_once(
     world.create(uid="u2", name="own", hostUsers=False)
     await world.until(lambda: world.is_ready("u2"))
     assert counted() == (2, 2), "a sandbox that was not made, and one with a container that started at the third try"
+
+
+async def test_failed_sandboxes_are_counted(world: World) -> None:
+    world.cri.fail["run_sandbox"] = [CriError("no network")]
+    world.create()
+    await world.until(world.is_ready)
+    assert series(world.metrics, "kubelet_started_pods_errors_total") == {(): 1}
+    assert series(world.metrics, "kubelet_run_podsandbox_errors_total") == {("",): 1}
+    assert series(world.metrics, "kubelet_run_podsandbox_duration_seconds_count") == {("",): 2}
 
 
 async def test_failed_starts_are_counted_by_reason(world: World) -> None:

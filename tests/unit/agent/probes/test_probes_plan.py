@@ -37,6 +37,11 @@ def test_defaults_are_the_apis() -> None:
     assert (found.initial_delay, found.period, found.timeout, found.successes, found.failures) == (0, 10, 1, 1, 3)
 
 
+def test_every_field_counts() -> None:
+    found = spec(initialDelaySeconds=2, periodSeconds=3, timeoutSeconds=4, successThreshold=5, failureThreshold=6)
+    assert (found.initial_delay, found.period, found.timeout, found.successes, found.failures) == (2, 3, 4, 5, 6)
+
+
 @pytest.mark.parametrize(
     ("one", "answers", "verdict", "held"),
     [

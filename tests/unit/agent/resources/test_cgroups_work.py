@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 
@@ -46,6 +48,25 @@ async def test_setup_creates_the_tree_with_all_controllers(files: FakeCgroupFile
     }
     assert found["/nodewright/c/n1/kubepods/besteffort"] == {"cpu.weight": "1", "hugetlb.2MB.max": str(1 << 62)}
     assert files.read("/cg/nodewright/c/cgroup.subtree_control") == "cpu hugetlb memory pids"
+
+
+async def test_every_operation_on_a_cgroup_is_timed(files: FakeCgroupFiles) -> None:
+    timed: list[str] = []
+
+    @contextmanager
+    def note(operation: str) -> Iterator[None]:
+        yield
+        timed.append(operation)
+
+    tree = KubepodsTree(CgroupTree(Mounts(2, {"": files.top}), files), Policy(), timed=note)
+    await tree.setup(NODE)
+    timed.clear()
+    subject = pod(asks(requests=BOTH, limits=BOTH), meta={"uid": "a"})
+    await tree.ensure_pod(subject)
+    await tree.ensure_pod(subject)
+    await tree.set_limits(subject, replace(tree.wanted(subject), memory=300 << 20))
+    await tree.remove_pod("a")
+    assert timed == ["create", "update", "destroy"]
 
 
 async def test_pods_by_class(files: FakeCgroupFiles) -> None:

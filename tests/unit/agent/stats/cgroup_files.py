@@ -16,7 +16,10 @@ V1 = {
         "hierarchical_memory_limit 9223372036854771712\n"
         "hierarchical_memsw_limit 9223372036854771712\ntotal_cache 20480\ntotal_rss 163840\ntotal_mapped_file 4096\n"
         "total_swap 0\ntotal_pgfault 11045\ntotal_pgmajfault 3\ntotal_inactive_file 14400\n"
+        "total_active_file 5000\ntotal_dirty 600\ntotal_writeback 70\n"
     ),
+    "memory/{}/memory.kmem.usage_in_bytes": "131072\n",
+    "memory/{}/memory.memsw.limit_in_bytes": "9223372036854771712\n",
     "pids/{}/pids.current": "2\n",
 }
 V2 = {
@@ -30,6 +33,9 @@ V2 = {
     "{}/memory.events": "low 0\nhigh 0\nmax 4\noom 0\noom_kill 0\n",
     "{}/memory.stat": (
         "anon 163840\nfile 20480\nkernel 131072\nfile_mapped 4096\ninactive_file 14400\npgfault 11045\npgmajfault 3\n"
+        "active_file 5000\nfile_dirty 600\nfile_writeback 70\npgscan 80\npgsteal 60\n"
+        "workingset_refault_anon 3\nworkingset_refault_file 4\n"
     ),
+    "{}/memory.swap.max": "1048576\n",
     "{}/pids.current": "2\n",
 }

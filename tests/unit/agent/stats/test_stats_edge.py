@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,8 @@ def test_v1(tmp_path: Path) -> None:
     assert sample is not None
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     assert sample.cpu == Cpu(345899782, 12 * tick, 21 * tick, 7, 2, 1500000)
-    assert sample.memory == Memory(614400, 600000, 163840, 20480, 4096, 0, 3010560, 0, 4, 145, 1)
+    files = {"kernel": 131072, "active_file": 5000, "inactive_file": 14400, "dirty": 600, "writeback": 70}
+    assert sample.memory == Memory(614400, 600000, 163840, 20480, 4096, 0, 3010560, 0, 4, 145, 1, **files)  # type: ignore[arg-type]  # ints by name
     assert sample.processes == 2
 
 
@@ -39,6 +41,13 @@ def test_v1_limit(tmp_path: Path) -> None:
     sample = CgroupReader(_tree(tmp_path, files, "/a")).sample("/a")
     assert sample is not None
     assert (sample.memory.limit, sample.memory.working_set) == (1048576, 0)
+
+
+def test_v1_limits_memory_and_swap_together(tmp_path: Path) -> None:
+    stat = "hierarchical_memory_limit 1048576\ntotal_inactive_file 0\n"
+    files = {**V1, "memory/{}/memory.stat": stat, "memory/{}/memory.memsw.limit_in_bytes": "3145728\n"}
+    sample = CgroupReader(_tree(tmp_path, files, "/a")).sample("/a")
+    assert sample is not None and sample.memory.swap_limit == 2097152
 
 
 def test_v1_with_joined_controllers(tmp_path: Path) -> None:
@@ -56,7 +65,10 @@ def test_v2(tmp_path: Path) -> None:
     sample = reader.sample("/kubepods.slice/x")
     assert sample is not None
     assert sample.cpu == Cpu(345899000, 120000000, 210000000, 7, 2, 1500000)
-    assert sample.memory == Memory(614400, 600000, 163840, 20480, 4096, 4096, 3010560, 0, 4, 11045, 3)
+    files = {"kernel": 131072, "active_file": 5000, "inactive_file": 14400, "dirty": 600, "writeback": 70}
+    reclaim = {"scanned": 80, "stolen": 60, "refaults_anon": 3, "refaults_file": 4}
+    expected = Memory(614400, 600000, 163840, 20480, 4096, 4096, 3010560, 0, 4, 11045, 3, swap_limit=1048576)
+    assert sample.memory == replace(expected, **files, **reclaim)  # type: ignore[arg-type]  # ints by name
     assert sample.processes == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -207,6 +208,32 @@ def test_stalls_are_in_the_summary_and_the_metrics() -> None:
     assert not any(
         name.startswith("container_pressure") for name in _parsed(stats_metrics.cadvisor(_SNAPSHOT, Details()))
     )
+
+
+def test_what_the_kernel_says_of_a_cgroups_memory() -> None:
+    figures = {
+        "kernel": "kernel_usage",
+        "active_file": "total_active_file_bytes",
+        "inactive_file": "total_inactive_file_bytes",
+        "dirty": "file_dirty_bytes",
+        "writeback": "file_writeback_bytes",
+        "scanned": "pgscan_total",
+        "stolen": "pgsteal_total",
+        "refaults_anon": "workingset_refault_anon_total",
+        "refaults_file": "workingset_refault_file_total",
+    }
+    measured: dict[str, Any] = {field: number for number, field in enumerate(figures, 1)}
+    memory = Memory(**measured, swap_limit=99)
+    container = replace(_POD.containers[0], sample=replace(_POD.containers[0].sample, memory=memory))
+    snapshot = replace(_SNAPSHOT, pods=(replace(_POD, containers=(container,)),))
+    found = _parsed(stats_metrics.cadvisor(snapshot, Details()))
+    shown = {
+        field: next(value for labels, value in found[f"container_memory_{name}"] if labels["container"] == "main")
+        for field, name in figures.items()
+    }
+    assert shown == measured
+    owner = {"container": "main", "pod": 'we"b', "namespace": "ns"}
+    assert _parsed(stats_metrics.resource(snapshot))["container_swap_limit_bytes"] == [(owner, 99.0)]
 
 
 def test_details_of_a_container() -> None:

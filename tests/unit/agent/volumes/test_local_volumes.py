@@ -9,8 +9,10 @@ import pytest
 
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
+from agent.stats.model import FsUsage
 from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.volumes import HostPath
+from agent.volumes.work.local_stats import LocalStats
 from agent.volumes.work.local_volumes import LocalVolumes
 from nodelib.errors import NodewrightError, Temporary
 from tests.builders.pods import pod
@@ -186,3 +188,23 @@ async def test_another_device_at_the_same_path(world: World) -> None:
     await world.release("a")
     await world.mount("b")
     assert world.disk.mounted[target("b")][0] == 8
+
+
+async def test_what_pods_have_of_local_volumes_is_measured_where_they_have_it(world: World) -> None:
+    folder = replace(VOLUME, name="folder", spec_name="pv-2", path="/srv/data", claim="files")
+    raw = replace(VOLUME, name="raw", spec_name="pv-3", path="/dev/sdz", claim="raw", block=True)
+    world.disk.made.add("/srv/data")
+    for volume in (replace(VOLUME, claim="disk"), folder, raw):
+        await world.mount("a", volume)
+    sizes = {target("a"): 10, "/srv/data": 20}
+
+    def filesystem(path: str) -> FsUsage | None:
+        return FsUsage(at=1, capacity=sizes[path])
+
+    stats = LocalStats(world.volumes, filesystem)
+    assert {name: usage.capacity for name, usage in stats.latest()} == {("shop", "disk"): 10, ("shop", "files"): 20}
+    shown = (await stats.by_pod())["a"]
+    found = [(one.name, one.claim, one.usage.capacity) for one in shown]
+    assert found == [("data", "disk", 10), ("folder", "files", 20)]
+    await world.release("a")
+    assert (stats.latest(), await stats.by_pod()) == ([], {})

@@ -21,10 +21,19 @@ class World:
     def __init__(self) -> None:
         self.objects, self.disk, self.certificates = FakeObjects(), FakeDisk(), FakeCertificates()
         self.objects.found = {CM: {"data": {"a": "1"}}, SEC: {"data": {"k": "dg=="}}}
+        self.measured: list[tuple[str, str]] = []
         facts = NodeContext(allocatable={"cpu": "2", "memory": "1Gi"})
         self.volumes = VolumeManager(
             "/var/lib/kubelet",
-            VolumeManagerDeps(self.objects, self.certificates, self.disk, FakeCsi(), FakeLocal(), lambda: facts),
+            VolumeManagerDeps(
+                self.objects,
+                self.certificates,
+                self.disk,
+                FakeCsi(),
+                FakeLocal(),
+                lambda: facts,
+                lambda plugin, operation, seconds: self.measured.append((plugin, operation)),
+            ),
         )
 
 
@@ -124,3 +133,41 @@ async def test_a_volume_that_no_container_mounts_is_left_alone(world: World) -> 
     assert set(await world.volumes.mount(pod(user, volumes=volumes))) == {"y", "z"}
     device = container("debug", volumeDevices=[{"name": "v", "devicePath": "/dev/v"}])
     assert set(await world.volumes.mount(pod(user, ephemeralContainers=[device], volumes=volumes))) == {"v", "y", "z"}
+
+
+async def test_volumes_are_counted_by_plugin_and_their_operations_measured(world: World) -> None:
+    world.objects.claims = {
+        "c": bound({"local": {"path": "/dev/sdz"}}),
+        "d": bound({"csi": {"driver": "disks.example", "volumeHandle": "h"}}),
+    }
+    claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in "cd"]
+    subject = pod(
+        user_of("words", "scratch", "logs", "c", "d"),
+        volumes=[
+            {"name": "words", "configMap": {"name": "settings"}},
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "logs", "hostPath": {"path": "/var/log"}},
+            {"name": "model", "image": {"reference": "models/small:1"}},
+            *claimed,
+        ],
+    )
+    plugins = ["configmap", "empty-dir", "host-path", "image", "local-volume", "csi:disks.example"]
+    await world.volumes.mount(subject)
+    each = {(f"kubernetes.io/{name}", state): 1 for name in plugins for state in ("desired", "actual")}
+    assert world.volumes.counts() == each
+    assert sorted(world.measured) == sorted((f"kubernetes.io/{name}", "volume_mount") for name in plugins)
+    world.measured.clear()
+    await world.volumes.release(subject.uid)
+    assert world.volumes.counts() == {}
+    assert sorted(world.measured) == sorted((f"kubernetes.io/{name}", "volume_unmount") for name in plugins)
+
+
+async def test_a_volume_that_cannot_be_mounted_is_desired_and_not_there(world: World) -> None:
+    world.objects.claims = {"c": bound({"hostPath": {"path": "/var/log"}, "accessModes": ["ReadWriteOncePod"]})}
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    await world.volumes.mount(pod(user_of("v"), volumes=[volume]))
+    other = pod(user_of("v"), meta={"uid": "another"}, volumes=[volume])
+    with pytest.raises(Temporary):
+        await world.volumes.mount(other)
+    counts = world.volumes.counts()
+    assert counts == {("kubernetes.io/host-path", "desired"): 2, ("kubernetes.io/host-path", "actual"): 1}
