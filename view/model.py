@@ -42,13 +42,17 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a pod's start as its node recorded it. `seconds`: None while it is under way; `part`: of another."""
+    """One step of a pod's start as its node recorded it. `seconds`: None while it is under way; `part`: of another.
+
+    `kind`: what is done, in a word that is the same for all pods.
+    """
 
     at: float
     name: str
     seconds: float | None
     outcome: str
     part: bool = False
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,91 @@ class Why:
     ends: tuple[str, ...] = ()
     logs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """An image that a pod waits for. `text`: how far it is; `share`: the same from 0 to 1, None while it is unknown."""
+
+    on: str
+    text: str
+    share: float | None
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """What a node did for one of its pods."""
+
+    key: Key
+    steps: tuple[Step, ...]
+    pulls: tuple[Pull, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image on a node's disk. `held`: by whom, "" for one that can be removed."""
+
+    name: str
+    size: int
+    held: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDisk:
+    """The file system of a node's images. `high`, `low`: percent in use at which a collection begins and ends."""
+
+    capacity: int
+    available: int
+    high: int
+    low: int
+    images: tuple[Image, ...]
+    words: tuple[str, ...]  # what a collection would do, and what the last one did
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """An eviction threshold: met when less than `least` is available. `since`: since when it is met, 0: it is not."""
+
+    signal: str
+    available: int
+    capacity: int
+    least: int
+    grace: float
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A pod that a node evicted."""
+
+    pod: str
+    at: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A program that a node's supervisor keeps running. `age`: for how many seconds it has been running."""
+
+    name: str
+    alive: bool
+    pid: int
+    age: float
+    starts: int
+    last_exit: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWork:
+    """What a node is at, as far as it answers; `silent` has why a part of it is not known."""
+
+    pods: tuple[PodRecord, ...] = ()
+    disk: ImageDisk | None = None
+    thresholds: tuple[Threshold, ...] = ()
+    evicted: tuple[Evicted, ...] = ()
+    daemons: tuple[Daemon, ...] = ()
+    silent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,21 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from nodelib.json_values import Json
-from view.model import Question, Stores, Traced, Why
+from view.model import NodeWork, Question, Stores, Traced, Why
 
 
 class Answers(Protocol):
-    """What `why`, `service` and `trace` say. Each may raise NodewrightError."""
+    """What `why`, `service` and `trace` say, and what the nodes themselves answer. Each may raise NodewrightError."""
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why: ...
 
     async def service(self, service: Json, stores: Stores) -> Sequence[str]: ...
+
+    async def node(self, name: str) -> NodeWork: ...
+
+    def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """`on_change` is called when a daemon of the node starts or ends."""
+        ...
 
     async def trace(self, asked: Question) -> Traced: ...
 

@@ -1,15 +1,16 @@
-"""What the page of `nodewright view` says beside the objects: the answers of `why`, `service` and `trace` as values."""
+"""What the page of `nodewright view` says beside the objects: `why`, `service`, `trace` and the nodes' own answers."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from agent.explain.model import End
 from agent.explain.plan.document import usable
-from cli.commands import service, trace
+from cli.commands import service, trace, view_node
 from cli.explain import paths_text, reasons, service_text, service_words
 from cli.explain.endpoints import ports
 from cli.explain.facts import Facts, key, title
@@ -29,7 +30,7 @@ from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.listing import listed
-from view.model import NODE, POD, SERVICE, SLICE, Hop, Question, Stores, Traced, Wait, Way, Why
+from view.model import NODE, POD, SERVICE, SLICE, Hop, NodeWork, Question, Stores, Traced, Wait, Way, Why
 from view.model import Leg as ShownLeg
 
 _CLAIMS = 500
@@ -67,6 +68,13 @@ class ClusterAnswers:
         # Who announces an address is in Leases, which are not watched here: the command reads them itself.
         mine = None if spec_of(found).get("type") == "LoadBalancer" else replace(known, cluster=self._cluster.name)
         return list(service.lines(await service.look(self._cluster, title(found), "default", known=mine)))
+
+    async def node(self, name: str) -> NodeWork:
+        """What the node is at, by its own answers."""
+        return await view_node.work_of(self._cluster, name)
+
+    def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        return view_node.news_of(self._cluster, name, on_change)
 
     async def trace(self, asked: Question) -> Traced:
         """Raises Permanent where the rules of the nodes cannot be read."""

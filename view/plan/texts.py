@@ -49,8 +49,10 @@ def service_detail(look: Look, service: Json, lines: Sequence[str]) -> str:
     return _detail(look, service, lines=bounded(lines))
 
 
-def node_detail(look: Look, node: Json) -> str:
-    return _detail(look, node)
+def node_detail(look: Look, node: Json, work: Json | str) -> str:
+    """`work`: what the node is at, or why that cannot be said."""
+    said: Json = {"problem": harmless(work, _LINE)} if isinstance(work, str) else _texts(work)
+    return _detail(look, node, work=said)
 
 
 def gone(look: Look) -> str:

@@ -1,10 +1,11 @@
 // The panel about one object: why a pod waits and how it started, what `service` says, and the object itself.
 
-import { byId, duration, el } from "./dom.js";
+import { byId, duration, el, keepFocus } from "./dom.js";
 import { waterfall } from "./life.js";
 
 export class Detail {
-  constructor() {
+  constructor(close) {
+    this.close = close;
     this.panel = byId("detail");
     this.key = "";
     this.said = null;
@@ -48,12 +49,10 @@ export class Detail {
   draw() {
     const [kind, namespace, name] = this.key.split("/");
     const scrolled = this.panel.scrollTop;
-    const focused = this.panel.contains(document.activeElement) ? document.activeElement.dataset.focus : undefined;
     const title = el("h2", { id: "detail-title" }, `${kind} ${namespace ? `${namespace}/` : ""}${name}`);
-    const close = el("button", { class: "close", type: "button", "data-focus": "close", onclick: () => (location.hash = "#/cluster") }, "Close (Esc)");
-    this.panel.replaceChildren(title, close, ...links(kind, namespace, name), ...this.content());
+    const close = el("button", { class: "close", type: "button", "data-focus": "close", onclick: this.close }, "Close (Esc)");
+    keepFocus(this.panel, () => this.panel.replaceChildren(title, close, ...links(kind, namespace, name), ...this.content()));
     this.panel.scrollTop = scrolled;
-    if (focused) this.panel.querySelector(`[data-focus="${focused}"]`)?.focus();
   }
 
   content() {
@@ -81,7 +80,6 @@ function lifePart(said) {
 }
 
 function links(kind, namespace, name) {
-  if (kind === "node") return [];
   const place = encodeURIComponent(`${namespace}/${name}`);
   const found = kind === "pod" ? [["Trace from here", `#/packet?from=${place}`], ["Trace to here", `#/packet?to=${place}`]] : [["Trace to here", `#/packet?to=${place}`]];
   return [el("p", { class: "links" }, found.map(([text, href]) => el("a", { href }, text)))];

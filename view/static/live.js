@@ -19,7 +19,7 @@ export class Live {
     let fresh = true;
     this.socket.onopen = () => {
       this.pause = FIRST_PAUSE;
-      if (this.looking) this.look(this.looking);
+      if (this.looking) this.say();
     };
     this.socket.onmessage = (event) => {
       const said = JSON.parse(event.data);
@@ -37,7 +37,12 @@ export class Live {
   }
 
   look(key) {
+    if (key === this.looking) return;
     this.looking = key;
-    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify({ look: key }));
+    this.say();
+  }
+
+  say() {
+    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify({ look: this.looking }));
   }
 }

@@ -56,6 +56,7 @@ class Board:
         else:
             self._touch(kind, key)
         if kind == POD:
+            self._tell_nodes(old, obj)
             self._count(old, -1)
             self._count(obj, 1)
 
@@ -134,8 +135,16 @@ class Board:
         if kind in SHOWN:
             self._changed.add((kind, key))
             self._news.set()
-            for on_change in list(self._looks.get(Look(kind, key), ())):
-                on_change()
+            self._tell(Look(kind, key))
+
+    def _tell(self, look: Look) -> None:
+        for on_change in list(self._looks.get(look, ())):
+            on_change()
+
+    def _tell_nodes(self, *pods: Json | None) -> None:
+        """Whoever looks at a node looks at what happens to its pods."""
+        for node in {_node_of(pod) for pod in pods} - {""}:
+            self._tell(Look(NODE, ("", node)))
 
     def _move_slice(self, key: Key, old: Json | None, obj: Json | None) -> None:
         for one in (old, obj):
@@ -151,12 +160,16 @@ class Board:
             self._touch(SERVICE, owner)
 
     def _count(self, pod: Json | None, by: int) -> None:
-        node = str(object_or_empty((pod or {}).get("spec")).get("nodeName") or "")
+        node = _node_of(pod)
         if node:
             self._pods[node] += by
             self._touch(NODE, ("", node))
             if not self._pods[node]:
                 del self._pods[node]
+
+
+def _node_of(pod: Json | None) -> str:
+    return str(object_or_empty((pod or {}).get("spec")).get("nodeName") or "")
 
 
 def _service_of(part: Json) -> Key | None:

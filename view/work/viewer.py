@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from enum import Enum
+from typing import TypeVar
 
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
-from view.model import NODE, SERVICE, Look, Row, Why
+from view.model import NODE, SERVICE, Look, NodeWork, Row
 from view.plan import requests, texts
 from view.plan.life import life
+from view.plan.node_work import document
 from view.ports import Answers, Feeds, Wire
 from view.work.board import Board
 
@@ -27,6 +30,18 @@ log = logging.getLogger(__name__)
 _FOLD = 0.2  # seconds in which changes of the object that is looked at are collected
 _SECONDS = 20.0  # for one answer
 _AGAIN, _LATEST = 0.5, 5.0  # seconds until the node is asked again about a step that goes on
+_NODE_FOLD = 1.0  # seconds in which changes of a node's pods are collected: in a burst there are many
+_MEASURED = 5.0  # seconds until a node is asked again for what it measures, of which no watch tells
+
+T = TypeVar("T")
+
+
+class Again(Enum):
+    """When the object that is looked at is asked about again: only when it changes, soon, or now and then too."""
+
+    NO = 0
+    SOON = 1
+    AT_TIMES = 2
 
 
 class Viewer:
@@ -91,12 +106,13 @@ class Viewer:
                     if changed.is_set():
                         pause.reset()
                     changed.clear()
-                    goes_on = await self._look(look, events)
-                    await self._clock.sleep(_FOLD)
-                    if goes_on:
-                        await at_most(self._clock, pause.next(), changed)
-                    else:
+                    again = await self._look(look, events)
+                    await self._clock.sleep(_NODE_FOLD if look.kind == NODE else _FOLD)
+                    if again is Again.NO:
                         await changed.wait()
+                    else:
+                        rest = pause.next() if again is Again.SOON else _MEASURED
+                        await at_most(self._clock, rest, changed)
         except Exception:
             log.exception("%s cannot be followed", look)
         finally:
@@ -105,45 +121,50 @@ class Viewer:
     @contextlib.asynccontextmanager
     async def _events(self, look: Look, on_change: Callable[[], None]) -> AsyncIterator[Callable[[], Sequence[Json]]]:
         obj = self._board.stores[look.kind].get(look.key)
-        if obj is None or look.kind in (NODE, SERVICE):
+        if look.kind == NODE:
+            async with self._answers.news_of(look.key[1], on_change):
+                yield tuple
+            return
+        if obj is None or look.kind == SERVICE:
             yield tuple
             return
         async with self._feeds.about(obj, on_change) as feed:
             yield feed.events
 
-    async def _look(self, look: Look, events: Callable[[], Sequence[Json]]) -> bool:
-        """Whether the node is at work on it: its record changes then without any change that a watch tells of."""
-        goes_on = False
+    async def _look(self, look: Look, events: Callable[[], Sequence[Json]]) -> Again:
+        """SOON while the node is at work on it: its record changes then without any change that a watch tells of."""
+        again = Again.NO
         obj = self._board.stores[look.kind].get(look.key)
         if obj is None:
             self._detail = texts.gone(look)
         elif look.kind == NODE:
-            self._detail = await asyncio.to_thread(texts.node_detail, look, obj)
+            work = await self._in_time(self._answers.node(look.key[1]))
+            goes_on = not isinstance(work, str) and any(step.seconds is None for one in work.pods for step in one.steps)
+            again = Again.SOON if goes_on else Again.AT_TIMES
+            self._detail = await asyncio.to_thread(_node_text, look, obj, work)
         elif look.kind == SERVICE:
-            lines = await self._service(obj)
+            lines = await self._in_time(self._answers.service(obj, self._board.stores))
+            lines = [lines] if isinstance(lines, str) else lines
             self._detail = await asyncio.to_thread(texts.service_detail, look, obj, lines)
         else:
             known = events()
-            answer = await self._why(obj, known)
+            answer = await self._in_time(self._answers.why(obj, known))
             steps = () if isinstance(answer, str) else answer.steps
-            goes_on = any(one.seconds is None for one in steps)
+            again = Again.SOON if any(one.seconds is None for one in steps) else Again.NO
             shown = life(obj, steps, known)
             self._detail = await asyncio.to_thread(texts.pod_detail, look, obj, answer, shown)
         self._news.set()
-        return goes_on
+        return again
 
-    async def _why(self, pod: Json, events: Sequence[Json]) -> Why | str:
+    async def _in_time(self, answer: Awaitable[T]) -> T | str:
+        """The answer, or why there is none."""
         try:
-            return await asyncio.wait_for(self._answers.why(pod, events), _SECONDS)
+            return await asyncio.wait_for(answer, _SECONDS)
         except NodewrightError as error:
             return str(error)
         except TimeoutError:
             return f"there was no answer in {_SECONDS:g} s"
 
-    async def _service(self, service: Json) -> Sequence[str]:
-        try:
-            return await asyncio.wait_for(self._answers.service(service, self._board.stores), _SECONDS)
-        except NodewrightError as error:
-            return [str(error)]
-        except TimeoutError:
-            return [f"there was no answer in {_SECONDS:g} s"]
+
+def _node_text(look: Look, node: Json, work: NodeWork | str) -> str:
+    return texts.node_detail(look, node, work if isinstance(work, str) else document(work))

@@ -15,7 +15,22 @@ from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.clock import FakeClock, settle
 from tests.unit.view.world import ready_node, running, shop_service, shop_slice
-from view.model import NODE, PATHS, POD, SERVICE, SLICE, Look, Question, Row, Step, Stores, Traced, Why
+from view.model import (
+    NODE,
+    PATHS,
+    POD,
+    SERVICE,
+    SLICE,
+    Look,
+    NodeWork,
+    PodRecord,
+    Question,
+    Row,
+    Step,
+    Stores,
+    Traced,
+    Why,
+)
 from view.plan.rows import key_of
 from view.ports import Feed, Gone
 from view.work.board import Board
@@ -47,6 +62,9 @@ class Kernelless:
         self.problem = ""
         self.steps: tuple[Step, ...] = ()
         self.asked = 0
+        self.work = NodeWork()
+        self.nodes: list[str] = []
+        self.daemons_change: Callable[[], None] | None = None
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why:
         self.asked += 1
@@ -56,6 +74,18 @@ class Kernelless:
 
     async def service(self, service: Json, stores: Stores) -> Sequence[str]:
         return [f"{len(stores[SLICE])} slices"]
+
+    async def node(self, name: str) -> NodeWork:
+        self.nodes.append(name)
+        return self.work
+
+    @contextlib.asynccontextmanager
+    async def news_of(self, name: str, on_change: Callable[[], None]) -> AsyncIterator[None]:
+        self.daemons_change = on_change
+        try:
+            yield
+        finally:
+            self.daemons_change = None
 
     async def trace(self, asked: Question) -> Traced:
         raise NotImplementedError
@@ -239,6 +269,51 @@ async def test_a_node_that_is_at_work_on_a_pod_is_asked_again_until_it_is_done(w
     assert world.wire.of("detail")[-1]["life"]["bars"]
     await world.later(100)
     assert world.answers.asked == asked
+    await cancel_and_wait(serving)
+
+
+async def test_a_node_is_asked_when_its_pods_or_daemons_change_and_now_and_then_while_somebody_looks(
+    world: World,
+) -> None:
+    serving = asyncio.create_task(world.viewer.run())
+    world.put(NODE, ready_node("node1", "192.0.2.11", "10.0.1.0/24"))
+    world.viewer.hear('{"look": "node//node1"}')
+    await world.later(1)
+    assert world.answers.nodes == ["node1"]
+    world.put(POD, running("web", "10.0.1.2", "node1"))
+    await world.later(0.1)
+    assert world.answers.nodes == ["node1"] * 2
+    for at in range(50):  # a burst of starts is one question a second
+        world.put(POD, running(f"web-{at}", f"10.0.1.{at}", "node1"))
+        await world.later(0.02)
+    assert len(world.answers.nodes) <= 4
+    await world.later(2)
+    asked = len(world.answers.nodes)
+    assert world.answers.daemons_change is not None
+    world.answers.daemons_change()
+    await world.later(0.1)
+    assert len(world.answers.nodes) == asked + 1
+    await world.later(60)
+    before = len(world.answers.nodes)
+    world.put(POD, running("other", "10.0.2.2", "node2"))
+    await world.later(0.1)
+    assert len(world.answers.nodes) == before, "another node's pod is no news"
+    world.viewer.hear('{"look": ""}')
+    await world.later(60)
+    assert len(world.answers.nodes) == before and world.answers.daemons_change is None
+    await cancel_and_wait(serving)
+
+
+async def test_a_node_that_is_at_work_is_asked_again_soon(world: World) -> None:
+    serving = asyncio.create_task(world.viewer.run())
+    world.put(NODE, ready_node("node1", "192.0.2.11", "10.0.1.0/24"))
+    world.answers.work = NodeWork((PodRecord(("shop", "web"), (Step(1.0, "sandbox", None, "ok", kind="sandbox"),)),))
+    world.viewer.hear('{"look": "node//node1"}')
+    for _ in range(6):
+        await world.later(0.6)
+    assert len(world.answers.nodes) >= 2
+    (lane,) = world.wire.of("detail")[-1]["work"]["lanes"]
+    assert lane["pod"] == "pod/shop/web" and lane["ready"] is None
     await cancel_and_wait(serving)
 
 

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.browser import Browser, chromium, driven, needs_chromium
-from tests.unit.view.world import SCRIPT, Page, page, put, running, served, shop, shop_service, shop_slice, waiting
+from tests.unit.view.world import (
+    SCRIPT,
+    Page,
+    at_work,
+    page,
+    put,
+    running,
+    served,
+    shop,
+    shop_service,
+    shop_slice,
+    waiting,
+)
+from view.model import Daemon, NodeWork
 
 pytestmark = needs_chromium
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
@@ -70,6 +85,47 @@ async def test_a_pod_s_start_is_followed_with_cause_and_remedy(here: Page, brows
     assert "after 3.00 s" in await browser.value("[...document.querySelectorAll('.marks td')].at(-1).innerText")
     await here.api.remove("/api/v1/pods/late")
     await browser.until(f"{shown}.includes('does not exist')")
+
+
+async def test_the_work_of_a_node_is_shown_and_followed(here: Page, browser: Browser) -> None:
+    now = time.time()
+    here.answers.works["node1"] = at_work(now)
+    await browser.open(f"{here.url}#/node")
+    shown = "document.querySelector('#node-work').innerText"
+    await browser.until(f"{shown}.includes('1 earlier') || {shown}.includes('2 of 3 ready')")
+    lanes = await browser.value("[...document.querySelectorAll('.lanes tbody tr')].map((one) => one.innerText)")
+    assert [one.split()[0] for one in lanes] == ["web-1", "web-2", "late"]
+    assert await browser.value("document.querySelectorAll('.lanes rect.ready').length") == 2
+    text = await browser.value(shown)
+    for part in ("90 MiB left of 1000 MiB", "met for", "evicts below 100 MiB", "3 of 9 MiB, 1 MiB/s", "signal 9"):
+        assert part in text, part
+    assert "<script>" in text, "the message of the eviction is text"
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    daemons = "[...document.querySelectorAll('[aria-label=Daemons] tbody tr')].map((one) => one.innerText)"
+    assert ["running" in one for one in await browser.value(daemons)] == [True, False]
+
+    # The next news of a pod of the node brings its new answer: no reload, no question of the browser.
+    here.answers.works["node1"] = NodeWork(daemons=(Daemon("proxy", True, 9, 1.0, 2, "exit code 1"),))
+    await put(here.api, running("web-1", "10.0.1.9", "node1"))
+    await browser.until(f"{daemons}[0].includes('running')", seconds=3)
+    assert await browser.log() == []
+
+
+async def test_the_nodes_are_reached_and_left_by_the_keyboard(here: Page, browser: Browser) -> None:
+    here.answers.works["node1"] = at_work(time.time())
+    await browser.open(f"{here.url}#/node//node1")
+    await browser.until("document.querySelectorAll('.lanes tbody tr').length === 3")
+    await browser.value("document.querySelector('.lanes a').focus()")
+    await put(here.api, running("web-1", "10.0.1.9", "node1"))
+    here.answers.works["node1"] = replace(at_work(time.time()), evicted=())
+    await browser.until("document.querySelector('#node-work').innerText.includes('No pod was evicted')")
+    assert await browser.value("document.activeElement.innerText") == "web-1", "what is drawn anew keeps the focus"
+    await browser.press(ENTER)
+    await browser.until("document.querySelector('#detail').innerText.includes('pod shop/web-1')")
+    await browser.press(ESCAPE)
+    await browser.until("!document.querySelector('#node-view').hidden && location.hash === '#/node//node1'")
+    await browser.open(f"{here.url}#/node//node2")
+    await browser.until("document.querySelector('#node-work').innerText.includes('no agent of this node answers')")
 
 
 async def test_names_and_labels_of_others_are_text(here: Page, browser: Browser) -> None:
@@ -133,9 +189,12 @@ async def test_tables_can_be_read_aloud(browser: Browser) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 async def test_it_fits_and_can_be_read(here: Page, browser: Browser, width: int, dark: bool) -> None:
     await browser.size(width, 800, dark=dark)
-    for path in ("", "#/pod/shop/web-1", "#/service/shop/web", "#/packet"):
+    here.answers.works["node1"] = at_work(time.time())
+    for path in ("#/pod/shop/web-1", "#/service/shop/web", "#/packet", "#/node//node1", ""):
         await browser.open(here.url + path)
         await browser.until(LIVE)
+        if path.startswith("#/node"):
+            await browser.until("document.querySelectorAll('.lanes tbody tr').length === 3")
         wide = "Math.max(document.documentElement.scrollWidth, document.querySelector('#detail').scrollWidth)"
         assert await browser.value(wide) <= width, path
     for part in ("body", "#state", "th a", ".space", "td small"):

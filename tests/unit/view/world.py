@@ -18,10 +18,22 @@ from tests.builders.pods import pod_json
 from tests.builders.services import endpoint, endpoint_slice, node, service
 from tests.fakes.apiserver import FakeApiServer
 from view.app import serve
+from view.model import Daemon, Evicted, Image, ImageDisk, NodeWork, PodRecord, Pull, Step, Threshold
 
 MADE = "2026-11-23T20:00:00Z"
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>"
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/")
+
+
+class Answers(ClusterAnswers):
+    """As on a machine without nodes, but `works` has what nodes answer, by name."""
+
+    def __init__(self, client: KubeClient) -> None:
+        super().__init__(None, client, "", Wording())
+        self.works: dict[str, NodeWork] = {}
+
+    async def node(self, name: str) -> NodeWork:
+        return self.works.get(name) or await super().node(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,7 @@ class Page:
 
     url: str
     api: FakeApiServer
+    answers: Answers
 
     @property
     def port(self) -> int:
@@ -57,11 +70,11 @@ async def page() -> AsyncIterator[Page]:
 async def served(api: FakeApiServer) -> AsyncIterator[Page]:
     access, opened = ClusterAccess(api.url), asyncio.get_running_loop().create_future()
     async with KubeClient(access, user_agent="test") as client:
-        answers = ClusterAnswers(None, client, "", Wording())
+        answers = Answers(client)
         task = asyncio.create_task(serve(access, answers, "lab", ready=opened.set_result))
         try:
             await asyncio.wait({task, opened}, return_when=asyncio.FIRST_COMPLETED)
-            yield Page(opened.result() if opened.done() else task.result() or "", api)
+            yield Page(opened.result() if opened.done() else task.result() or "", api, answers)
         finally:
             await cancel_and_wait(task)
 
@@ -168,3 +181,31 @@ async def shop(api: FakeApiServer) -> None:
         shop_slice("web", ("web-1", "10.0.1.2", True), ("web-2", "10.0.2.2", False)),
     ):
         await put(api, one)
+
+
+def at_work(now: float) -> NodeWork:
+    """A node with three starts, the last of which goes on, a pull, little memory left and a daemon that ended once."""
+
+    def lane(name: str, begin: float, ready: bool) -> PodRecord:
+        steps = [
+            Step(begin, "prepare", 0.05, "ok", kind="prepare"),
+            Step(begin + 0.02, "image web", 0.2, "ok", kind="image"),
+            Step(begin + 0.1, "sandbox", 0.3, "ok", kind="sandbox"),
+            Step(begin + 0.4, "start web", 0.2 if ready else None, "ok", kind="start"),
+        ]
+        done = [Step(begin + 0.7, "ready", 0.0, "ok", kind="ready")] if ready else []
+        return PodRecord(("shop", name), (*steps, *done))
+
+    pulling = PodRecord(("shop", "late"), (), (Pull("image of container main", "3 of 9 MiB, 1 MiB/s", 0.33, now - 4),))
+    images = (Image("registry.example/web:1", 300 << 20, "container shop/web-1"), Image(SCRIPT, 5 << 20, ""))
+    mib = 1 << 20
+    return NodeWork(
+        (lane("web-1", now - 3, True), lane("web-2", now - 2.8, True), lane("late", now - 1, False), pulling),
+        ImageDisk(1000 * mib, 300 * mib, 85, 80, images, ("2 images", "70 % of the file system is used")),
+        (
+            Threshold("memory.available", 90 * mib, 1000 * mib, 100 * mib, 0.0, now - 8),
+            Threshold("nodefs.available", 700 * mib, 1000 * mib, 100 * mib, 0.0, 0.0),
+        ),
+        (Evicted("shop/gone", now - 6, f"The node was low on resource: memory. {SCRIPT}"),),
+        (Daemon("agent", True, 7, 500.0, 2, "signal 9"), Daemon("proxy", False, 0, 0.0, 1, "exit code 1")),
+    )
