@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from nodelib.json_values import Json
 
-NODE, POD, SERVICE, SLICE = "node", "pod", "service", "endpointslice"
+NODE, POD, SERVICE, SLICE, POLICY = "node", "pod", "service", "endpointslice", "networkpolicy"
 PATHS: Mapping[str, str] = {
     NODE: "/api/v1/nodes",
     POD: "/api/v1/pods",
     SERVICE: "/api/v1/services",
     SLICE: "/apis/discovery.k8s.io/v1/endpointslices",
+    POLICY: "/apis/networking.k8s.io/v1/networkpolicies",
 }
 SHOWN = (NODE, POD, SERVICE)  # kinds with rows of their own, and the only ones whose objects are ever sent
 
@@ -160,6 +161,28 @@ class Question:
     come: str
     to: str
     protocol: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketLook:
+    """The view of packets: the walk that it follows, if one is asked for, and what is refused meanwhile."""
+
+    asked: Question | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Packets of one flow that network policies refused. `come`, `to`: a pod, or an address that is none."""
+
+    node: str
+    last: float
+    count: int
+    direction: str
+    come: str
+    to: str
+    port: str
+    by: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from nodelib.json_values import Json
-from view.model import NodeWork, Question, Stores, Traced, Why
+from view.model import NodeWork, Question, Refused, Stores, Traced, Why
 
 
 class Answers(Protocol):
@@ -23,7 +23,23 @@ class Answers(Protocol):
         """`on_change` is called when a daemon of the node starts or ends."""
         ...
 
-    async def trace(self, asked: Question) -> Traced: ...
+    async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
+        """With `stores` only the kernels are read, and no object is asked for."""
+        ...
+
+    async def refused(self, taker: Refusals) -> None:
+        """Tell of refused packets as they happen, until cancelled; returns where none can be told of."""
+        ...
+
+
+class Refusals(Protocol):
+    """Gets refused packets, those of a flow that goes on again and again. Neither call may block."""
+
+    def take(self, found: Sequence[Refused]) -> None: ...
+
+    def problem(self, node: str, text: str) -> None:
+        """Why the node tells of nothing, "" when it does again; `node` "": of all."""
+        ...
 
 
 class Feed(Protocol):

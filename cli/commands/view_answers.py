@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from agent.explain.model import End
 from agent.explain.plan.document import usable
-from cli.commands import service, trace, view_node
+from cli.commands import service, trace, view_drops, view_node
 from cli.explain import paths_text, reasons, service_text, service_words
 from cli.explain.endpoints import ports
 from cli.explain.facts import Facts, key, title
@@ -30,10 +30,12 @@ from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.listing import listed
-from view.model import NODE, POD, SERVICE, SLICE, Hop, NodeWork, Question, Stores, Traced, Wait, Way, Why
+from view.model import NODE, POD, POLICY, SERVICE, SLICE, Hop, NodeWork, Question, Stores, Traced, Wait, Way, Why
 from view.model import Leg as ShownLeg
+from view.ports import Refusals
 
 _CLAIMS = 500
+_TRACES = 2  # at the same time: each reads the rules of every node
 
 
 class ClusterAnswers:
@@ -41,6 +43,8 @@ class ClusterAnswers:
 
     def __init__(self, cluster: Cluster | None, client: KubeClient, kubeconfig: str, wording: Wording) -> None:
         self._cluster, self._client, self._kubeconfig, self._wording = cluster, client, kubeconfig, wording
+        self._traces = asyncio.Semaphore(_TRACES)
+        self._leases: tuple[Json, ...] | None = None
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why:
         """The answer of the pod's own node, or what the API server alone knows."""
@@ -76,7 +80,10 @@ class ClusterAnswers:
     def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         return view_node.news_of(self._cluster, name, on_change)
 
-    async def trace(self, asked: Question) -> Traced:
+    async def refused(self, taker: Refusals) -> None:
+        await view_drops.follow(self._cluster, taker)
+
+    async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
         """Raises Permanent where the rules of the nodes cannot be read."""
         if self._cluster is None or os.geteuid() != 0:
             raise Permanent(
@@ -84,7 +91,10 @@ class ClusterAnswers:
                 step="trace a packet",
                 action="Run it as root on the machine where `./nodewright up` made the nodes.",
             )
-        walked = await trace.walk_of(self._cluster, asked.come, asked.to, protocol=asked.protocol)
+        known = self._known(self._cluster, stores) if stores is not None else None
+        async with self._traces:
+            walked = await trace.walk_of(self._cluster, asked.come, asked.to, protocol=asked.protocol, known=known)
+        self._leases = walked.facts.leases
         verdict = paths_text.verdict(
             walked.sender, walked.target, walked.paths, walked.facts, walked.node, self._cluster.name
         )
@@ -96,6 +106,13 @@ class ClusterAnswers:
             tuple(_way(path, walked.facts) for path in walked.paths),
             (*walked.target.notes, *walked.notes),
         )
+
+    def _known(self, cluster: Cluster, stores: Stores) -> Facts | None:
+        """What the watches have, with the Leases of the last walk, which are not watched; None before there was one."""
+        if self._leases is None:
+            return None
+        kinds = (stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE, POLICY))
+        return replace(Facts.of(*kinds, self._leases, cluster=cluster.name), enforced=cluster.options.enforces_policies)
 
     async def _claims(self, pod: Json) -> dict[str, tuple[Json, ...]]:
         """The claims of the pod's namespace and the StorageClasses, for a pod that uses claims."""

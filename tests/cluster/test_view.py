@@ -149,6 +149,35 @@ async def test_the_walk_of_a_packet_is_shown_step_by_step(world: World, page: tu
     assert "kube-system/kube-dns" in steps and "route:" in steps
 
 
+async def test_counters_of_a_walk_move_with_traffic(world: World, page: tuple[Browser, str]) -> None:
+    browser, url = page
+    await world.run(manifest("caller", sleeper(), nodeName="node1"))
+    await browser.open(f"{url}#/packet?from={world.namespace}/caller&to=kube-system/kube-dns:53&protocol=udp")
+    await browser.until("document.querySelector('#verdict').innerText === 'ARRIVES'", seconds=60)
+    for _ in range(3):
+        await world.shell("caller", "nslookup kubernetes.default.svc.cluster.local || true")
+    await browser.until(
+        "[...document.querySelectorAll('.live')].some((one) => one.innerText.includes('+'))", seconds=30
+    )
+
+
+async def test_a_node_shows_its_starts_and_its_daemons_and_a_restart(world: World, page: tuple[Browser, str]) -> None:
+    browser, url = page
+    await world.run(manifest("lane", web(), nodeName="node2"))
+    await browser.open(f"{url}#/node//node2")
+    lanes = "[...document.querySelectorAll('.lanes tbody tr')].map((one) => one.innerText)"
+    await browser.until(f"{lanes}.some((one) => one.startsWith('lane') && /\\d m?s$/.test(one))", seconds=10)
+    shown = "document.querySelector('#node-work').innerText"
+    await browser.until(f"{shown}.includes('memory.available') && {shown}.includes('evicts below')", seconds=30)
+    assert "of their file system" in await browser.value(shown)
+    proxy = "[...document.querySelectorAll('[aria-label=Daemons] tr')].find((one) => one.innerText.startsWith('proxy'))"
+    assert "running" in await browser.value(f"{proxy}.innerText")
+    before = await browser.value(f"parseInt({proxy}.cells[3].innerText) || 0")
+    await world.kill("node2", "proxy")
+    await browser.until(f"parseInt({proxy}.cells[3].innerText) > {before}", seconds=30)
+    assert await browser.log() == []
+
+
 async def test_labels_like_scripts_stay_text(world: World, page: tuple[Browser, str]) -> None:
     browser, url = page
     hostile = manifest("hostile", sleeper())

@@ -11,7 +11,7 @@ import yaml
 
 from nodelib.json_values import Json
 from nodelib.text import cut, harmless, one_line
-from view.model import Look, Row, Traced, Why, row_key
+from view.model import Look, Question, Refused, Row, Traced, Why, row_key
 
 _OBJECT = 128 * 1024  # bytes of the text of one object
 _YAML = 64 * 1024  # bytes of an object that is still written as YAML, which is slow
@@ -60,15 +60,32 @@ def gone(look: Look) -> str:
     return message("detail", key=row_key(look.kind, look.key), kind=look.kind, gone=True)
 
 
+def walk(asked: Question, answer: Traced | str) -> str:
+    """The same walk, read again: its counters have moved, and its rules may be others. Or why it cannot be read."""
+    found = {"problem": harmless(answer, 2 * _LINE)} if isinstance(answer, str) else _walk(answer)
+    return message("walk", asked={"from": asked.come, "to": asked.to, "protocol": asked.protocol}, found=found)
+
+
+def refused(every: Iterable[Refused], problems: Mapping[str, str]) -> str:
+    """The newest refused packets, the last one first."""
+    found = sorted((asdict(one) for one in every), key=lambda one: -one["last"])
+    return message("refused", refused=_texts(found), problems=_texts(dict(problems)))
+
+
 def traced(answer: Traced) -> bytes:
-    """The walk, with at most so many hops of each leg."""
+    return orjson.dumps(_walk(answer))
+
+
+def _walk(answer: Traced) -> Json:
+    """With at most so many hops of each leg."""
     found = asdict(answer)
     for way in found["ways"][:_LIST]:
         for leg in way["legs"]:
             leg["left_out"] = max(0, len(leg["hops"]) - _HOPS)
             leg["hops"] = leg["hops"][:_HOPS]
     found["ways"] = found["ways"][:_LIST]
-    return orjson.dumps(_texts(found))
+    cut_texts: Json = _texts(found)
+    return cut_texts
 
 
 def problem(text: str) -> bytes:

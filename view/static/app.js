@@ -12,7 +12,7 @@ let wires = null;
 const tables = new Tables(() => wires?.draw());
 wires = new Wires(tables);
 const detail = new Detail(() => back());
-const packet = new Packet(tables);
+const packet = new Packet(tables, (asked) => live.look("packet", asked));
 const nodes = new NodeView(tables);
 
 const live = new Live({
@@ -33,6 +33,8 @@ const live = new Live({
     if (said.synced) document.documentElement.dataset.synced = "yes";
   },
   detail: (said) => (said.kind === "node" ? nodes : detail).heard(said),
+  walk: (said) => packet.walked(said),
+  refused: (said) => packet.refused(said),
   lost: () => tell("bad", "No connection to `nodewright view`; what is shown may be old. Trying again …"),
 });
 
@@ -59,7 +61,7 @@ function route() {
   if (!about || shown === "node") behind = location.hash || "#/cluster";
   if (about && shown === "cluster") detail.show(about);
   else detail.hide();
-  live.look(about);
+  if (shown !== "packet") live.look(about);
   if (shown === "packet") packet.show(new URLSearchParams(query));
   else if (shown === "node") nodes.show(about);
   else wires.draw();

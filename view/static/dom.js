@@ -66,3 +66,11 @@ export function keepFocus(part, draw) {
   draw();
   if (focused !== undefined) [...part.querySelectorAll("[data-focus]")].find((one) => one.dataset.focus === focused)?.focus({ preventScroll: true });
 }
+
+// A small line of numbers, the newest on the right; it begins at zero.
+export function spark(values, label) {
+  const most = Math.max(...values, 1e-9);
+  const step = 100 / Math.max(1, values.length - 1);
+  const points = values.map((one, at) => `${(at * step).toFixed(1)},${(18 - (one / most) * 16).toFixed(1)}`).join(" ");
+  return svg("svg", { class: "spark", viewBox: "0 0 100 20", preserveAspectRatio: "none", role: "img", "aria-label": label }, svg("polyline", { points: values.length > 1 ? points : "0,18 100,18", "vector-effect": "non-scaling-stroke" }));
+}

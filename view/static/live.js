@@ -36,13 +36,14 @@ export class Live {
     };
   }
 
-  look(key) {
-    if (key === this.looking) return;
-    this.looking = key;
+  look(key, more = {}) {
+    const asked = JSON.stringify({ ...more, look: key });
+    if (asked === this.looking) return;
+    this.looking = asked;
     this.say();
   }
 
   say() {
-    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify({ look: this.looking }));
+    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(this.looking);
   }
 }

@@ -59,10 +59,8 @@ export class NodeView {
     return [
       ...work.silent.map((one) => box("The node does not tell all", one)),
       card("wide", "Starts", startsNote(work), el("div", { id: "lanes" }, lanesPart(work))),
-      card("", "How long a step takes", "on average", averagesPart(work)),
-      card("", "Evictions", "what is in use, and the line from which pods are evicted", ...evictionPart(work)),
-      card("", "Images", "", ...this.imagesPart(work)),
-      card("", "Daemons", "", daemonsPart(work)),
+      el("div", { class: "column" }, card("", "How long a step takes", "on average", averagesPart(work)), card("", "Images", "", ...this.imagesPart(work))),
+      el("div", { class: "column" }, card("", "Evictions", "what is in use, and the line from which pods are evicted", ...evictionPart(work)), card("", "Daemons", "", daemonsPart(work))),
       el("div", { class: "wide" }, this.more("object", "The object", el("pre", { tabindex: 0 }, said.object))),
     ];
   }

@@ -18,11 +18,12 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
-from view.model import NODE, SERVICE, Look, NodeWork, Row
+from view.model import NODE, SERVICE, Look, NodeWork, PacketLook, Row
 from view.plan import requests, texts
 from view.plan.life import life
 from view.plan.node_work import document
 from view.ports import Answers, Feeds, Wire
+from view.work import packet
 from view.work.board import Board
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ _AGAIN, _LATEST = 0.5, 5.0  # seconds until the node is asked again about a step
 _NODE_FOLD = 1.0  # seconds in which changes of a node's pods are collected: in a burst there are many
 _MEASURED = 5.0  # seconds until a node is asked again for what it measures, of which no watch tells
 
+_DETAIL = "detail"
 T = TypeVar("T")
 
 
@@ -51,7 +53,8 @@ class Viewer:
         self._board, self._answers, self._feeds, self._wire, self._clock = board, answers, feeds, wire, clock
         self._rows: dict[str, Row | None] = {}
         self._state = ""
-        self._detail, self._sent_detail = "", ""
+        self._said: dict[str, str] = {}  # by what they are about, the messages that are not sent yet
+        self._sent_detail = ""
         self._news = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
@@ -67,9 +70,10 @@ class Viewer:
         """What the browser wants to look at from now on."""
         if self._following is not None:
             self._following.cancel()
-        self._detail = self._sent_detail = ""
+        self._said.clear()
+        self._sent_detail = ""
         look = requests.look(text)
-        self._following = asyncio.create_task(self._follow(look), name="look") if look is not None else None
+        self._following = asyncio.create_task(self._look_at(look), name="look") if look is not None else None
 
     async def run(self) -> None:
         """Raises Gone when the browser has left."""
@@ -89,10 +93,26 @@ class Viewer:
         changed, self._rows = self._rows, {}
         state, self._state = self._state, ""
         found = [*texts.rows(changed), *([state] if state else [])]
-        if self._detail and self._detail != self._sent_detail:
-            self._sent_detail = self._detail
-            found.append(self._detail)
-        return found
+        said, self._said = self._said, {}
+        detail = said.get(_DETAIL, "")
+        if detail and detail == self._sent_detail:
+            del said[_DETAIL]
+        self._sent_detail = detail or self._sent_detail
+        return [*found, *said.values()]
+
+    def _tell(self, about: str, text: str) -> None:
+        self._said[about] = text
+        self._news.set()
+
+    async def _look_at(self, look: Look | PacketLook) -> None:
+        """Until cancelled."""
+        try:
+            if isinstance(look, PacketLook):
+                await packet.follow(look.asked, self._answers, self._board.stores, self._tell, self._clock)
+            else:
+                await self._follow(look)
+        except Exception:
+            log.exception("%s cannot be followed", look)
 
     async def _follow(self, look: Look) -> None:
         """Until cancelled: the newest text of the object, each time it changes."""
@@ -113,8 +133,6 @@ class Viewer:
                     else:
                         rest = pause.next() if again is Again.SOON else _MEASURED
                         await at_most(self._clock, rest, changed)
-        except Exception:
-            log.exception("%s cannot be followed", look)
         finally:
             end()
 
@@ -136,24 +154,24 @@ class Viewer:
         again = Again.NO
         obj = self._board.stores[look.kind].get(look.key)
         if obj is None:
-            self._detail = texts.gone(look)
+            text = texts.gone(look)
         elif look.kind == NODE:
             work = await self._in_time(self._answers.node(look.key[1]))
             goes_on = not isinstance(work, str) and any(step.seconds is None for one in work.pods for step in one.steps)
             again = Again.SOON if goes_on else Again.AT_TIMES
-            self._detail = await asyncio.to_thread(_node_text, look, obj, work)
+            text = await asyncio.to_thread(_node_text, look, obj, work)
         elif look.kind == SERVICE:
             lines = await self._in_time(self._answers.service(obj, self._board.stores))
             lines = [lines] if isinstance(lines, str) else lines
-            self._detail = await asyncio.to_thread(texts.service_detail, look, obj, lines)
+            text = await asyncio.to_thread(texts.service_detail, look, obj, lines)
         else:
             known = events()
             answer = await self._in_time(self._answers.why(obj, known))
             steps = () if isinstance(answer, str) else answer.steps
             again = Again.SOON if any(one.seconds is None for one in steps) else Again.NO
             shown = life(obj, steps, known)
-            self._detail = await asyncio.to_thread(texts.pod_detail, look, obj, answer, shown)
-        self._news.set()
+            text = await asyncio.to_thread(texts.pod_detail, look, obj, answer, shown)
+        self._tell(_DETAIL, text)
         return again
 
     async def _in_time(self, answer: Awaitable[T]) -> T | str:

@@ -32,7 +32,7 @@ from view.model import (
     Why,
 )
 from view.plan.rows import key_of
-from view.ports import Feed, Gone
+from view.ports import Feed, Gone, Refusals
 from view.work.board import Board
 from view.work.viewer import Viewer
 
@@ -87,7 +87,10 @@ class Kernelless:
         finally:
             self.daemons_change = None
 
-    async def trace(self, asked: Question) -> Traced:
+    async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
+        raise NotImplementedError
+
+    async def refused(self, taker: Refusals) -> None:
         raise NotImplementedError
 
 

@@ -23,8 +23,9 @@ from tests.unit.view.world import (
     shop_service,
     shop_slice,
     waiting,
+    walked,
 )
-from view.model import Daemon, NodeWork
+from view.model import Daemon, NodeWork, Refused
 
 pytestmark = needs_chromium
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
@@ -126,6 +127,43 @@ async def test_the_nodes_are_reached_and_left_by_the_keyboard(here: Page, browse
     await browser.until("!document.querySelector('#node-view').hidden && location.hash === '#/node//node1'")
     await browser.open(f"{here.url}#/node//node2")
     await browser.until("document.querySelector('#node-work').innerText.includes('no agent of this node answers')")
+
+
+async def test_counters_of_a_walk_move_while_it_is_looked_at(here: Page, browser: Browser) -> None:
+    here.answers.walk = walked(100)
+    await browser.open(f"{here.url}#/packet?from=shop/web-1&to=shop/web:80")
+    await browser.until("document.querySelector('#verdict').innerText === 'ARRIVES'")
+    await browser.until("document.querySelector('.live')?.innerText === 'no packet since'")
+    await browser.value("document.querySelector('#walk summary').click()")
+    here.answers.walk = walked(112)
+    await browser.until("document.querySelector('.live')?.innerText.includes('+12')", seconds=6)
+    assert "[112 packets]" in await browser.value("document.querySelector('.walk').innerText")
+    assert await browser.value("document.querySelector('#walk details').open"), "what was opened stays so"
+    here.answers.walk = walked(3)  # the chain was written anew, and counts from the beginning
+    await browser.until("!document.querySelector('.live') && document.querySelector('#walk').innerText.includes('[3 ')")
+    await browser.open(f"{here.url}#/packet?from=shop/web-2&to=shop/web:80")
+    await browser.until("document.querySelector('#from').value === 'shop/web-2'")
+    await browser.until("document.querySelector('#walk').innerText.includes('[3 ')")
+    assert await browser.log() == []
+
+
+async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Browser) -> None:
+    await browser.open(f"{here.url}#/packet")
+    shown = "document.querySelector('#refused').innerText"
+    await browser.until(f"{shown}.includes('answer root on their own machine')")
+    assert here.answers.taker is not None
+    here.answers.taker.problem("", "")
+    await browser.until(f"{shown}.includes('No packet was refused')", seconds=2)
+    one = Refused("node1", time.time(), 3, "ingress", "shop/web-1", "shop/db-1", "5432/TCP", "shop/deny", SCRIPT)
+    here.answers.taker.take([one, replace(one, come="192.0.2.9", to="fd00::7", port="53/UDP")])
+    await browser.until(f"{shown}.includes('5432/TCP') && {shown}.includes('<script>')", seconds=1)
+    links = await browser.value("[...document.querySelectorAll('#refused a')].map((one) => one.getAttribute('href'))")
+    assert links == [
+        "#/packet?from=shop%2Fweb-1&to=shop%2Fdb-1%3A5432&protocol=tcp",
+        "#/packet?from=192.0.2.9&to=%5Bfd00%3A%3A7%5D%3A53&protocol=udp",
+    ]
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    assert await browser.log() == []
 
 
 async def test_names_and_labels_of_others_are_text(here: Page, browser: Browser) -> None:

@@ -18,7 +18,24 @@ from tests.builders.pods import pod_json
 from tests.builders.services import endpoint, endpoint_slice, node, service
 from tests.fakes.apiserver import FakeApiServer
 from view.app import serve
-from view.model import Daemon, Evicted, Image, ImageDisk, NodeWork, PodRecord, Pull, Step, Threshold
+from view.model import (
+    Daemon,
+    Evicted,
+    Hop,
+    Image,
+    ImageDisk,
+    Leg,
+    NodeWork,
+    PodRecord,
+    Pull,
+    Question,
+    Step,
+    Stores,
+    Threshold,
+    Traced,
+    Way,
+)
+from view.ports import Refusals
 
 MADE = "2026-11-23T20:00:00Z"
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>"
@@ -26,14 +43,23 @@ _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/")
 
 
 class Answers(ClusterAnswers):
-    """As on a machine without nodes, but `works` has what nodes answer, by name."""
+    """As on a machine without nodes, but `works` has what nodes answer, by name, and `walk` is every packet's."""
 
     def __init__(self, client: KubeClient) -> None:
         super().__init__(None, client, "", Wording())
         self.works: dict[str, NodeWork] = {}
+        self.walk: Traced | None = None
+        self.taker: Refusals | None = None
 
     async def node(self, name: str) -> NodeWork:
         return self.works.get(name) or await super().node(name)
+
+    async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
+        return self.walk or await super().trace(asked, stores)
+
+    async def refused(self, taker: Refusals) -> None:
+        self.taker = taker
+        await super().refused(taker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +235,13 @@ def at_work(now: float) -> NodeWork:
         (Evicted("shop/gone", now - 6, f"The node was low on resource: memory. {SCRIPT}"),),
         (Daemon("agent", True, 7, 500.0, 2, "signal 9"), Daemon("proxy", False, 0, 0.0, 1, "exit code 1")),
     )
+
+
+def walked(packets: int) -> Traced:
+    """A walk over one node, whose rule has met so many packets."""
+    hops = (
+        Hop("nat", "KUBE-SERVICES", "-d 10.9.0.7/32 -j KUBE-SVC-A", "it is the cluster IP", packets, True, True),
+        Hop("filter", "FORWARD", "-j ACCEPT", "", None, False, True),
+    )
+    leg = Leg("node1", "nw0", "10.0.1.2", "10.9.0.7:80", hops, "by eth0", "sent on")
+    return Traced(("ARRIVES",), "10.0.1.2", "10.9.0.7:80/tcp", (Way(True, "arrives", (leg,)),))
