@@ -30,7 +30,7 @@ async def serve(
 ) -> None:
     """Until SIGINT or SIGTERM. `ready` gets the address of the page, with its token. Raises Temporary for the port."""
     clock, token = SystemClock(), secrets.token_urlsafe(_TOKEN)
-    board, tracer = Board(clock, cluster), _Tracer(answers)
+    board, tracer = Board(clock, cluster, answers.isolated_by), _Tracer(answers)
     async with (
         KubeClient(access, user_agent="nodewright-view", timeout=30) as client,
         Supervisor("view") as tasks,

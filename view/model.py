@@ -15,7 +15,7 @@ PATHS: Mapping[str, str] = {
     SLICE: "/apis/discovery.k8s.io/v1/endpointslices",
     POLICY: "/apis/networking.k8s.io/v1/networkpolicies",
 }
-SHOWN = (NODE, POD, SERVICE)  # kinds with rows of their own, and the only ones whose objects are ever sent
+SHOWN = (NODE, POD, SERVICE, POLICY)  # kinds with rows of their own, and the only ones whose objects are ever sent
 
 Key = tuple[str, str]  # (namespace, name)
 Row = Json  # a line of a table as the browser gets it; `key` is row_key()
@@ -155,6 +155,69 @@ class NodeWork:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A link of a node's network. `behind`: the row key of the pod at its other end; `text`: the object itself."""
+
+    name: str
+    kind: str
+    master: str
+    addresses: tuple[str, ...]
+    state: str
+    mtu: int
+    behind: str
+    received: int
+    sent: int
+    dropped: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WiredRoute:
+    """`leads`: to whose pods, in words; `node`: which one has the address `via`."""
+
+    to: str
+    via: str
+    dev: str
+    kind: str
+    leads: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sysctl:
+    name: str
+    value: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """How a node is wired, by its kernel."""
+
+    links: tuple[Link, ...] = ()
+    routes: tuple[WiredRoute, ...] = ()
+    sysctls: tuple[Sysctl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """A rule of a packet filter's table, or one of its sets. `packets`: its counter, None without one."""
+
+    chain: str
+    text: str
+    packets: int | None
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """The rules of a policy on one node."""
+
+    node: str
+    rules: tuple[TableRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """From where to where a packet goes, as the words of `trace`."""
 
@@ -168,6 +231,11 @@ class PacketLook:
     """The view of packets: the walk that it follows, if one is asked for, and what is refused meanwhile."""
 
     asked: Question | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WiringLook:
+    """The cluster as it is wired: the links and routes of all nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from nodelib.json_values import Json
-from view.model import NodeWork, Question, Refused, Stores, Traced, Why
+from view.model import NodeRules, NodeWork, Question, Refused, Stores, Traced, Why, Wired
 
 
 class Answers(Protocol):
@@ -18,6 +18,16 @@ class Answers(Protocol):
     async def service(self, service: Json, stores: Stores) -> Sequence[str]: ...
 
     async def node(self, name: str) -> NodeWork: ...
+
+    async def wired(self, node: str, stores: Stores) -> Wired: ...
+
+    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+        """Where it is enforced."""
+        ...
+
+    def isolated_by(self, pod: Json, policies: Iterable[Json]) -> Mapping[str, str]:
+        """Which of the policies of its namespace isolate the pod, with the directions."""
+        ...
 
     def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         """`on_change` is called when a daemon of the node starts or ends."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from agent.explain.model import End
 from agent.explain.plan.document import usable
 from cli.commands import service, trace, view_drops, view_node
+from cli.commands.view_wiring import Wirings
 from cli.explain import paths_text, reasons, service_text, service_words
 from cli.explain.endpoints import ports
 from cli.explain.facts import Facts, key, title
 from cli.explain.listening import unknown
 from cli.explain.walk import Leg, Path
+from cli.policies.isolating import Isolating
+from cli.policies.sources import NOT_ENFORCED
 from cli.why import judge, logs
 from cli.why.claims import claims_of
 from cli.why.model import Explained, LogTail, namespace_of, spec_of
@@ -24,13 +27,29 @@ from cli.why.recorded import as_steps
 from cli.why.sources import Sources, asked, sockets
 from cli.why.wording import Wording
 from controlplane.cluster.model import CLUSTER_DOMAIN, Cluster
-from nodelib.errors import NodewrightError, Permanent
+from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.firewall.trace_model import Hop as TracedHop
 from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.listing import listed
-from view.model import NODE, POD, POLICY, SERVICE, SLICE, Hop, NodeWork, Question, Stores, Traced, Wait, Way, Why
+from view.model import (
+    NODE,
+    POD,
+    POLICY,
+    SERVICE,
+    SLICE,
+    Hop,
+    NodeRules,
+    NodeWork,
+    Question,
+    Stores,
+    Traced,
+    Wait,
+    Way,
+    Why,
+    Wired,
+)
 from view.model import Leg as ShownLeg
 from view.ports import Refusals
 
@@ -44,6 +63,7 @@ class ClusterAnswers:
     def __init__(self, cluster: Cluster | None, client: KubeClient, kubeconfig: str, wording: Wording) -> None:
         self._cluster, self._client, self._kubeconfig, self._wording = cluster, client, kubeconfig, wording
         self._traces = asyncio.Semaphore(_TRACES)
+        self._wirings, self._isolating = Wirings(cluster), Isolating()
         self._leases: tuple[Json, ...] | None = None
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why:
@@ -76,6 +96,19 @@ class ClusterAnswers:
     async def node(self, name: str) -> NodeWork:
         """What the node is at, by its own answers."""
         return await view_node.work_of(self._cluster, name)
+
+    async def wired(self, node: str, stores: Stores) -> Wired:
+        known = Facts.of(*(stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE)))
+        return await self._wirings.node(node, known)
+
+    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+        """Raises Temporary where policies are not enforced, Permanent where the kernels cannot be read."""
+        if self._cluster is not None and not self._cluster.options.enforces_policies:
+            raise Temporary(NOT_ENFORCED, action="Raise it with `up --network-policy`.")
+        return await self._wirings.policy(policy, [name for _, name in stores[NODE]])
+
+    def isolated_by(self, pod: Json, policies: Iterable[Json]) -> Mapping[str, str]:
+        return self._isolating(pod, policies)
 
     def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         return view_node.news_of(self._cluster, name, on_change)

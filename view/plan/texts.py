@@ -11,7 +11,7 @@ import yaml
 
 from nodelib.json_values import Json
 from nodelib.text import cut, harmless, one_line
-from view.model import Look, Question, Refused, Row, Traced, Why, row_key
+from view.model import Look, NodeRules, Question, Refused, Row, Traced, Why, Wired, row_key
 
 _OBJECT = 128 * 1024  # bytes of the text of one object
 _YAML = 64 * 1024  # bytes of an object that is still written as YAML, which is slow
@@ -49,10 +49,36 @@ def service_detail(look: Look, service: Json, lines: Sequence[str]) -> str:
     return _detail(look, service, lines=bounded(lines))
 
 
-def node_detail(look: Look, node: Json, work: Json | str) -> str:
-    """`work`: what the node is at, or why that cannot be said."""
-    said: Json = {"problem": harmless(work, _LINE)} if isinstance(work, str) else _texts(work)
-    return _detail(look, node, work=said)
+def node_detail(look: Look, node: Json, work: Json | str, wired: Wired | str) -> str:
+    """`work`: what the node is at, `wired`: how; or why that cannot be said."""
+    return _detail(look, node, work=_or_problem(work), wired=_or_problem(wired))
+
+
+def policy_detail(look: Look, policy: Json, enforced: Sequence[NodeRules] | str) -> str:
+    """`enforced`: its rules on the nodes, or why they are not known."""
+    if isinstance(enforced, str):
+        return _detail(look, policy, enforced=_or_problem(enforced))
+    nodes = [{"node": one.node, "rules": [asdict(rule) for rule in one.rules[:_HOPS]]} for one in enforced]
+    return _detail(look, policy, enforced={"nodes": _texts(nodes)})
+
+
+def wiring(nodes: Mapping[str, Wired | str]) -> str:
+    """Of each node without the objects themselves; or why it cannot be said."""
+    return message("wiring", nodes={name: _without_objects(_or_problem(one)) for name, one in nodes.items()})
+
+
+def _without_objects(wired: Json) -> Json:
+    for one in wired.get("links", []):
+        one.pop("text", None)
+    wired.pop("sysctls", None)
+    return wired
+
+
+def _or_problem(found: object) -> Json:
+    if isinstance(found, str):
+        return {"problem": harmless(found, _LINE)}
+    cut_texts: Json = _texts(found if isinstance(found, dict) else asdict(found))  # type: ignore[call-overload]
+    return cut_texts
 
 
 def gone(look: Look) -> str:

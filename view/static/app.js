@@ -33,6 +33,7 @@ const live = new Live({
     if (said.synced) document.documentElement.dataset.synced = "yes";
   },
   detail: (said) => (said.kind === "node" ? nodes : detail).heard(said),
+  wiring: (said) => tables.wired(said.nodes),
   walk: (said) => packet.walked(said),
   refused: (said) => packet.refused(said),
   lost: () => tell("bad", "No connection to `nodewright view`; what is shown may be old. Trying again …"),
@@ -50,7 +51,7 @@ const back = () => (location.hash = behind);
 
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const about = path === "node" ? nodes.first() : /^(node|pod|service)\/[^/]*\/[^/]+$/.test(path) ? path : "";
+  const about = path === "node" ? nodes.first() : /^(node|pod|service|networkpolicy)\/[^/]*\/[^/]+$/.test(path) ? path : "";
   const kind = path.split("/")[0];
   const shown = kind === "packet" || kind === "node" ? kind : "cluster";
   for (const one of VIEWS) {
@@ -61,7 +62,7 @@ function route() {
   if (!about || shown === "node") behind = location.hash || "#/cluster";
   if (about && shown === "cluster") detail.show(about);
   else detail.hide();
-  if (shown !== "packet") live.look(about);
+  if (shown !== "packet") live.look(about || (shown === "cluster" ? "wiring" : ""));
   if (shown === "packet") packet.show(new URLSearchParams(query));
   else if (shown === "node") nodes.show(about);
   else wires.draw();

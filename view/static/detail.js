@@ -49,7 +49,7 @@ export class Detail {
   draw() {
     const [kind, namespace, name] = this.key.split("/");
     const scrolled = this.panel.scrollTop;
-    const title = el("h2", { id: "detail-title" }, `${kind} ${namespace ? `${namespace}/` : ""}${name}`);
+    const title = el("h2", { id: "detail-title" }, `${kind === "networkpolicy" ? "network policy" : kind} ${namespace ? `${namespace}/` : ""}${name}`);
     const close = el("button", { class: "close", type: "button", "data-focus": "close", onclick: this.close }, "Close (Esc)");
     keepFocus(this.panel, () => this.panel.replaceChildren(title, close, ...links(kind, namespace, name), ...this.content()));
     this.panel.scrollTop = scrolled;
@@ -63,6 +63,7 @@ export class Detail {
       ...(said.why ? whyPart(said.why) : []),
       said.life?.bars.length ? el("h3", {}, "Its start") : null,
       said.life?.bars.length ? el("div", { "data-part": "life" }, lifePart(said)) : null,
+      ...(said.enforced ? enforcedPart(said.enforced) : []),
       said.lines ? el("pre", { tabindex: 0 }, said.lines.join("\n")) : null,
       this.object(said.object),
     ].filter(Boolean);
@@ -80,9 +81,24 @@ function lifePart(said) {
 }
 
 function links(kind, namespace, name) {
+  if (kind === "networkpolicy") return [];
   const place = encodeURIComponent(`${namespace}/${name}`);
   const found = kind === "pod" ? [["Trace from here", `#/packet?from=${place}`], ["Trace to here", `#/packet?to=${place}`]] : [["Trace to here", `#/packet?to=${place}`]];
   return [el("p", { class: "links" }, found.map(([text, href]) => el("a", { href }, text)))];
+}
+
+// The rules of a policy where they are, with their counters.
+function enforcedPart(enforced) {
+  if (enforced.problem) return [el("div", { class: "box over" }, el("strong", {}, "Where it is enforced is not known"), el("p", {}, enforced.problem))];
+  if (!enforced.nodes.length) return [el("p", { class: "box over" }, el("strong", {}, "No node has rules of it: it selects no pod that runs."))];
+  return enforced.nodes.flatMap(({ node, rules }) => [
+    el("h3", {}, "Enforced on ", el("a", { href: `#/node//${node}` }, node)),
+    el(
+      "table", { class: "rules", "aria-label": `Rules on ${node}` },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rule"), el("th", { scope: "col", class: "took" }, "Packets"))),
+      el("tbody", {}, rules.map((one) => el("tr", {}, el("th", { scope: "row", class: "mono" }, el("small", {}, one.chain), one.text, one.comment ? el("small", {}, one.comment) : null), el("td", { class: "took" }, one.packets === null ? "–" : one.packets.toLocaleString("en"))))),
+    ),
+  ]);
 }
 
 function whyPart(why) {

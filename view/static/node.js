@@ -61,6 +61,7 @@ export class NodeView {
       card("wide", "Starts", startsNote(work), el("div", { id: "lanes" }, lanesPart(work))),
       el("div", { class: "column" }, card("", "How long a step takes", "on average", averagesPart(work)), card("", "Images", "", ...this.imagesPart(work))),
       el("div", { class: "column" }, card("", "Evictions", "what is in use, and the line from which pods are evicted", ...evictionPart(work)), card("", "Daemons", "", daemonsPart(work))),
+      ...this.wiredPart(said.wired),
       el("div", { class: "wide" }, this.more("object", "The object", el("pre", { tabindex: 0 }, said.object))),
     ];
   }
@@ -77,6 +78,24 @@ export class NodeView {
     return [
       pulls,
       el("div", { class: "none" }, meter(used, disk.high < 100 ? disk.high / 100 : null, tone, `${Math.round(used * 100)} % of the disk of images is in use`), disk.words.map((one) => el("p", {}, one)), this.more("images", "the largest of them", list)),
+    ];
+  }
+
+  wiredPart(wired) {
+    if (wired.problem) return [card("wide", "How it is wired", "", none(wired.problem))];
+    const links = wired.links.map((one) => [
+      [el("b", {}, one.name), el("small", {}, one.kind)],
+      [el("span", { class: "mono" }, one.addresses.join(" ")), one.behind ? podLink(one.behind, "") : null, one.master ? el("small", {}, `in bridge ${one.master}`) : null],
+      el("span", { class: `dot ${one.state === "DOWN" ? "bad" : "good"}` }, one.state.toLowerCase()),
+      [`${amount(one.received)} in, ${amount(one.sent)} out`, one.dropped ? el("small", { class: "waits" }, `${amount(one.dropped)} dropped`) : null],
+      this.more(`link ${one.name}`, "the link", el("pre", { tabindex: 0 }, one.text)),
+    ]);
+    const routes = wired.routes.map((one) => [el("span", { class: "mono" }, one.to), one.kind && one.kind !== "unicast" ? one.kind : [one.dev, one.via ? el("small", { class: "mono" }, `via ${one.via}`) : null], [one.leads, one.node ? el("small", {}, `by ${one.node}`) : null]]);
+    const sysctls = wired.sysctls.map((one) => [el("span", { class: "mono" }, one.name), el("span", { class: "mono" }, one.value), one.meaning]);
+    return [
+      card("wide", "How it is wired", "links, as its kernel has them", grid("Links", ["Link", "Addresses, or the pod behind it", "State", "Packets", ""], links, ["links-name", "", "links-state", "links-packets", "links-text"])),
+      el("div", { class: "column" }, card("", "Routes", "", grid("Routes", ["To", "By", "Leads to"], routes, ["", "third", "third"]))),
+      el("div", { class: "column" }, card("", "Sysctls", "below /proc/sys", grid("Sysctls", ["Name", "Value", "What it means"], sysctls, ["", "fifth", "third"]))),
     ];
   }
 

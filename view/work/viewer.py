@@ -18,7 +18,7 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
-from view.model import NODE, SERVICE, Look, NodeWork, PacketLook, Row
+from view.model import NODE, POLICY, SERVICE, Look, NodeWork, PacketLook, Row, Wired, WiringLook
 from view.plan import requests, texts
 from view.plan.life import life
 from view.plan.node_work import document
@@ -32,6 +32,8 @@ _FOLD = 0.2  # seconds in which changes of the object that is looked at are coll
 _SECONDS = 20.0  # for one answer
 _AGAIN, _LATEST = 0.5, 5.0  # seconds until the node is asked again about a step that goes on
 _NODE_FOLD = 1.0  # seconds in which changes of a node's pods are collected: in a burst there are many
+_WIRED = 50  # nodes whose wiring the view of the cluster shows
+_WIRING_FOLD, _WIRING = 2.0, 30.0  # seconds: after a change of pods, and without one
 _MEASURED = 5.0  # seconds until a node is asked again for what it measures, of which no watch tells
 
 _DETAIL = "detail"
@@ -104,15 +106,35 @@ class Viewer:
         self._said[about] = text
         self._news.set()
 
-    async def _look_at(self, look: Look | PacketLook) -> None:
+    async def _look_at(self, look: Look | PacketLook | WiringLook) -> None:
         """Until cancelled."""
         try:
             if isinstance(look, PacketLook):
                 await packet.follow(look.asked, self._answers, self._board.stores, self._tell, self._clock)
+            elif isinstance(look, WiringLook):
+                await self._follow_wiring()
             else:
                 await self._follow(look)
         except Exception:
             log.exception("%s cannot be followed", look)
+
+    async def _follow_wiring(self) -> None:
+        """Until cancelled: how the nodes are wired, anew when their pods change."""
+        changed = asyncio.Event()
+        while True:
+            changed.clear()
+            names = [name for _, name in self._board.stores[NODE]]
+            ends = [self._board.follow(Look(NODE, ("", name)), changed.set) for name in names]
+            try:
+                answers = [self._in_time(self._answers.wired(name, self._board.stores)) for name in names[:_WIRED]]
+                found = dict(zip(names, await asyncio.gather(*answers), strict=False))
+                self._tell("wiring", await asyncio.to_thread(texts.wiring, found))
+                await self._clock.sleep(_WIRING_FOLD)
+                if names:
+                    await at_most(self._clock, _WIRING, changed)
+            finally:
+                for end in ends:
+                    end()
 
     async def _follow(self, look: Look) -> None:
         """Until cancelled: the newest text of the object, each time it changes."""
@@ -143,7 +165,7 @@ class Viewer:
             async with self._answers.news_of(look.key[1], on_change):
                 yield tuple
             return
-        if obj is None or look.kind == SERVICE:
+        if obj is None or look.kind in (SERVICE, POLICY):
             yield tuple
             return
         async with self._feeds.about(obj, on_change) as feed:
@@ -156,10 +178,17 @@ class Viewer:
         if obj is None:
             text = texts.gone(look)
         elif look.kind == NODE:
-            work = await self._in_time(self._answers.node(look.key[1]))
+            work, wired = await asyncio.gather(
+                self._in_time(self._answers.node(look.key[1])),
+                self._in_time(self._answers.wired(look.key[1], self._board.stores)),
+            )
             goes_on = not isinstance(work, str) and any(step.seconds is None for one in work.pods for step in one.steps)
             again = Again.SOON if goes_on else Again.AT_TIMES
-            text = await asyncio.to_thread(_node_text, look, obj, work)
+            text = await asyncio.to_thread(_node_text, look, obj, work, wired)
+        elif look.kind == POLICY:
+            enforced = await self._in_time(self._answers.policy(obj, self._board.stores))
+            again = Again.NO if isinstance(enforced, str) else Again.AT_TIMES  # its counters
+            text = await asyncio.to_thread(texts.policy_detail, look, obj, enforced)
         elif look.kind == SERVICE:
             lines = await self._in_time(self._answers.service(obj, self._board.stores))
             lines = [lines] if isinstance(lines, str) else lines
@@ -184,5 +213,5 @@ class Viewer:
             return f"there was no answer in {_SECONDS:g} s"
 
 
-def _node_text(look: Look, node: Json, work: NodeWork | str) -> str:
-    return texts.node_detail(look, node, work if isinstance(work, str) else document(work))
+def _node_text(look: Look, node: Json, work: NodeWork | str, wired: Wired | str) -> str:
+    return texts.node_detail(look, node, work if isinstance(work, str) else document(work), wired)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -19,17 +19,22 @@ from view.model import (
     NODE,
     PATHS,
     POD,
+    POLICY,
     SERVICE,
     SLICE,
+    Link,
     Look,
+    NodeRules,
     NodeWork,
     PodRecord,
     Question,
     Row,
     Step,
     Stores,
+    TableRule,
     Traced,
     Why,
+    Wired,
 )
 from view.plan.rows import key_of
 from view.ports import Feed, Gone, Refusals
@@ -64,6 +69,8 @@ class Kernelless:
         self.asked = 0
         self.work = NodeWork()
         self.nodes: list[str] = []
+        self.wirings: list[str] = []
+        self.counted = 0
         self.daemons_change: Callable[[], None] | None = None
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why:
@@ -86,6 +93,17 @@ class Kernelless:
             yield
         finally:
             self.daemons_change = None
+
+    async def wired(self, node: str, stores: Stores) -> Wired:
+        self.wirings.append(node)
+        return Wired((Link("nw0", "bridge", "", ("10.0.1.1/24",), "UP", 1500, "", 1, 2, 0, "{}"),))
+
+    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+        self.counted += 1
+        return (NodeRules("node1", (TableRule("policy-ingress-a", "accept", self.counted, ""),)),)
+
+    def isolated_by(self, pod: Json, policies: Iterable[Json]) -> Mapping[str, str]:
+        return {one["metadata"]["name"]: "ingress" for one in policies}
 
     async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
         raise NotImplementedError
@@ -135,7 +153,7 @@ class Wire:
 class World:
     def __init__(self) -> None:
         self.clock, self.answers, self.feeds, self.wire = FakeClock(), Kernelless(), Events(), Wire()
-        self.board = Board(self.clock, "lab")
+        self.board = Board(self.clock, "lab", self.answers.isolated_by)
         self.viewer = Viewer(self.board, self.answers, self.feeds, self.wire, self.clock)
 
     def put(self, kind: str, obj: Json) -> None:
@@ -317,6 +335,58 @@ async def test_a_node_that_is_at_work_is_asked_again_soon(world: World) -> None:
     assert len(world.answers.nodes) >= 2
     (lane,) = world.wire.of("detail")[-1]["work"]["lanes"]
     assert lane["pod"] == "pod/shop/web" and lane["ready"] is None
+    await cancel_and_wait(serving)
+
+
+def deny(name: str, namespace: str = "shop") -> Json:
+    return {"kind": "NetworkPolicy", "metadata": {"namespace": namespace, "name": name, "uid": name}, "spec": {}}
+
+
+async def test_a_policy_is_a_row_and_in_the_rows_of_its_namespace_s_pods(world: World) -> None:
+    seen = Seen()
+    world.board.join(seen)
+    other = running("other", "10.0.1.3", "node1", namespace="elsewhere")
+    for pod in (running("web", "10.0.1.2", "node1"), other):
+        world.put(POD, pod)
+    await world.later()
+    world.put(POLICY, deny("deny"))
+    await world.later()
+    assert set(seen.changes[-1]) == {"networkpolicy/shop/deny", "pod/shop/web"}
+    isolated = (seen.newest("pod/shop/web") or {})["isolated"]
+    assert isolated == [{"policy": "networkpolicy/shop/deny", "name": "deny", "how": "ingress"}]
+    assert (seen.newest("networkpolicy/shop/deny") or {})["how"] == "ingress"
+    world.board.changed(POLICY, ("shop", "deny"), None)
+    await world.later()
+    assert (seen.newest("pod/shop/web") or {})["isolated"] == []
+    assert seen.newest("networkpolicy/shop/deny") is None
+
+
+async def test_a_policy_that_is_looked_at_has_counters_that_move(world: World) -> None:
+    serving = asyncio.create_task(world.viewer.run())
+    world.put(POLICY, deny("deny"))
+    world.viewer.hear('{"look": "networkpolicy/shop/deny"}')
+    await world.later(1)
+    await world.later(6)
+    rules = [one["enforced"]["nodes"][0]["rules"][0]["packets"] for one in world.wire.of("detail")]
+    assert rules == [1, 2]
+    await cancel_and_wait(serving)
+
+
+async def test_the_wiring_is_told_anew_when_pods_change_while_the_cluster_is_looked_at(world: World) -> None:
+    serving = asyncio.create_task(world.viewer.run())
+    world.put(NODE, ready_node("node1", "192.0.2.11", "10.0.1.0/24"))
+    world.viewer.hear('{"look": "wiring"}')
+    await world.later(3)
+    (said,) = world.wire.of("wiring")
+    (link,) = said["nodes"]["node1"]["links"]
+    assert (link["name"], link["addresses"]) == ("nw0", ["10.0.1.1/24"]) and "text" not in link
+    for at in range(100):
+        world.put(POD, running(f"web-{at}", f"10.0.1.{at}", "node1"))
+    await world.later(0.1)
+    assert len(world.answers.wirings) == 2, "a burst of pods is one question"
+    world.viewer.hear('{"look": ""}')
+    await world.later(100)
+    assert len(world.answers.wirings) == 2
     await cancel_and_wait(serving)
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.browser import Browser, chromium, driven, needs_chromium
+from tests.builders.policies import policy
 from tests.unit.view.world import (
     SCRIPT,
     Page,
@@ -24,8 +25,9 @@ from tests.unit.view.world import (
     shop_slice,
     waiting,
     walked,
+    wired,
 )
-from view.model import Daemon, NodeWork, Refused
+from view.model import Daemon, NodeRules, NodeWork, Refused, TableRule
 
 pytestmark = needs_chromium
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
@@ -166,6 +168,47 @@ async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Bro
     assert await browser.log() == []
 
 
+async def test_policies_are_wired_to_the_pods_that_they_isolate(here: Page, browser: Browser) -> None:
+    await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
+    await browser.until(f"({TEXT}).includes('2 pods')", "networkpolicy/shop/deny")
+    assert "isolated by deny (ingress)" in await browser.value(TEXT, "pod/shop/web-1")
+    assert "isolated" not in await browser.value(TEXT, "pod/shop/late")
+    await browser.until("document.querySelectorAll('#wires path.policy').length === 2")
+    rule = TableRule("policy-ingress-7", "ip saddr @peer-1 accept", 41, SCRIPT)
+    here.answers.enforced = (NodeRules("node1", (rule,)),)
+    await browser.value(f"{ROW}.querySelector('a').click()", "networkpolicy/shop/deny")
+    shown = "document.querySelector('#detail').innerText"
+    await browser.until(f"{shown}.includes('Enforced on node1') && {shown}.includes('@peer-1 accept')")
+    assert await browser.value("document.querySelector('.rules td').innerText") == "41"
+    here.answers.enforced = (NodeRules("node1", (replace(rule, packets=42),)),)
+    await browser.until("document.querySelector('.rules td').innerText === '42'", seconds=9)
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    await here.api.remove("/apis/networking.k8s.io/v1/networkpolicies/deny")
+    await browser.until(f"{shown}.includes('does not exist') && !({TEXT}).includes('isolated')", "pod/shop/web-1")
+
+
+async def test_bridges_links_and_routes_are_shown_where_they_are(here: Page, browser: Browser) -> None:
+    here.answers.wires["node1"] = wired()
+    await put(here.api, running("web-1", "10.0.1.9", "node1"))
+    await browser.until(f"({TEXT}).includes('veth7')", "pod/shop/web-1", seconds=5)
+    card = "document.querySelector('#nodes .wiring:not([hidden])').innerText"
+    text = await browser.value(card)
+    assert "nw0 bridge 10.0.1.1/24, 1 link" in text and "10.0.2.0/24 → node2 by eth0" in text
+    assert await browser.value("document.querySelectorAll('#nodes .wiring[hidden]').length") == 1, (
+        "of node2 none is known"
+    )
+    here.answers.works["node1"] = at_work(time.time())
+    await browser.open(f"{here.url}#/node//node1")
+    rows = "[...document.querySelectorAll('[aria-label=Links] tbody tr')].map((one) => one.innerText)"
+    await browser.until(f"({rows}).length === 3")
+    assert "web-1" in (await browser.value(rows))[2]
+    await browser.value("[...document.querySelectorAll('[aria-label=Links] summary')].at(-1).click()")
+    await browser.until("document.querySelector('[aria-label=Links] details[open] pre').innerText.includes('ifname')")
+    sysctls = await browser.value("document.querySelector('[aria-label=Sysctls]').innerText")
+    assert "net.ipv4.ip_forward" in sysctls and "packets of pods are forwarded" in sysctls
+    assert await browser.log() == []
+
+
 async def test_names_and_labels_of_others_are_text(here: Page, browser: Browser) -> None:
     await browser.open(f"{here.url}#/pod/shop/web-1")
     await browser.until("document.querySelector('#detail pre')?.textContent.includes('<script>document.title=')")
@@ -219,7 +262,12 @@ async def test_tables_can_be_read_aloud(browser: Browser) -> None:
         " [...one.querySelectorAll('thead th')].every((head) => head.scope === 'col' && head.innerText),"
         " [...one.tBodies[0].rows].every((row) => row.cells[0].scope === 'row')])"
     )
-    assert heads == [["Services", True, True], ["Pods on node1", True, True], ["Pods on node2", True, True]]
+    assert heads == [
+        ["Services", True, True],
+        ["Network policies", True, True],
+        ["Pods on node1", True, True],
+        ["Pods on node2", True, True],
+    ]
     assert await browser.value("document.querySelector('#state').getAttribute('role')") == "status"
 
 

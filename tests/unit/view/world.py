@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from cli.commands.view_answers import ClusterAnswers
@@ -25,34 +25,49 @@ from view.model import (
     Image,
     ImageDisk,
     Leg,
+    Link,
+    NodeRules,
     NodeWork,
     PodRecord,
     Pull,
     Question,
     Step,
     Stores,
+    Sysctl,
     Threshold,
     Traced,
     Way,
+    Wired,
+    WiredRoute,
 )
 from view.ports import Refusals
 
 MADE = "2026-11-23T20:00:00Z"
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>"
+_PLURALS = {"NetworkPolicy": "networkpolicies"}
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/")
 
 
 class Answers(ClusterAnswers):
-    """As on a machine without nodes, but `works` has what nodes answer, by name, and `walk` is every packet's."""
+    """As on a machine without nodes, but `works` has what nodes answer, by name, and so `wires`;
+    `walk` is every packet's, and `enforced` every policy's."""
 
     def __init__(self, client: KubeClient) -> None:
         super().__init__(None, client, "", Wording())
         self.works: dict[str, NodeWork] = {}
         self.walk: Traced | None = None
+        self.wires: dict[str, Wired] = {}
+        self.enforced: tuple[NodeRules, ...] = ()
         self.taker: Refusals | None = None
 
     async def node(self, name: str) -> NodeWork:
         return self.works.get(name) or await super().node(name)
+
+    async def wired(self, node: str, stores: Stores) -> Wired:
+        return self.wires.get(node) or await super().wired(node, stores)
+
+    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+        return self.enforced or await super().policy(policy, stores)
 
     async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
         return self.walk or await super().trace(asked, stores)
@@ -186,10 +201,11 @@ def shop_slice(name: str, *pods: tuple[str, str, bool]) -> Json:
 
 
 async def put(api: FakeApiServer, obj: Json) -> None:
-    meta, version = obj["metadata"], obj.get("apiVersion", "v1")
+    meta, policy = obj["metadata"], obj["kind"] == "NetworkPolicy"
+    version = obj.get("apiVersion", "networking.k8s.io/v1" if policy else "v1")
     root = "/api/v1" if version == "v1" else f"/apis/{version}"
     space = ""
-    plural = {"Node": "nodes", "Pod": "pods", "Service": "services", "EndpointSlice": "endpointslices"}[obj["kind"]]
+    plural = _PLURALS.get(obj["kind"], f"{obj['kind'].lower()}s")
     await api.put(f"{root}{space}/{plural}/{meta['name']}", obj)
 
 
@@ -245,3 +261,22 @@ def walked(packets: int) -> Traced:
     )
     leg = Leg("node1", "nw0", "10.0.1.2", "10.9.0.7:80", hops, "by eth0", "sent on")
     return Traced(("ARRIVES",), "10.0.1.2", "10.9.0.7:80/tcp", (Way(True, "arrives", (leg,)),))
+
+
+def wired() -> Wired:
+    """node1 with its bridge, its uplink, and the link of the pod web-1."""
+
+    def link(name: str, kind: str, master: str = "", behind: str = "", *addresses: str) -> Link:
+        return Link(name, kind, master, addresses, "UP", 1500, behind, 1200, 3400, 2, f'{{"ifname": "{name}"}}')
+
+    links = (
+        link("eth0", "veth", "", "", "192.0.2.11/24"),
+        link("nw0", "bridge", "", "", "10.0.1.1/24"),
+        link("veth7", "veth", "nw0", "pod/shop/web-1"),
+    )
+    routes = (
+        WiredRoute("default", "192.0.2.1", "eth0", "", "", ""),
+        WiredRoute("10.0.2.0/24", "192.0.2.12", "eth0", "", "pods of node2", "node2"),
+        WiredRoute("10.0.0.0/16", "", "", "unreachable", "", ""),
+    )
+    return Wired(links, routes, (Sysctl("net.ipv4.ip_forward", "1", "packets of pods are forwarded"),))
