@@ -33,12 +33,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a pod waits for, what is wrong, and what to do about it. `since`: wall seconds, 0 when it is not known."""
+    """What a pod waits for, what is wrong, and what to do. `since`: wall seconds, 0: unknown; `share`: what is done."""
 
     text: str
     error: str = ""
     action: str = ""
     since: float = 0.0
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,16 @@ class Pull:
     text: str
     share: float | None
     since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a container uses or is denied, or how fast a probe answers. `figures`: some are counters."""
+
+    of: str
+    text: str
+    figures: Mapping[str, float]
+    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,21 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from nodelib.json_values import Json
-from view.model import NodeRules, NodeWork, Question, Refused, Stores, Traced, Why, Wired
+from view.model import Cost, NodeRules, NodeWork, Question, Refused, Stores, Traced, Why, Wired
 
 
 class Answers(Protocol):
     """What `why`, `service` and `trace` say, and what the nodes themselves answer. Each may raise NodewrightError."""
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why: ...
+
+    async def costs(self, pod: Json) -> tuple[Cost, ...]:
+        """By the pod's own node; none where it does not answer."""
+        ...
+
+    async def averages(self, node: str) -> Mapping[str, float]:
+        """How long each kind of step takes on the node, in seconds."""
+        ...
 
     async def service(self, service: Json, stores: Stores) -> Sequence[str]: ...
 

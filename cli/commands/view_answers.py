@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from agent.explain.model import End
-from agent.explain.plan.document import usable
+from agent.explain.plan.document import from_json, usable
 from cli.commands import service, trace, view_drops, view_node
 from cli.commands.view_wiring import Wirings
 from cli.explain import paths_text, reasons, service_text, service_words
@@ -39,6 +39,7 @@ from view.model import (
     POLICY,
     SERVICE,
     SLICE,
+    Cost,
     Hop,
     NodeRules,
     NodeWork,
@@ -64,25 +65,35 @@ class ClusterAnswers:
         self._cluster, self._client, self._kubeconfig, self._wording = cluster, client, kubeconfig, wording
         self._traces = asyncio.Semaphore(_TRACES)
         self._wirings, self._isolating = Wirings(cluster), Isolating()
+        self._averages = view_node.Averages(cluster)
         self._leases: tuple[Json, ...] | None = None
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why:
         """The answer of the pod's own node, or what the API server alone knows."""
-        uid, meta = pod["metadata"]["uid"], pod["metadata"]
-        node = str(spec_of(pod).get("nodeName") or "")
-        socket = next(
-            (path for name, path in sockets(self._cluster).items() if self._cluster is None or name == node), ""
-        )
-        found, lists = await asyncio.gather(
-            asked(socket, f"/why/{meta['namespace']}/{meta['name']}"), self._claims(pod)
-        )
-        document = usable(found[0])
-        agents = {node: [document]} if document is not None and document["uid"] == uid else {}
+        uid, node = pod["metadata"]["uid"], str(spec_of(pod).get("nodeName") or "")
+        document, lists = await asyncio.gather(self._document(pod), self._claims(pod))
+        agents = {node: [document]} if document is not None else {}
         facts = WhyFacts({"pod": (pod,), "event": tuple(events), **lists})
         explained = next(one for one in judge.explained(agents, facts) if one.found.uid == uid)
         if not explained.is_well:
             explained = replace(explained, logs=await self._logs(pod))
         return _why(explained, self._wording)
+
+    async def costs(self, pod: Json) -> tuple[Cost, ...]:
+        document = await self._document(pod)
+        found = from_json(document).costs if document is not None else ()
+        return tuple(Cost(one.of, one.text, one.metrics, one.action) for one in found)
+
+    async def averages(self, node: str) -> Mapping[str, float]:
+        return await self._averages.of(node)
+
+    async def _document(self, pod: Json) -> Json | None:
+        """What the agent of its node knows of the pod; None where none answers that knows this very pod."""
+        meta, node = pod["metadata"], str(spec_of(pod).get("nodeName") or "")
+        ways = sockets(self._cluster)
+        socket = ways.get(node, "") if self._cluster is not None else next(iter(ways.values()), "")
+        document = usable((await asked(socket, f"/why/{meta['namespace']}/{meta['name']}"))[0])
+        return document if document is not None and document["uid"] == meta["uid"] else None
 
     async def service(self, found: Json, stores: Stores) -> Sequence[str]:
         """What `nodewright service` prints; without the nodes, what the API server knows."""
@@ -145,7 +156,8 @@ class ClusterAnswers:
         if self._leases is None:
             return None
         kinds = (stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE, POLICY))
-        return replace(Facts.of(*kinds, self._leases, cluster=cluster.name), enforced=cluster.options.enforces_policies)
+        facts = replace(Facts.of(*kinds), leases=self._leases, cluster=cluster.name)
+        return replace(facts, enforced=cluster.options.enforces_policies)
 
     async def _claims(self, pod: Json) -> dict[str, tuple[Json, ...]]:
         """The claims of the pod's namespace and the StorageClasses, for a pod that uses claims."""
@@ -176,6 +188,7 @@ def _why(explained: Explained, wording: Wording) -> Why:
             "; ".join(filter(None, (one.error, one.progress, f"tried {one.tries} times" if one.tries > 1 else ""))),
             one.action,
             one.since or 0.0,
+            one.share,
         )
         for one in found.waits
     )

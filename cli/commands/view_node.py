@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from agent.common.edge.inotify import Inotify
@@ -23,8 +23,11 @@ from nodelib.json_values import Json, objects_in
 from nodelib.shapes import NUMBER, shaped
 from nodelib.tasks import cancel_and_wait
 from view.model import Daemon, Evicted, Image, ImageDisk, NodeWork, PodRecord, Pull, Threshold
+from view.plan.node_work import averages
 
 _PODS = 1000
+_FRESH = 30.0  # seconds
+_NODES = 100  # whose averages are kept
 _EVICTED = 20
 _LEVELS = 30
 _SHAPE: dict[str, Any] = {
@@ -61,6 +64,26 @@ async def work_of(cluster: Cluster | None, node: str) -> NodeWork:
         daemons,
         tuple(dict.fromkeys(why for found, why in answers if found is None)),
     )
+
+
+class Averages:
+    """How long each kind of step takes on a node, asked anew when it is old."""
+
+    def __init__(self, cluster: Cluster | None) -> None:
+        self._cluster = cluster
+        self._kept: dict[str, tuple[float, Mapping[str, float]]] = {}
+
+    async def of(self, node: str) -> Mapping[str, float]:
+        """By kind, in seconds; of no more than what the node's agent has done itself."""
+        at, found = self._kept.get(node, (0.0, {}))
+        if not at or time.monotonic() - at > _FRESH:
+            ways = sockets(self._cluster)
+            socket = ways.get(node, "") if self._cluster is not None else next(iter(ways.values()), "")
+            pods, _ = await asked(socket, "/why")
+            records = await asyncio.to_thread(lambda: tuple(_records(pods)))
+            found = {kind: one["seconds"] for kind, one in averages(records).items()}
+            self._kept = {**dict(list(self._kept.items())[-_NODES:]), node: (time.monotonic(), found)}
+        return found
 
 
 @contextlib.asynccontextmanager

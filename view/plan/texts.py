@@ -49,6 +49,11 @@ def service_detail(look: Look, service: Json, lines: Sequence[str]) -> str:
     return _detail(look, service, lines=bounded(lines))
 
 
+def costs(look: Look, plots: Sequence[Json]) -> str:
+    """Beside the pod that is looked at."""
+    return message("costs", key=row_key(look.kind, look.key), costs=plots)
+
+
 def node_detail(look: Look, node: Json, work: Json | str, wired: Wired | str) -> str:
     """`work`: what the node is at, `wired`: how; or why that cannot be said."""
     return _detail(look, node, work=_or_problem(work), wired=_or_problem(wired))

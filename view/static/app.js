@@ -33,6 +33,7 @@ const live = new Live({
     if (said.synced) document.documentElement.dataset.synced = "yes";
   },
   detail: (said) => (said.kind === "node" ? nodes : detail).heard(said),
+  costs: (said) => detail.measured(said),
   wiring: (said) => tables.wired(said.nodes),
   walk: (said) => packet.walked(said),
   refused: (said) => packet.refused(said),

@@ -1,6 +1,6 @@
 // The panel about one object: why a pod waits and how it started, what `service` says, and the object itself.
 
-import { byId, duration, el, keepFocus } from "./dom.js";
+import { byId, duration, el, keepFocus, meter, size, spark } from "./dom.js";
 import { waterfall } from "./life.js";
 
 export class Detail {
@@ -16,7 +16,7 @@ export class Detail {
   show(key) {
     if (key === this.key) return;
     this.key = key;
-    this.said = null;
+    this.said = this.costs = null;
     this.panel.hidden = !key;
     if (!key) return;
     this.back = document.activeElement;
@@ -35,6 +35,12 @@ export class Detail {
     if (said.key !== this.key) return;
     this.said = said;
     this.draw();
+  }
+
+  measured(said) {
+    if (said.key !== this.key) return;
+    this.costs = said.costs;
+    this.part("costs", costsPart(said.costs));
   }
 
   tick() {
@@ -63,6 +69,7 @@ export class Detail {
       ...(said.why ? whyPart(said.why) : []),
       said.life?.bars.length ? el("h3", {}, "Its start") : null,
       said.life?.bars.length ? el("div", { "data-part": "life" }, lifePart(said)) : null,
+      said.why ? el("div", { "data-part": "costs" }, costsPart(this.costs ?? [])) : null,
       ...(said.enforced ? enforcedPart(said.enforced) : []),
       said.lines ? el("pre", { tabindex: 0 }, said.lines.join("\n")) : null,
       this.object(said.object),
@@ -87,6 +94,32 @@ function links(kind, namespace, name) {
   return [el("p", { class: "links" }, found.map(([text, href]) => el("a", { href }, text)))];
 }
 
+const UNITS = {
+  cores: (one) => `${one.toFixed(one < 0.1 ? 3 : 2)} cores`,
+  share: (one) => `${Math.round(one * 100)} % of the time`,
+  bytes: size,
+  seconds: duration,
+};
+
+// What it uses: the newest figures, and how they went since this view was opened.
+function costsPart(costs) {
+  if (!costs.length) return [];
+  const rows = costs.map((one) =>
+    el(
+      "tr", {},
+      el("th", { scope: "row" }, one.of, el("small", { class: "block" }, one.text), one.action ? el("small", { class: "block waits" }, one.action) : null),
+      el("td", {}, one.series.map(({ name, unit, values }) => plot(name, UNITS[unit] ?? String, values))),
+    ),
+  );
+  return [el("h3", {}, "What it uses"), el("table", { class: "costs", "aria-label": "What it uses" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Container or probe"), el("th", { scope: "col" }, "While this view is open"))), el("tbody", {}, rows))];
+}
+
+function plot(name, words, values) {
+  if (!values.length) return el("div", { class: "plot" }, el("span", {}, name), el("span", { class: "space" }, "measuring …"));
+  const [newest, most] = [words(values.at(-1)), words(Math.max(...values))];
+  return el("div", { class: "plot" }, el("span", {}, name), el("b", {}, newest), spark(values, `${name}: now ${newest}, at most ${most}`), el("small", {}, `at most ${most}`));
+}
+
 // The rules of a policy where they are, with their counters.
 function enforcedPart(enforced) {
   if (enforced.problem) return [el("div", { class: "box over" }, el("strong", {}, "Where it is enforced is not known"), el("p", {}, enforced.problem))];
@@ -106,7 +139,7 @@ function whyPart(why) {
   const now = Date.now() / 1000;
   const head = el("div", { class: `box ${why.is_well ? "good" : "waits"}` }, el("strong", {}, why.is_well ? `It is well: ${why.summary}` : why.summary));
   const waits = why.waits.map((one) =>
-    el("div", { class: "box bad" }, el("strong", {}, one.text + (one.since && now > one.since ? ` (since ${duration(now - one.since)})` : "")), one.error ? el("p", {}, one.error) : null, one.action ? el("p", { class: "do" }, one.action) : null),
+    el("div", { class: "box bad" }, el("strong", {}, one.text + (one.since && now > one.since ? ` (since ${duration(now - one.since)})` : "")), one.error ? el("p", {}, one.error) : null, one.share === null ? null : meter(one.share, null, "good", `${Math.round(one.share * 100)} % done`), one.action ? el("p", { class: "do" }, one.action) : null),
   );
   const logs = why.logs.flatMap(([container, lines]) => [el("h3", {}, `The last lines of container ${container}`), el("pre", { tabindex: 0 }, lines.join("\n"))]);
   return [head, ...waits, ...(why.ends.length ? [el("h3", {}, "Containers that ended"), el("ul", {}, why.ends.map((one) => el("li", {}, one)))] : []), ...logs];

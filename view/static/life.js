@@ -14,7 +14,7 @@ export function waterfall(life, now) {
   return [
     el(
       "table", { class: "life", "aria-label": "The start of the pod, step by step" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Step"), el("th", { scope: "col", class: "scale" }, el("span", {}, el("b", {}, "0"), el("b", {}, duration(end - begin)))), el("th", { scope: "col", class: "took" }, "Took"))),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Step"), el("th", { scope: "col", class: "scale" }, el("span", {}, el("b", {}, "0"), el("b", {}, duration(end - begin)))), el("th", { scope: "col", class: "took" }, life.bars.some((one) => one.average) ? "Took, beside the node's average" : "Took"))),
       el("tbody", {}, rows),
     ),
     life.left_out ? el("p", { class: "space" }, `${life.left_out} later steps are not shown.`) : null,
@@ -33,5 +33,5 @@ function barRow(one, begin, end, share, now) {
   const wide = Math.max(0.6, parseFloat(share(until)) - from);
   const took = one.end === null ? `${duration(Math.max(0, now - one.begin))} …` : duration(one.end - one.begin);
   const bar = svg("svg", { role: "img", "aria-label": `begins after ${duration(Math.max(0, one.begin - begin))}` }, svg("rect", { x: `${Math.min(from, 99.4)}%`, y: 2, width: `${wide}%`, height: 10, rx: 2, class: one.tone }));
-  return el("tr", { class: one.part ? "part" : undefined }, el("th", { scope: "row" }, one.name, one.note ? el("small", { class: one.tone === "bad" ? "bad" : undefined }, ` ${one.note}`) : null), el("td", {}, bar), el("td", { class: "took" }, took));
+  return el("tr", { class: one.part ? "part" : undefined }, el("th", { scope: "row" }, one.name, one.note ? el("small", { class: one.tone === "bad" ? "bad" : undefined }, ` ${one.note}`) : null), el("td", {}, bar), el("td", { class: "took" }, took, one.average ? el("small", { title: "on average on this node" }, `avg ${duration(one.average)}`) : null));
 }

@@ -78,8 +78,8 @@ class _Refusals:
             key = (one.node, one.direction, one.come, one.to, one.port)
             self.flows.pop(key, None)
             self.flows[key] = one
-        for key in list(self.flows)[: max(0, len(self.flows) - _MOST)]:
-            del self.flows[key]
+        for old in list(self.flows)[: max(0, len(self.flows) - _MOST)]:
+            del self.flows[old]
         if found:
             self.news.set()
 

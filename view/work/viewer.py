@@ -16,14 +16,14 @@ from typing import TypeVar
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
-from nodelib.json_values import Json
+from nodelib.json_values import Json, object_or_empty
 from nodelib.tasks import cancel_and_wait
-from view.model import NODE, POLICY, SERVICE, Look, NodeWork, PacketLook, Row, Wired, WiringLook
+from view.model import NODE, POD, POLICY, SERVICE, Look, NodeWork, PacketLook, Row, Wired, WiringLook
 from view.plan import requests, texts
 from view.plan.life import life
 from view.plan.node_work import document
 from view.ports import Answers, Feeds, Wire
-from view.work import packet
+from view.work import costs, packet
 from view.work.board import Board
 
 log = logging.getLogger(__name__)
@@ -141,6 +141,7 @@ class Viewer:
         changed = asyncio.Event()
         changed.set()
         end = self._board.follow(look, changed.set)
+        costs_of = asyncio.create_task(self._follow_costs(look), name="costs") if look.kind == POD else None
         try:
             async with self._events(look, changed.set) as events:
                 pause = Backoff(_AGAIN, _LATEST)
@@ -157,6 +158,14 @@ class Viewer:
                         await at_most(self._clock, rest, changed)
         finally:
             end()
+            if costs_of is not None:
+                await cancel_and_wait(costs_of)
+
+    async def _follow_costs(self, look: Look) -> None:
+        def pod() -> Json | None:
+            return self._board.stores[look.kind].get(look.key)
+
+        await costs.follow(look, pod, self._answers, lambda text: self._tell("costs", text), self._clock)
 
     @contextlib.asynccontextmanager
     async def _events(self, look: Look, on_change: Callable[[], None]) -> AsyncIterator[Callable[[], Sequence[Json]]]:
@@ -195,10 +204,13 @@ class Viewer:
             text = await asyncio.to_thread(texts.service_detail, look, obj, lines)
         else:
             known = events()
-            answer = await self._in_time(self._answers.why(obj, known))
+            answer, averages = await asyncio.gather(
+                self._in_time(self._answers.why(obj, known)),
+                self._in_time(self._answers.averages(str(object_or_empty(obj.get("spec")).get("nodeName") or ""))),
+            )
             steps = () if isinstance(answer, str) else answer.steps
             again = Again.SOON if any(one.seconds is None for one in steps) else Again.NO
-            shown = life(obj, steps, known)
+            shown = life(obj, steps, known, {} if isinstance(averages, str) else averages)
             text = await asyncio.to_thread(texts.pod_detail, look, obj, answer, shown)
         self._tell(_DETAIL, text)
         return again

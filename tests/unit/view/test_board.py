@@ -22,6 +22,7 @@ from view.model import (
     POLICY,
     SERVICE,
     SLICE,
+    Cost,
     Link,
     Look,
     NodeRules,
@@ -71,6 +72,7 @@ class Kernelless:
         self.nodes: list[str] = []
         self.wirings: list[str] = []
         self.counted = 0
+        self.measured = 0
         self.daemons_change: Callable[[], None] | None = None
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why:
@@ -78,6 +80,14 @@ class Kernelless:
         if self.problem:
             raise Temporary(self.problem, action="Look at it.")
         return Why(f"{pod['status']['phase']} with {len(events)} events", True, False, steps=self.steps)
+
+    async def costs(self, pod: Json) -> tuple[Cost, ...]:
+        self.measured += 1
+        figures = {"cpu_seconds": 0.5 * self.measured, "throttled_seconds": 0.0, "memory_working_set": 7.0}
+        return (Cost("container main", "0.5 s of CPU", figures),)
+
+    async def averages(self, node: str) -> Mapping[str, float]:
+        return {"prepare": 0.5}
 
     async def service(self, service: Json, stores: Stores) -> Sequence[str]:
         return [f"{len(stores[SLICE])} slices"]
@@ -387,6 +397,25 @@ async def test_the_wiring_is_told_anew_when_pods_change_while_the_cluster_is_loo
     world.viewer.hear('{"look": ""}')
     await world.later(100)
     assert len(world.answers.wirings) == 2
+    await cancel_and_wait(serving)
+
+
+async def test_what_a_pod_uses_is_measured_while_it_is_looked_at(world: World) -> None:
+    serving = asyncio.create_task(world.viewer.run())
+    world.put(POD, running("web", "10.0.1.2", "node1"))
+    world.viewer.hear('{"look": "pod/shop/web"}')
+    for _ in range(6):
+        await world.later(3)
+    newest = world.wire.of("costs")[-1]
+    (cost,) = newest["costs"]
+    cpu = next(one for one in cost["series"] if one["name"] == "CPU")
+    assert newest["key"] == "pod/shop/web" and len(cpu["values"]) >= 3
+    assert cpu["values"][-1] == pytest.approx(0.5 / 3)
+    assert world.answers.asked == 1, "the API server's part is asked for once"
+    world.viewer.hear('{"look": ""}')
+    measured = world.answers.measured
+    await world.later(60)
+    assert world.answers.measured == measured
     await cancel_and_wait(serving)
 
 

@@ -168,6 +168,19 @@ async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Bro
     assert await browser.log() == []
 
 
+async def test_what_a_pod_uses_is_drawn_while_it_is_looked_at(here: Page, browser: Browser) -> None:
+    here.answers.uses = True
+    await browser.open(f"{here.url}#/pod/shop/web-1")
+    rows = "[...document.querySelectorAll('.costs tbody tr')].map((one) => one.innerText)"
+    await browser.until(f"({rows}).length === 2 && ({rows})[0].includes('0.50 cores')", seconds=10)
+    text = await browser.value(rows)
+    assert "25 % of the time" in text[0] and "64 MiB" in text[0] and "<script>" in text[0]
+    assert "answers in\n4 ms" in text[1]
+    assert await browser.value("document.querySelectorAll('.costs .spark').length") == 4
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    assert await browser.log() == []
+
+
 async def test_policies_are_wired_to_the_pods_that_they_isolate(here: Page, browser: Browser) -> None:
     await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
     await browser.until(f"({TEXT}).includes('2 pods')", "networkpolicy/shop/deny")
@@ -276,9 +289,13 @@ async def test_tables_can_be_read_aloud(browser: Browser) -> None:
 async def test_it_fits_and_can_be_read(here: Page, browser: Browser, width: int, dark: bool) -> None:
     await browser.size(width, 800, dark=dark)
     here.answers.works["node1"] = at_work(time.time())
+    here.answers.wires["node1"] = wired()
+    here.answers.uses = True
     for path in ("#/pod/shop/web-1", "#/service/shop/web", "#/packet", "#/node//node1", ""):
         await browser.open(here.url + path)
         await browser.until(LIVE)
+        if path.startswith("#/pod"):
+            await browser.until("document.querySelectorAll('.costs tbody tr').length === 2")
         if path.startswith("#/node"):
             await browser.until("document.querySelectorAll('.lanes tbody tr').length === 3")
         wide = "Math.max(document.documentElement.scrollWidth, document.querySelector('#detail').scrollWidth)"

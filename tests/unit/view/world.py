@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from tests.builders.services import endpoint, endpoint_slice, node, service
 from tests.fakes.apiserver import FakeApiServer
 from view.app import serve
 from view.model import (
+    Cost,
     Daemon,
     Evicted,
     Hop,
@@ -58,10 +60,23 @@ class Answers(ClusterAnswers):
         self.walk: Traced | None = None
         self.wires: dict[str, Wired] = {}
         self.enforced: tuple[NodeRules, ...] = ()
+        self.uses, self.began = False, time.time()
         self.taker: Refusals | None = None
 
     async def node(self, name: str) -> NodeWork:
         return self.works.get(name) or await super().node(name)
+
+    async def costs(self, pod: Json) -> tuple[Cost, ...]:
+        """A container that takes half a core and is throttled a quarter of the time, by the clock."""
+        if not self.uses:
+            return await super().costs(pod)
+        now = time.time() - self.began
+        used = {"cpu_seconds": now / 2, "throttled_seconds": now / 4, "memory_working_set": 64.0 * (1 << 20)}
+        probed = {"runs": now, "mean_seconds": 0.004, "worst_seconds": 0.03}
+        return (
+            Cost("container main", "12 s of CPU", used, f"Raise its limit. {SCRIPT}"),
+            Cost("readinessProbe of main", "httpGet every 1 s", probed),
+        )
 
     async def wired(self, node: str, stores: Stores) -> Wired:
         return self.wires.get(node) or await super().wired(node, stores)
