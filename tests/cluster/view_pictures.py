@@ -21,7 +21,7 @@ from tests.cluster.command_line import PROJECT
 from tests.cluster.test_view import DETAIL, LIVE, ROW, TEXT, viewing
 from tests.cluster.world import Object, World, holds
 
-_LARGEST = 150_000  # bytes of a picture
+_LARGEST = 200_000  # bytes of a picture
 
 
 def _labelled(app: str, obj: Object) -> Object:
@@ -49,7 +49,8 @@ async def _pictures(world: World, cluster: Cluster, folder: Path) -> None:
             await browser.open(url)
             await browser.until(f"{LIVE} && {TEXT}.includes('CreateContainerConfigError')", "pod/shop/cart-1")
             await browser.until(f"{TEXT}.includes('1 of 2 ready') || {TEXT}.includes('1 of 1')", "service/shop/cart")
-            await browser.size(1280, 600)
+            await browser.until("document.querySelectorAll('#nodes .wiring .chip').length >= 4", seconds=40)
+            await browser.size(1280, 700)
             await browser.value(f"{ROW}.querySelector('a').focus()", "service/shop/cart")
             await _picture(browser, folder / "view-cluster.png")
             await browser.open(f"{url}#/pod/shop/cart-1")
@@ -60,6 +61,12 @@ async def _pictures(world: World, cluster: Cluster, folder: Path) -> None:
             await browser.until(f"{DETAIL}.includes('migrate')")
             await browser.size(390, 844)
             await _picture(browser, folder / "view-start.png")
+            await browser.open(f"{url}#/pod/shop/client")
+            await browser.size(900, 470, dark=True)
+            await browser.until("[...document.querySelectorAll('.costs .spark polyline')].length > 2", seconds=40)
+            await asyncio.sleep(25)
+            await browser.value("document.querySelector('[data-part=costs]').scrollIntoView()")
+            await _picture(browser, folder / "view-uses.png")
             await browser.size(1180, 780)
             await browser.open(f"{url}#/packet?from=shop/client&to=shop/cart:80")
             await browser.until("document.querySelectorAll('.live.good').length > 0", seconds=60)
@@ -74,6 +81,15 @@ async def _pictures(world: World, cluster: Cluster, folder: Path) -> None:
             await browser.size(1280, 900)
             await browser.until("document.querySelectorAll('.lanes tbody tr').length > 0")
             await _picture(browser, folder / "view-node.png")
+            await browser.until("document.querySelectorAll('[aria-label=Links] tbody tr').length > 3", seconds=30)
+            await browser.value("document.querySelector('[aria-label=Links]').closest('section').scrollIntoView()")
+            await browser.size(1280, 700)
+            await _picture(browser, folder / "view-wiring.png")
+            if cluster.options.enforces_policies:
+                await browser.open(f"{url}#/networkpolicy/shop/only-cart")
+                await browser.until("document.querySelectorAll('.rules tbody tr').length > 0", seconds=30)
+                await browser.size(900, 470)
+                await _picture(browser, folder / "view-policy.png")
 
 
 async def _shop(world: World, cluster: Cluster) -> None:
@@ -89,8 +105,12 @@ async def _shop(world: World, cluster: Cluster) -> None:
     late = {**web("cart"), "envFrom": [{"configMapRef": {"name": "prices"}}]}
     await world.create(_labelled("cart", manifest("cart-1", late, nodeName="node1")))
     await world.create(_labelled("cart", manifest("cart-2", web("cart"), nodeName="node2")))
-    calls = "while true; do wget -qO- -T 1 http://cart/hostname; wget -qO- -T 1 http://web/hostname; sleep .2; done"
-    await world.create(_labelled("client", manifest("client", container("client", script=calls), nodeName="node1")))
+    works = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+    calls = f"while true; do wget -qO- -T 1 http://cart/hostname; wget -qO- -T 1 http://web/hostname; {works}; done"
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    limits = {"limits": {"cpu": "100m", "memory": "64Mi"}}
+    caller = container("client", script=calls, resources=limits, readinessProbe=probe)
+    await world.create(_labelled("client", manifest("client", caller, nodeName="node1")))
     for name in ("web-1", "web-2", "cart-2", "client"):
         await world.ready(name)
 

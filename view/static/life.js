@@ -14,7 +14,7 @@ export function waterfall(life, now) {
   return [
     el(
       "table", { class: "life", "aria-label": "The start of the pod, step by step" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Step"), el("th", { scope: "col", class: "scale" }, el("span", {}, el("b", {}, "0"), el("b", {}, duration(end - begin)))), el("th", { scope: "col", class: "took" }, life.bars.some((one) => one.average) ? "Took, beside the node's average" : "Took"))),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Step"), el("th", { scope: "col", class: "scale" }, el("span", {}, el("b", {}, "0"), el("b", {}, duration(end - begin)))), el("th", { scope: "col", class: "took" }, "Took"))),
       el("tbody", {}, rows),
     ),
     life.left_out ? el("p", { class: "space" }, `${life.left_out} later steps are not shown.`) : null,
@@ -23,7 +23,7 @@ export function waterfall(life, now) {
       "table", { class: "marks", "aria-label": "Milestones" },
       el("tbody", {}, life.marks.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), el("td", { class: one.at ? "good" : "waits" }, one.at ? `${clock(one.at)}, ${one.at - life.begin < 1 ? "within 1 s" : `after ${duration(one.at - life.begin)}`}` : `not yet${one.note ? `: ${one.note}` : ""}`)))),
     ),
-    el("p", { class: "space" }, life.source),
+    el("p", { class: "space" }, life.source, life.bars.some((one) => one.average) ? " Below each duration: the average of its kind of step on this node." : null),
   ];
 }
 

@@ -95,7 +95,7 @@ export class NodeView {
     return [
       card("wide", "How it is wired", "links, as its kernel has them", grid("Links", ["Link", "Addresses, or the pod behind it", "State", "Packets", ""], links, ["links-name", "", "links-state", "links-packets", "links-text"])),
       el("div", { class: "column" }, card("", "Routes", "", grid("Routes", ["To", "By", "Leads to"], routes, ["", "third", "third"]))),
-      el("div", { class: "column" }, card("", "Sysctls", "below /proc/sys", grid("Sysctls", ["Name", "Value", "What it means"], sysctls, ["", "fifth", "third"]))),
+      el("div", { class: "column" }, card("", "Sysctls", "below /proc/sys", grid("Sysctls", ["Name", "Value", "What it means"], sysctls, ["sysctl", "value", ""]))),
     ];
   }
 

@@ -214,7 +214,7 @@ async def test_bridges_links_and_routes_are_shown_where_they_are(here: Page, bro
     await browser.open(f"{here.url}#/node//node1")
     rows = "[...document.querySelectorAll('[aria-label=Links] tbody tr')].map((one) => one.innerText)"
     await browser.until(f"({rows}).length === 3")
-    assert "web-1" in (await browser.value(rows))[2]
+    assert "web-1 shop\nin bridge nw0" in (await browser.value(rows))[2]
     await browser.value("[...document.querySelectorAll('[aria-label=Links] summary')].at(-1).click()")
     await browser.until("document.querySelector('[aria-label=Links] details[open] pre').innerText.includes('ifname')")
     sysctls = await browser.value("document.querySelector('[aria-label=Sysctls]').innerText")
@@ -298,6 +298,8 @@ async def test_it_fits_and_can_be_read(here: Page, browser: Browser, width: int,
             await browser.until("document.querySelectorAll('.costs tbody tr').length === 2")
         if path.startswith("#/node"):
             await browser.until("document.querySelectorAll('.lanes tbody tr').length === 3")
+            for part in ("td a", "td small", ".none", ".legend .key", ".none .bad", "td .dot"):
+                assert await _contrast(browser, f"#node-work {part}") >= 4.5, part
         wide = "Math.max(document.documentElement.scrollWidth, document.querySelector('#detail').scrollWidth)"
         assert await browser.value(wide) <= width, path
     for part in ("body", "#state", "th a", ".space", "td small"):
