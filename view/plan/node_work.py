@@ -15,6 +15,7 @@ from view.plan.life import BAD, GOOD, WAITS
 _APART = 10.0  # seconds between two starts of one burst, at most
 _LANES = 120
 _BARS = 24  # of one lane
+_KINDS = 40  # of steps
 _IMAGES = 40
 _TEXT = 200  # bytes
 _READY = "ready"
@@ -40,7 +41,7 @@ def document(work: NodeWork) -> Json:
         "lanes": [_drawn(one) for one in shown],
         "left_out": len(burst) - len(shown),
         "known": len(every),
-        "averages": [{"kind": kind, **one} for kind, one in averages(work.pods).items()],
+        "averages": [{"kind": kind, **one} for kind, one in list(averages(work.pods).items())[:_KINDS]],
         "pulls": [
             {"pod": row_key(POD, pod.key), **asdict(one), "on": _cut(one.on), "text": _cut(one.text)}
             for pod in work.pods
@@ -49,7 +50,7 @@ def document(work: NodeWork) -> Json:
         "disk": None if disk is None else {**asdict(disk), **_images(work)},
         "thresholds": [asdict(one) for one in work.thresholds],
         "evicted": [asdict(one) for one in work.evicted],
-        "daemons": [asdict(one) for one in work.daemons],
+        "daemons": [asdict(one) for one in work.daemons[:_KINDS]],
         "silent": list(work.silent),
     }
 

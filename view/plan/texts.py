@@ -20,6 +20,7 @@ _LINE = 2000  # bytes
 _LIST = 40  # waits, ends and the like
 _ROWS = 250  # in one message
 _HOPS = 200
+_LINK = 8000  # bytes of a link's object
 
 
 def rows(changed: Mapping[str, Row | None]) -> list[str]:
@@ -56,7 +57,7 @@ def costs(look: Look, plots: Sequence[Json]) -> str:
 
 def node_detail(look: Look, node: Json, work: Json | str, wired: Wired | str) -> str:
     """`work`: what the node is at, `wired`: how; or why that cannot be said."""
-    return _detail(look, node, work=_or_problem(work), wired=_or_problem(wired))
+    return _detail(look, node, work=_or_problem(work), wired=_or_problem(wired, _LINK))
 
 
 def policy_detail(look: Look, policy: Json, enforced: Sequence[NodeRules] | str) -> str:
@@ -79,10 +80,11 @@ def _without_objects(wired: Json) -> Json:
     return wired
 
 
-def _or_problem(found: object) -> Json:
+def _or_problem(found: object, longest: int = _LINE) -> Json:
     if isinstance(found, str):
         return {"problem": harmless(found, _LINE)}
-    cut_texts: Json = _texts(found if isinstance(found, dict) else asdict(found))  # type: ignore[call-overload]
+    values = found if isinstance(found, dict) else asdict(found)  # type: ignore[call-overload]  # or a dataclass
+    cut_texts: Json = _texts(values, longest)
     return cut_texts
 
 
@@ -156,12 +158,12 @@ def _why(answer: Why) -> Json:
     return cut_texts
 
 
-def _texts(value: object) -> Any:
+def _texts(value: object, longest: int = _LINE) -> Any:
     """The same with every text cut."""
     if isinstance(value, str):
-        return harmless(value, _LINE)
+        return harmless(value, longest)
     if isinstance(value, dict):
-        return {key: _texts(one) for key, one in value.items()}
+        return {key: _texts(one, longest) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_texts(one) for one in value]
+        return [_texts(one, longest) for one in value]
     return value

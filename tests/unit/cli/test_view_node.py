@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,12 +34,19 @@ EVICTION = asdict(
 )
 
 
+def answering(answer: Json) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    return handler
+
+
 @contextlib.asynccontextmanager
 async def agent(folder: Path, monkeypatch: pytest.MonkeyPatch, **answers: Json) -> AsyncIterator[None]:
     path = str(folder / "agent.sock")
     app = web.Application()
     for name, answer in answers.items():
-        app.router.add_get(f"/{name}", lambda _, answer=answer: web.json_response(answer))
+        app.router.add_get(f"/{name}", answering(answer))
     runner = web.AppRunner(app)
     await runner.setup()
     await web.UnixSite(runner, path).start()

@@ -13,7 +13,7 @@ from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.clock import FakeClock, settle
-from tests.unit.view.test_board import Kernelless
+from tests.unit.view.looking import Kernelless
 from view.model import PacketLook, Question, Refused, Stores, Traced
 from view.plan import requests
 from view.ports import Refusals

@@ -112,6 +112,7 @@ async def _churn(api: FakeApiServer, chance: random.Random) -> None:
 
 
 async def test_memory_stays_flat_and_news_come_at_once(tmp_path: Path) -> None:
+    servers, heaps, updates = list[float](), list[float](), list[float]()
     async with FakeApiServer() as api, viewing(api, tmp_path) as (url, pid):
         await _fill(api)
         with chromium() as window:
@@ -124,11 +125,13 @@ async def test_memory_stays_flat_and_news_come_at_once(tmp_path: Path) -> None:
                 await browser.until("document.querySelectorAll('tbody tr').length >= 1505", seconds=60)
                 whole, painted = time.monotonic() - began, float(await browser.value(_PAINTED)) / 1000
                 churning = asyncio.create_task(_churn(api, random.Random(7)))
-                servers, heaps, updates = await _watch(api, browser, url, pid)
-                churning.cancel()
-    print(f"first paint {painted:.3f} s, all 1,505 rows {whole:.3f} s")
-    print(f"update: median {statistics.median(updates):.3f} s, worst {max(updates):.3f} s of {len(updates)}")
-    print(f"server MiB: {_ends(servers)}; scripts MiB: {_ends(heaps)} over {MINUTES:g} min")
+                try:
+                    await _watch(api, browser, url, pid, servers, heaps, updates)
+                finally:
+                    churning.cancel()
+                    print(f"first paint {painted:.3f} s, all 1,505 rows {whole:.3f} s; load {os.getloadavg()[1]:.1f}")
+                    print(f"{len(updates)} updates: median {statistics.median(updates or [0]):.3f} s")
+                    print(f"server MiB: {_ends(servers)}; scripts MiB: {_ends(heaps)} over {MINUTES:g} min")
     assert painted < 2
     assert statistics.quantiles(updates, n=20)[-1] < 0.2
     assert flat(servers) and flat(heaps)
@@ -139,10 +142,15 @@ def _ends(samples: list[float]) -> str:
 
 
 async def _watch(
-    api: FakeApiServer, browser: Browser, url: str, pid: int
-) -> tuple[list[float], list[float], list[float]]:
-    """Samples of the server's memory, the browser's, and seconds from a change to the page."""
-    servers, heaps, updates = list[float](), list[float](), list[float]()
+    api: FakeApiServer,
+    browser: Browser,
+    url: str,
+    pid: int,
+    servers: list[float],
+    heaps: list[float],
+    updates: list[float],
+) -> None:
+    """Adds samples of the server's memory, the browser's, and seconds from a change to the page."""
     end = time.monotonic() + MINUTES * 60
     counts = itertools.count()
     while time.monotonic() < end:
@@ -159,4 +167,3 @@ async def _watch(
                 await browser.open(url + view)
                 await browser.until("document.readyState === 'complete'")
         await asyncio.sleep(3)
-    return servers, heaps, updates
