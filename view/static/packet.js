@@ -160,7 +160,7 @@ export class Packet {
   }
 
   table(every) {
-    const heads = [["When", "when"], ["From", ""], ["To", ""], ["Refused by", ""], ["What would allow it", "remedy"], ["Packets", "count"]];
+    const heads = [["When", "when"], ["From, to", ""], ["Refused by, and what would allow it", "remedy"], ["Packets", "count"]];
     const before = this.latest ?? Infinity;
     this.latest = Math.max(...every.map((one) => one.last));
     const rows = every.map((one) => {
@@ -170,8 +170,9 @@ export class Packet {
       return el(
         "tr", { class: one.last > before ? "fresh" : undefined },
         el("th", { scope: "row" }, el("a", { href: `#/packet?${way}`, title: "Trace it", "data-focus": `${one.node} ${one.direction} ${way}` }, one.last ? clock(one.last) : "–"), el("small", {}, one.node)),
-        el("td", {}, one.come), el("td", {}, one.to, el("small", {}, one.port)),
-        el("td", {}, one.by, el("small", {}, one.direction)), el("td", { class: "remedy" }, one.remedy || "–"), el("td", {}, one.count.toLocaleString("en")),
+        el("td", {}, one.come, el("span", { class: "space" }, " → "), one.to, el("small", {}, one.port)),
+        el("td", {}, one.by, el("small", {}, one.direction), one.remedy ? el("small", {}, `would allow it: ${one.remedy}`) : null),
+        el("td", {}, one.count.toLocaleString("en")),
       );
     });
     return el("table", { "aria-label": "Refused packets" }, el("thead", {}, el("tr", {}, heads.map(([name, width]) => el("th", { scope: "col", class: width || undefined }, name)))), el("tbody", {}, rows));
