@@ -60,7 +60,6 @@ class Board:
         if kind == POLICY:
             self._move_policy(key, obj)
         if kind == POD:
-            self._tell_nodes(old, obj)
             self._count(old, -1)
             self._count(obj, 1)
 
@@ -149,11 +148,6 @@ class Board:
         for on_change in list(self._looks.get(look, ())):
             on_change()
 
-    def _tell_nodes(self, *pods: Json | None) -> None:
-        """Whoever looks at a node looks at what happens to its pods."""
-        for node in {_node_of(pod) for pod in pods} - {""}:
-            self._tell(Look(NODE, ("", node)))
-
     def _move_slice(self, key: Key, old: Json | None, obj: Json | None) -> None:
         for one in (old, obj):
             if one is None or (owner := _service_of(one)) is None:
@@ -179,6 +173,7 @@ class Board:
                 self._changed.add((POD, pod))
 
     def _count(self, pod: Json | None, by: int) -> None:
+        """Whoever looks at a node looks at what happens to its pods, and is told of it here too."""
         node = _node_of(pod)
         if node:
             self._pods[node] += by
