@@ -22,7 +22,6 @@ from view.work.board import Board
 from view.work.viewer import Viewer
 
 _TOKEN = 24  # bytes
-_TRACES = 2  # at the same time: each reads the rules of every node
 _SECONDS = 60.0  # for one of them
 
 
@@ -31,7 +30,7 @@ async def serve(
 ) -> None:
     """Until SIGINT or SIGTERM. `ready` gets the address of the page, with its token. Raises Temporary for the port."""
     clock, token = SystemClock(), secrets.token_urlsafe(_TOKEN)
-    board, tracer = Board(clock, cluster), _Tracer(answers)
+    board, tracer = Board(clock, cluster, answers.isolated_by), _Tracer(answers)
     async with (
         KubeClient(access, user_agent="nodewright-view", timeout=30) as client,
         Supervisor("view") as tasks,
@@ -58,10 +57,10 @@ async def serve(
 
 
 class _Tracer:
-    """Answers the questions of the view of a packet, a few at a time."""
+    """Answers the questions of the view of a packet."""
 
     def __init__(self, answers: Answers) -> None:
-        self._answers, self._room = answers, asyncio.Semaphore(_TRACES)
+        self._answers = answers
 
     async def ask(self, query: Mapping[str, str]) -> tuple[int, bytes]:
         """The status of the answer, and the answer."""
@@ -71,7 +70,7 @@ class _Tracer:
                 "Give from and to: a pod, a node, a Service or an address, as `trace` takes them."
             )
         try:
-            async with asyncio.timeout(_SECONDS), self._room:
+            async with asyncio.timeout(_SECONDS):
                 return 200, texts.traced(await self._answers.trace(asked))
         except NodewrightError as error:
             return 200, texts.problem(str(error))

@@ -2,22 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from nodelib.json_values import Json
-from view.model import Question, Stores, Traced, Why
+from view.model import Cost, NodeRules, NodeWork, Question, Refused, Stores, Traced, Why, Wired
 
 
 class Answers(Protocol):
-    """What `why`, `service` and `trace` say. Each may raise NodewrightError."""
+    """What `why`, `service` and `trace` say, and what the nodes themselves answer. Each may raise NodewrightError."""
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why: ...
 
+    async def costs(self, pod: Json) -> tuple[Cost, ...]:
+        """By the pod's own node; none where it does not answer."""
+        ...
+
+    async def averages(self, node: str) -> Mapping[str, float]:
+        """How long each kind of step takes on the node, in seconds."""
+        ...
+
     async def service(self, service: Json, stores: Stores) -> Sequence[str]: ...
 
-    async def trace(self, asked: Question) -> Traced: ...
+    async def node(self, name: str) -> NodeWork: ...
+
+    async def wired(self, node: str, stores: Stores) -> Wired: ...
+
+    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+        """Where it is enforced."""
+        ...
+
+    def isolated_by(self, pod: Json, policies: Iterable[Json]) -> Mapping[str, str]:
+        """Which of the policies of its namespace isolate the pod, with the directions."""
+        ...
+
+    def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """`on_change` is called when a daemon of the node starts or ends."""
+        ...
+
+    async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
+        """With `stores` only the kernels are read, and no object is asked for."""
+        ...
+
+    async def refused(self, taker: Refusals) -> None:
+        """Tell of refused packets as they happen, until cancelled; returns where none can be told of."""
+        ...
+
+
+class Refusals(Protocol):
+    """Gets refused packets, those of a flow that goes on again and again. Neither call may block."""
+
+    def take(self, found: Sequence[Refused]) -> None: ...
+
+    def problem(self, node: str, text: str) -> None:
+        """Why the node tells of nothing, "" when it does again; `node` "": of all."""
+        ...
 
 
 class Feed(Protocol):

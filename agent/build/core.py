@@ -151,6 +151,7 @@ class Core:
                 edges=server_edges(),
                 explains=self._explainer(),
                 images=self.eviction.images,
+                eviction=self.eviction.evictor,
                 stats=self.stats,
                 probe_registry=self.base.metrics.probe_registry,
                 translate_uid=self.static.mirrors.translate,

@@ -88,6 +88,39 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """A threshold beside what the last round observed. Met below `least`; `since`: for how long, in wall seconds; 0 if
+    it is not met. `capacity` 0: the signal could not be observed."""
+
+    signal: str
+    available: int
+    capacity: int
+    least: int
+    grace: float
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A pod that was evicted, and when."""
+
+    namespace: str
+    name: str
+    at: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionReport:
+    """What the last round saw (`at` 0: there was none yet), and the newest evictions of this agent, oldest first."""
+
+    at: float = 0.0
+    levels: tuple[Level, ...] = ()
+    conditions: tuple[str, ...] = ()
+    evicted: tuple[Evicted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A pod that could be evicted, and what it uses; None: not known."""
 

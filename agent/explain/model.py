@@ -36,7 +36,7 @@ class Wait:
 
     `on` is the object (container app, volumes, network), "" for a pod that has failed and waits no more. `since` is
     None when it is not known, `next_try` when there is no fixed time for one. `tries` counts the failures so far;
-    `progress` says how far an operation under way is.
+    `progress` says how far an operation under way is, and `share` the same as a number from 0 to 1, None if not known.
     """
 
     on: str
@@ -47,6 +47,7 @@ class Wait:
     next_try: float | None = None
     tries: int = 0
     progress: str = ""
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

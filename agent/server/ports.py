@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from agent.eviction.model import EvictionReport
 from agent.explain.model import Explanation
 from agent.images.model.images import ImageReport
 from agent.logs.model import IsRunning
@@ -130,3 +131,9 @@ class ImageReports(Protocol):
     async def report(self) -> ImageReport:
         """Raises NodewrightError."""
         ...
+
+
+class EvictionReports(Protocol):
+    """How near the node is to evicting pods (eviction/work/eviction.py)."""
+
+    def report(self) -> EvictionReport: ...

@@ -14,17 +14,15 @@ from cli.display.columns import aligned
 from cli.errors import need_root
 from cli.policies import sources
 from cli.policies.drops_text import HEADS, Wanted, reasons, row
+from cli.policies.follow import follow_node, problem_of
 from cli.why.spans import clock
 from controlplane.cluster.edge import state
 from nodelib.errors import NodewrightError, NotFound, Temporary
-from nodelib.json_values import Json
 from nodelib.text import one_line
 from policy.drops.plan.document import ReportedDrop, as_json, reported_drops
 
 _LINE = 4000  # bytes of a printed line
-_WAIT = 12.0  # seconds that a daemon may take to tell of the next drop; it answers earlier
 _AGAIN = 5.0  # seconds in which a flow that goes on is not printed again
-_PAUSE = 1.0  # seconds before a daemon that did not answer is asked again
 _REASONS = 20
 
 
@@ -62,7 +60,7 @@ async def _show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool) -> 
     silent: dict[str, str] = {}
     found: list[tuple[str, ReportedDrop]] = []
     for node, (answer, why) in zip(paths, replies, strict=True):
-        if problem := _problem(answer, why):
+        if problem := problem_of(answer, why):
             silent[node] = problem
         if answer is not None:
             found += [(node, one) for one in reported_drops(answer) if wanted.fits(one)]
@@ -111,6 +109,9 @@ class _Printer:
             else:
                 self._line(one, node)
 
+    def problem(self, node: str, text: str) -> None:
+        print(one_line(f"{node}: {text or 'reports refused packets'}", _LINE), file=sys.stderr, flush=True)
+
     def _line(self, one: ReportedDrop, node: str) -> None:
         if not self.headed:
             print("  ".join(HEADS), flush=True)
@@ -122,31 +123,7 @@ async def _follow(paths: dict[str, str], printer: _Printer) -> None:
     """Until interrupted."""
     async with asyncio.TaskGroup() as group:
         for node, path in paths.items():
-            group.create_task(_follow_node(node, path, printer))
-
-
-async def _follow_node(node: str, path: str, printer: _Printer) -> None:
-    """A daemon that was started again counts from the beginning."""
-    after, since, said = 0, None, ""
-    while True:
-        answer, why = await sources.drops(path, after, wait=_WAIT)
-        problem = _problem(answer, why)
-        if problem != said:
-            said = problem
-            print(one_line(f"{node}: {problem or 'reports refused packets'}", _LINE), file=sys.stderr, flush=True)
-        if answer is None or (answer.get("since") != since and since is not None):
-            after, since = 0, None
-            await asyncio.sleep(_PAUSE)
-            continue
-        printer.take(node, reported_drops(answer))
-        after, since = answer["number"], answer.get("since")
-
-
-def _problem(answer: Json | None, why: str) -> str:
-    if answer is None:
-        return why
-    said = answer.get("problem")
-    return one_line(said, _LINE) if isinstance(said, str) else ""
+            group.create_task(follow_node(node, path, printer))
 
 
 def _time(at: float) -> str:

@@ -72,7 +72,7 @@ def run(name: str, node: str, free: str, *, as_json: bool) -> None:
         return
     console, now = new_console(width=_WIDE), time.time()
     for report in reports.values():
-        lines = _dry(report, wanted) if wanted is not None else _summary(report, now)
+        lines = _dry(report, wanted) if wanted is not None else summary(report, now)
         for line in lines:
             console.print(line, soft_wrap=True)
         if wanted is None:
@@ -151,7 +151,8 @@ def _bytes(text: str) -> int:
     return wanted
 
 
-def _summary(report: ImageReport, now: float) -> list[str]:
+def summary(report: ImageReport, now: float) -> list[str]:
+    """What is on the disk and what a collection would do, in sentences."""
     whole = size_of(sum(one.size for one in report.images))
     free = [one for one in report.images if not one.holds]
     lines = [

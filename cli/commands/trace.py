@@ -85,14 +85,20 @@ class Walked:
 
 
 async def walk_of(
-    cluster: Cluster, come: str, to: str, namespace: str = "default", protocol: str = "", outside: str = ""
+    cluster: Cluster,
+    come: str,
+    to: str,
+    namespace: str = "default",
+    protocol: str = "",
+    outside: str = "",
+    known: Facts | None = None,
 ) -> Walked:
-    """Read the objects, the rules and the routes, and follow the packet through them."""
+    """Read the rules, the routes and, unless they are `known`, the objects, and follow the packet through them."""
     # The API server, the kernels and the netlink library each take their time: all of them at once.
     version = cluster.families[0]
     begun = {version: read.kernels(cluster, [node.name for node in cluster.nodes], version)}
     try:
-        facts, _ = await asyncio.gather(read.facts(cluster), asyncio.to_thread(import_module, "pyroute2"))
+        facts, _ = await asyncio.gather(_facts(cluster, known), asyncio.to_thread(import_module, "pyroute2"))
         sender = places.sender(come, facts, namespace, outside or cluster.host_address, cluster.domain)
         target = places.target(to, facts, namespace, sender, protocol, cluster.domain)
         if (":" in sender.address) != (":" in target.address):
@@ -108,3 +114,7 @@ async def walk_of(
     finally:
         begun[version].cancel()
         await asyncio.gather(begun[version], return_exceptions=True)
+
+
+async def _facts(cluster: Cluster, known: Facts | None) -> Facts:
+    return known if known is not None else await read.facts(cluster)

@@ -1,20 +1,24 @@
-"""What the page of `nodewright view` says beside the objects: the answers of `why`, `service` and `trace` as values."""
+"""What the page of `nodewright view` says beside the objects: `why`, `service`, `trace` and the nodes' own answers."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from agent.explain.model import End
-from agent.explain.plan.document import usable
-from cli.commands import service, trace
+from agent.explain.plan.document import from_json, usable
+from cli.commands import service, trace, view_drops, view_node
+from cli.commands.view_wiring import Wirings
 from cli.explain import paths_text, reasons, service_text, service_words
 from cli.explain.endpoints import ports
 from cli.explain.facts import Facts, key, title
 from cli.explain.listening import unknown
 from cli.explain.walk import Leg, Path
+from cli.policies.isolating import Isolating
+from cli.policies.sources import NOT_ENFORCED
 from cli.why import judge, logs
 from cli.why.claims import claims_of
 from cli.why.model import Explained, LogTail, namespace_of, spec_of
@@ -23,16 +27,35 @@ from cli.why.recorded import as_steps
 from cli.why.sources import Sources, asked, sockets
 from cli.why.wording import Wording
 from controlplane.cluster.model import CLUSTER_DOMAIN, Cluster
-from nodelib.errors import NodewrightError, Permanent
+from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.firewall.trace_model import Hop as TracedHop
 from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.listing import listed
-from view.model import NODE, POD, SERVICE, SLICE, Hop, Question, Stores, Traced, Wait, Way, Why
+from view.model import (
+    NODE,
+    POD,
+    POLICY,
+    SERVICE,
+    SLICE,
+    Cost,
+    Hop,
+    NodeRules,
+    NodeWork,
+    Question,
+    Stores,
+    Traced,
+    Wait,
+    Way,
+    Why,
+    Wired,
+)
 from view.model import Leg as ShownLeg
+from view.ports import Refusals
 
 _CLAIMS = 500
+_TRACES = 2  # at the same time: each reads the rules of every node
 
 
 class ClusterAnswers:
@@ -40,24 +63,37 @@ class ClusterAnswers:
 
     def __init__(self, cluster: Cluster | None, client: KubeClient, kubeconfig: str, wording: Wording) -> None:
         self._cluster, self._client, self._kubeconfig, self._wording = cluster, client, kubeconfig, wording
+        self._traces = asyncio.Semaphore(_TRACES)
+        self._wirings, self._isolating = Wirings(cluster), Isolating()
+        self._averages = view_node.Averages(cluster)
+        self._leases: tuple[Json, ...] | None = None
 
     async def why(self, pod: Json, events: Sequence[Json]) -> Why:
         """The answer of the pod's own node, or what the API server alone knows."""
-        uid, meta = pod["metadata"]["uid"], pod["metadata"]
-        node = str(spec_of(pod).get("nodeName") or "")
-        socket = next(
-            (path for name, path in sockets(self._cluster).items() if self._cluster is None or name == node), ""
-        )
-        found, lists = await asyncio.gather(
-            asked(socket, f"/why/{meta['namespace']}/{meta['name']}"), self._claims(pod)
-        )
-        document = usable(found[0])
-        agents = {node: [document]} if document is not None and document["uid"] == uid else {}
+        uid, node = pod["metadata"]["uid"], str(spec_of(pod).get("nodeName") or "")
+        document, lists = await asyncio.gather(self._document(pod), self._claims(pod))
+        agents = {node: [document]} if document is not None else {}
         facts = WhyFacts({"pod": (pod,), "event": tuple(events), **lists})
         explained = next(one for one in judge.explained(agents, facts) if one.found.uid == uid)
         if not explained.is_well:
             explained = replace(explained, logs=await self._logs(pod))
         return _why(explained, self._wording)
+
+    async def costs(self, pod: Json) -> tuple[Cost, ...]:
+        document = await self._document(pod)
+        found = from_json(document).costs if document is not None else ()
+        return tuple(Cost(one.of, one.text, one.metrics, one.action) for one in found)
+
+    async def averages(self, node: str) -> Mapping[str, float]:
+        return await self._averages.of(node)
+
+    async def _document(self, pod: Json) -> Json | None:
+        """What the agent of its node knows of the pod; None where none answers that knows this very pod."""
+        meta, node = pod["metadata"], str(spec_of(pod).get("nodeName") or "")
+        ways = sockets(self._cluster)
+        socket = ways.get(node, "") if self._cluster is not None else next(iter(ways.values()), "")
+        document = usable((await asked(socket, f"/why/{meta['namespace']}/{meta['name']}"))[0])
+        return document if document is not None and document["uid"] == meta["uid"] else None
 
     async def service(self, found: Json, stores: Stores) -> Sequence[str]:
         """What `nodewright service` prints; without the nodes, what the API server knows."""
@@ -68,7 +104,30 @@ class ClusterAnswers:
         mine = None if spec_of(found).get("type") == "LoadBalancer" else replace(known, cluster=self._cluster.name)
         return list(service.lines(await service.look(self._cluster, title(found), "default", known=mine)))
 
-    async def trace(self, asked: Question) -> Traced:
+    async def node(self, name: str) -> NodeWork:
+        """What the node is at, by its own answers."""
+        return await view_node.work_of(self._cluster, name)
+
+    async def wired(self, node: str, stores: Stores) -> Wired:
+        known = Facts.of(*(stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE)))
+        return await self._wirings.node(node, known)
+
+    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+        """Raises Temporary where policies are not enforced, Permanent where the kernels cannot be read."""
+        if self._cluster is not None and not self._cluster.options.enforces_policies:
+            raise Temporary(NOT_ENFORCED, action="Raise it with `up --network-policy`.")
+        return await self._wirings.policy(policy, [name for _, name in stores[NODE]])
+
+    def isolated_by(self, pod: Json, policies: Iterable[Json]) -> Mapping[str, str]:
+        return self._isolating(pod, policies)
+
+    def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        return view_node.news_of(self._cluster, name, on_change)
+
+    async def refused(self, taker: Refusals) -> None:
+        await view_drops.follow(self._cluster, taker)
+
+    async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
         """Raises Permanent where the rules of the nodes cannot be read."""
         if self._cluster is None or os.geteuid() != 0:
             raise Permanent(
@@ -76,7 +135,10 @@ class ClusterAnswers:
                 step="trace a packet",
                 action="Run it as root on the machine where `./nodewright up` made the nodes.",
             )
-        walked = await trace.walk_of(self._cluster, asked.come, asked.to, protocol=asked.protocol)
+        known = self._known(self._cluster, stores) if stores is not None else None
+        async with self._traces:
+            walked = await trace.walk_of(self._cluster, asked.come, asked.to, protocol=asked.protocol, known=known)
+        self._leases = walked.facts.leases
         verdict = paths_text.verdict(
             walked.sender, walked.target, walked.paths, walked.facts, walked.node, self._cluster.name
         )
@@ -88,6 +150,14 @@ class ClusterAnswers:
             tuple(_way(path, walked.facts) for path in walked.paths),
             (*walked.target.notes, *walked.notes),
         )
+
+    def _known(self, cluster: Cluster, stores: Stores) -> Facts | None:
+        """What the watches have, with the Leases of the last walk, which are not watched; None before there was one."""
+        if self._leases is None:
+            return None
+        kinds = (stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE, POLICY))
+        facts = replace(Facts.of(*kinds), leases=self._leases, cluster=cluster.name)
+        return replace(facts, enforced=cluster.options.enforces_policies)
 
     async def _claims(self, pod: Json) -> dict[str, tuple[Json, ...]]:
         """The claims of the pod's namespace and the StorageClasses, for a pod that uses claims."""
@@ -118,6 +188,7 @@ def _why(explained: Explained, wording: Wording) -> Why:
             "; ".join(filter(None, (one.error, one.progress, f"tried {one.tries} times" if one.tries > 1 else ""))),
             one.action,
             one.since or 0.0,
+            one.share,
         )
         for one in found.waits
     )

@@ -25,6 +25,7 @@ def as_steps(timeline: Iterable[TimelineLine]) -> tuple[Step, ...]:
             one.seconds,
             one.outcome,
             bool(one.of),
+            one.kind,
         )
         for one in _by_begin(steps.ordered(timeline))
     )

@@ -14,8 +14,10 @@ from collections.abc import Iterator
 import pytest
 
 from controlplane.cluster.model import Cluster
+from tests.browser import chromium, driven, needs_chromium
 from tests.builders.pods import manifest, sleeper, web
 from tests.cluster.command_line import cli, lent_or_raised
+from tests.cluster.test_view import viewing
 from tests.cluster.world import Object, World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -143,3 +145,28 @@ async def test_a_refused_packet_has_a_name_everywhere(world: World) -> None:
     await world.event("asking", "NetworkPolicyDropped", "port 53/UDP are refused")
     explained = await asyncio.to_thread(cli, "policy", "explain", f"{space}/far", "--name", name)
     assert f"ingress: isolated by {space}/closed. No rule allows anything: nobody may reach it." in explained.stdout
+
+
+@needs_chromium
+async def test_the_live_page_shows_a_policy_s_rules_and_what_they_refuse(world: World) -> None:
+    await world.create(closed("shut", "node1"))
+    await world.create(manifest("knocks", sleeper(), nodeName="node2"))
+    await isolate(world)
+    there = await address(world, "shut")
+    await world.ready("knocks")
+    with chromium() as window:
+        async with viewing(world.cluster.name) as url, driven(window) as browser:
+            await browser.open(f"{url}#/networkpolicy/{world.namespace}/closed")
+            await browser.until("document.querySelector('#detail').innerText.includes('Enforced on node1')", seconds=30)
+            drops = "[...document.querySelectorAll('.rules tr')].filter((one) => one.innerText.includes('isolated by'))"
+            await browser.until(f"({drops}).length > 0")
+            before = await browser.value(f"({drops}).reduce((sum, one) => sum + +one.cells[1].innerText, 0)")
+            await browser.open(f"{url}#/packet")
+            await browser.until("document.querySelector('#refused').innerText.includes('Refused packets')")
+            assert not await answers(world, "knocks", there)
+            refused = "document.querySelector('#refused').innerText"
+            # By the daemon's next answer, which comes with the drop.
+            await browser.until(f"{refused}.includes('{world.namespace}/knocks')", seconds=5)
+            await browser.open(f"{url}#/networkpolicy/{world.namespace}/closed")
+            more = f"({drops}).reduce((sum, one) => sum + +one.cells[1].innerText, 0) > {before}"
+            await browser.until(more, seconds=15)

@@ -149,6 +149,63 @@ async def test_the_walk_of_a_packet_is_shown_step_by_step(world: World, page: tu
     assert "kube-system/kube-dns" in steps and "route:" in steps
 
 
+async def test_counters_of_a_walk_move_with_traffic(world: World, page: tuple[Browser, str]) -> None:
+    browser, url = page
+    await world.run(manifest("caller", sleeper(), nodeName="node1"))
+    await browser.open(f"{url}#/packet?from={world.namespace}/caller&to=kube-system/kube-dns:53&protocol=udp")
+    await browser.until("document.querySelector('#verdict').innerText === 'ARRIVES'", seconds=60)
+    for _ in range(3):
+        await world.shell("caller", "nslookup kubernetes.default.svc.cluster.local || true")
+    await browser.until(
+        "[...document.querySelectorAll('.live')].some((one) => one.innerText.includes('+'))", seconds=30
+    )
+
+
+async def test_a_node_shows_its_starts_and_its_daemons_and_a_restart(world: World, page: tuple[Browser, str]) -> None:
+    browser, url = page
+    await world.run(manifest("lane", web(), nodeName="node2"))
+    await browser.open(f"{url}#/node//node2")
+    lanes = "[...document.querySelectorAll('.lanes tbody tr')].map((one) => one.innerText)"
+    await browser.until(f"{lanes}.some((one) => one.startsWith('lane') && /\\d m?s$/.test(one))", seconds=10)
+    shown = "document.querySelector('#node-work').innerText"
+    await browser.until(f"{shown}.includes('memory.available') && {shown}.includes('evicts below')", seconds=30)
+    assert "of their file system" in await browser.value(shown)
+    proxy = "[...document.querySelectorAll('[aria-label=Daemons] tr')].find((one) => one.innerText.startsWith('proxy'))"
+    assert "running" in await browser.value(f"{proxy}.innerText")
+    before = await browser.value(f"parseInt({proxy}.cells[3].innerText) || 0")
+    await world.kill("node2", "proxy")
+    await browser.until(f"parseInt({proxy}.cells[3].innerText) > {before}", seconds=30)
+    assert await browser.log() == []
+
+
+async def test_a_pod_s_link_its_bridge_and_the_ways_between_nodes_are_shown(
+    world: World, page: tuple[Browser, str]
+) -> None:
+    browser, url = page
+    await world.run(manifest("wired", sleeper(), nodeName="node1"))
+    key = f"pod/{world.namespace}/wired"
+    await browser.until(f"/veth[0-9a-f]{{11}}/.test({TEXT})", key, seconds=30)
+    veth = await browser.value(f"{TEXT}.match(/veth[0-9a-f]+/)[0]", key)
+    assert veth in (await world.in_node("node1", "ip", "-o", "link", "show", "type", "veth")).text
+    wiring = "document.querySelector('#nodes .wiring').innerText"
+    assert "bridge" in await browser.value(wiring) and "→ node2 by eth0" in await browser.value(wiring)
+    await browser.open(f"{url}#/node//node1")
+    await browser.until("document.querySelector('[aria-label=Links]')?.innerText.includes(arguments[0])", veth)
+    assert "net.ipv4.ip_forward" in await browser.value("document.querySelector('[aria-label=Sysctls]').innerText")
+
+
+async def test_what_a_pod_uses_is_measured_by_its_node(world: World, page: tuple[Browser, str]) -> None:
+    browser, url = page
+    spins = container("spins", script="while true; do :; done", resources={"limits": {"cpu": "50m"}})
+    await world.run(manifest("busy", spins, nodeName="node1"))
+    await browser.open(f"{url}#/pod/{world.namespace}/busy")
+    plots = "[...document.querySelectorAll('.costs .plot')].map((one) => one.innerText)"
+    await browser.until(f"({plots}).some((one) => /^CPU\\s+0\\.0\\d+ cores/.test(one))", seconds=30)
+    await browser.until(f"({plots}).some((one) => /^throttled\\s+[1-9]\\d* %/.test(one))", seconds=30)
+    await browser.until("document.querySelector('.life .took small')?.innerText.startsWith('avg ')")
+    await world.delete("busy", grace=0)
+
+
 async def test_labels_like_scripts_stay_text(world: World, page: tuple[Browser, str]) -> None:
     browser, url = page
     hostile = manifest("hostile", sleeper())

@@ -15,12 +15,13 @@ from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from tests.browser import Browser, chromium, driven
 from tests.builders.pods import container, manifest, web
+from tests.builders.policies import apps, policy
 from tests.builders.services import WEB_PORT, service
 from tests.cluster.command_line import PROJECT
 from tests.cluster.test_view import DETAIL, LIVE, ROW, TEXT, viewing
 from tests.cluster.world import Object, World, holds
 
-_LARGEST = 150_000  # bytes of a picture
+_LARGEST = 200_000  # bytes of a picture
 
 
 def _labelled(app: str, obj: Object) -> Object:
@@ -42,22 +43,14 @@ async def main(name: str, folder: Path) -> None:
 
 
 async def _pictures(world: World, cluster: Cluster, folder: Path) -> None:
-    setup = container("migrate", script="sleep 1")
-    for app in ("web", "cart"):
-        await world.create(service(app, namespace="shop", selector={"app": app}, ports=[WEB_PORT]))
-    await world.create(_labelled("web", manifest("web-1", web(), nodeName="node1")))
-    await world.create(_labelled("web", manifest("web-2", web(), initContainers=[setup], nodeName="node2")))
-    late = {**web("cart"), "envFrom": [{"configMapRef": {"name": "prices"}}]}
-    await world.create(_labelled("cart", manifest("cart-1", late, nodeName="node1")))
-    await world.create(_labelled("cart", manifest("cart-2", web("cart"), nodeName="node2")))
-    for name in ("web-1", "web-2", "cart-2"):
-        await world.ready(name)
+    await _shop(world, cluster)
     with chromium() as window:
         async with viewing(cluster.name) as url, driven(window) as browser:
             await browser.open(url)
             await browser.until(f"{LIVE} && {TEXT}.includes('CreateContainerConfigError')", "pod/shop/cart-1")
             await browser.until(f"{TEXT}.includes('1 of 2 ready') || {TEXT}.includes('1 of 1')", "service/shop/cart")
-            await browser.size(1280, 600)
+            await browser.until("document.querySelectorAll('#nodes .wiring .chip').length >= 4", seconds=40)
+            await browser.size(1280, 700)
             await browser.value(f"{ROW}.querySelector('a').focus()", "service/shop/cart")
             await _picture(browser, folder / "view-cluster.png")
             await browser.open(f"{url}#/pod/shop/cart-1")
@@ -68,14 +61,64 @@ async def _pictures(world: World, cluster: Cluster, folder: Path) -> None:
             await browser.until(f"{DETAIL}.includes('migrate')")
             await browser.size(390, 844)
             await _picture(browser, folder / "view-start.png")
-            await browser.size(1180, 720)
-            await browser.open(f"{url}#/packet?from=shop/web-1&to=shop/cart:80")
-            await browser.until("document.querySelector('.walk')", seconds=60)
-            await _picture(browser, folder / "view-packet.png")
+            await browser.open(f"{url}#/pod/shop/client")
+            await browser.size(900, 470, dark=True)
+            await browser.until("[...document.querySelectorAll('.costs .spark polyline')].length > 2", seconds=40)
+            await asyncio.sleep(25)
+            await browser.value("document.querySelector('[data-part=costs]').scrollIntoView()")
+            await _picture(browser, folder / "view-uses.png")
+            await browser.size(1180, 780)
+            await browser.open(f"{url}#/packet?from=shop/client&to=shop/cart:80")
+            await browser.until("document.querySelectorAll('.live.good').length > 0", seconds=60)
+            await browser.until("document.querySelectorAll('#refused tbody tr').length > 0", seconds=60)
+            await asyncio.sleep(8)  # the small lines get a history
+            await _picture(browser, folder / "view-packet.png", moves=True)
+            if cluster.options.enforces_policies:
+                await browser.size(1180, 600)
+                await browser.value("document.querySelector('#refused').scrollIntoView()")
+                await _picture(browser, folder / "view-refused.png", moves=True)
+            await browser.open(f"{url}#/node//node2")
+            await browser.size(1280, 900)
+            await browser.until("document.querySelectorAll('.lanes tbody tr').length > 0")
+            await _picture(browser, folder / "view-node.png")
+            await browser.until("document.querySelectorAll('[aria-label=Links] tbody tr').length > 3", seconds=30)
+            await browser.value("document.querySelector('[aria-label=Links]').closest('section').scrollIntoView()")
+            await browser.size(1280, 700)
+            await _picture(browser, folder / "view-wiring.png")
+            if cluster.options.enforces_policies:
+                await browser.open(f"{url}#/networkpolicy/shop/only-cart")
+                await browser.until("document.querySelectorAll('.rules tbody tr').length > 0", seconds=30)
+                await browser.size(900, 470)
+                await _picture(browser, folder / "view-policy.png")
 
 
-async def _picture(browser: Browser, file: Path) -> None:
-    await browser.until("document.getAnimations().length === 0")
+async def _shop(world: World, cluster: Cluster) -> None:
+    """Two Services, their pods, one of which waits; a client that calls both, one of which a policy forbids."""
+    setup = container("migrate", script="sleep 1")
+    for app in ("web", "cart"):
+        await world.create(service(app, namespace="shop", selector={"app": app}, ports=[WEB_PORT]))
+    if cluster.options.enforces_policies:
+        only = policy("only-cart", namespace="shop", select={"app": "web"}, ingress=[{"from": [apps("cart")]}])
+        await world.api.post("/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies", only)
+    await world.create(_labelled("web", manifest("web-1", web(), nodeName="node1")))
+    await world.create(_labelled("web", manifest("web-2", web(), initContainers=[setup], nodeName="node2")))
+    late = {**web("cart"), "envFrom": [{"configMapRef": {"name": "prices"}}]}
+    await world.create(_labelled("cart", manifest("cart-1", late, nodeName="node1")))
+    await world.create(_labelled("cart", manifest("cart-2", web("cart"), nodeName="node2")))
+    works = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+    calls = f"while true; do wget -qO- -T 1 http://cart/hostname; wget -qO- -T 1 http://web/hostname; {works}; done"
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    limits = {"limits": {"cpu": "100m", "memory": "64Mi"}}
+    caller = container("client", script=calls, resources=limits, readinessProbe=probe)
+    await world.create(_labelled("client", manifest("client", caller, nodeName="node1")))
+    for name in ("web-1", "web-2", "cart-2", "client"):
+        await world.ready(name)
+
+
+async def _picture(browser: Browser, file: Path, *, moves: bool = False) -> None:
+    """`moves`: there is always something new."""
+    if not moves:
+        await browser.until("document.getAnimations().length === 0")
     png = await browser.picture()
     assert len(png) < _LARGEST, f"{file.name} has {len(png)} bytes"
     await asyncio.to_thread(file.write_bytes, png)

@@ -24,7 +24,7 @@ def watch(
 ) -> None:
     """Start a watch of each collection; `on_change(kind, key, object)` gets the objects without their managedFields."""
     for kind, path in paths.items():
-        tasks.spawn(f"watch {kind}s", _reflector(client, kind, path, on_change, on_state).run)
+        tasks.spawn(f"watch {kind}", _reflector(client, kind, path, on_change, on_state).run)
 
 
 def _reflector(client: KubeClient, kind: str, path: str, on_change: OnChange, on_state: OnState) -> Reflector:
@@ -37,7 +37,7 @@ def _reflector(client: KubeClient, kind: str, path: str, on_change: OnChange, on
     def state(problem: str) -> None:
         on_state(kind, problem, not problem)
 
-    return Reflector(client, path, name=f"{kind}s", on_change=changed, on_state=state)
+    return Reflector(client, path, name=path.rpartition("/")[2], on_change=changed, on_state=state)
 
 
 class EventFeeds:

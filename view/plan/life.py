@@ -7,7 +7,7 @@ container statuses, whose times are whole seconds. The milestones are always the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from nodelib.json_values import Json, object_or_empty, objects_in
@@ -36,7 +36,7 @@ _LATER = "By the API alone, in whole seconds: the agent of its node was started 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What took time. `end` is None while it goes on."""
+    """What took time. `end` is None while it goes on; `average`: seconds that it takes on this node on average."""
 
     name: str
     begin: float
@@ -44,6 +44,8 @@ class Bar:
     tone: str = GOOD
     note: str = ""
     part: bool = False
+    kind: str = ""
+    average: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,12 @@ class Mark:
     note: str = ""
 
 
-def life(pod: Json, steps: Sequence[Step], events: Iterable[Json]) -> Json:
-    """The document that the page draws; `begin` is when the pod was created."""
+def life(pod: Json, steps: Sequence[Step], events: Iterable[Json], averages: Mapping[str, float] | None = None) -> Json:
+    """The document that the page draws; `begin` is when the pod was created. `averages`: seconds by kind of step."""
     made = time_or(0.0, pod["metadata"].get("creationTimestamp"))
     marks = _marks(pod)
     ready = next((mark.at for mark in marks if mark.name == "Ready"), 0.0)
-    recorded = list(_recorded(steps))
+    recorded = list(_recorded(steps, averages or {}))
     start = [one for one in recorded if not ready or one.begin <= ready + _WHOLE]
     bars = start or sorted(_from_api(pod, events), key=lambda one: one.begin)
     source = _BY_NODE if start else _LATER if recorded else _BY_API
@@ -74,12 +76,21 @@ def life(pod: Json, steps: Sequence[Step], events: Iterable[Json]) -> Json:
     }
 
 
-def _recorded(steps: Iterable[Step]) -> Iterator[Bar]:
+def _recorded(steps: Iterable[Step], averages: Mapping[str, float]) -> Iterator[Bar]:
     for one in steps:
         failed = one.seconds is not None and one.outcome not in ("ok", "")
         tone = WAITS if one.seconds is None else BAD if failed else GOOD
         end = None if one.seconds is None else one.at + one.seconds
-        yield Bar(_cut(one.name), one.at, end, tone, one_line(one.outcome, _NOTE) if failed else "", one.part)
+        yield Bar(
+            _cut(one.name),
+            one.at,
+            end,
+            tone,
+            one_line(one.outcome, _NOTE) if failed else "",
+            one.part,
+            one.kind,
+            averages.get(one.kind),
+        )
 
 
 def _from_api(pod: Json, events: Iterable[Json]) -> Iterator[Bar]:

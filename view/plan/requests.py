@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import orjson
 
-from view.model import LONGEST_REQUEST, SHOWN, Look, Question
+from view.model import LONGEST_REQUEST, SHOWN, Look, PacketLook, Question, WiringLook
 
 _HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9:._-]{0,252})")
 _NAMESPACE = re.compile(r"[a-z0-9]?[a-z0-9-]{0,62}")
 _PLACE = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9:/._\[\]-]{0,399}")
 LIVE, TRACE = "live", "trace"
+_PACKET, _WIRING = "packet", "wiring"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,24 @@ def judge(method: str, target: str, headers: Mapping[str, str], token: str) -> V
     return Verdict(200, what)
 
 
-def look(text: str) -> Look | None:
-    """What a browser wants to look at, from {"look": "pod/shop/web-0"}; None for nothing and for nonsense."""
+def look(text: str) -> Look | PacketLook | WiringLook | None:
+    """What a browser wants to look at, from {"look": "pod/shop/web-0"}; None for nothing and for nonsense.
+
+    {"look": "packet", "from": …, "to": …} is the view of packets, {"look": "wiring"} that of the cluster.
+    """
     if len(text) > LONGEST_REQUEST:
         return None
     try:
         asked = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    parts = str(asked.get("look", "")).split("/") if isinstance(asked, dict) else []
+    if not isinstance(asked, dict):
+        return None
+    if asked.get("look") == _PACKET:
+        return PacketLook(question({key: one for key, one in asked.items() if isinstance(one, str)}))
+    if asked.get("look") == _WIRING:
+        return WiringLook()
+    parts = str(asked.get("look", "")).split("/")
     if len(parts) != 3 or parts[0] not in SHOWN:
         return None
     kind, namespace, name = parts

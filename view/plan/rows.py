@@ -6,12 +6,12 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from nodelib.json_values import Json, object_or_empty, objects_in
 from nodelib.kube.times import time_or
 from nodelib.text import one_line
-from view.model import NODE, POD, SERVICE, Key, Row, row_key
+from view.model import NODE, POD, POLICY, SERVICE, Key, Row, row_key
 
 GOOD, WAITS, BAD, OVER = "good", "waits", "bad", "over"  # how a state is shown
 _TEXT = 300  # bytes of one text of the API
@@ -55,8 +55,8 @@ def node_row(node: Json, pods: int) -> Row:
     }
 
 
-def pod_row(pod: Json) -> Row:
-    """The state is the word that kubectl shows in its column STATUS."""
+def pod_row(pod: Json, isolated: Mapping[str, str] | None = None) -> Row:
+    """The state is the word that kubectl shows in its column STATUS; `isolated`: by which policies of its namespace."""
     spec, status = object_or_empty(pod.get("spec")), object_or_empty(pod.get("status"))
     state, tone = pod_state(pod)
     boxes = objects_in(status.get("containerStatuses"))
@@ -70,7 +70,24 @@ def pod_row(pod: Json) -> Row:
         "tone": tone,
         "ready": sum(bool(one.get("ready")) for one in boxes),
         "containers": len(objects_in(spec.get("containers"))),
+        "isolated": [
+            {"policy": row_key(POLICY, (key_of(pod)[0], name)), "name": _cut(name), "how": _cut(how)}
+            for name, how in list((isolated or {}).items())[:_PORTS]
+        ],
         "restarts": sum(int(one.get("restartCount") or 0) for one in boxes),
+    }
+
+
+def policy_row(policy: Json) -> Row:
+    """Which pods it isolates is in their rows."""
+    spec = object_or_empty(policy.get("spec"))
+    kinds = spec.get("policyTypes") or ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+    return {
+        **_head(POLICY, policy),
+        "how": ", ".join(_texts(kinds)).lower(),
+        "rules": [len(objects_in(spec.get(word))) for word in ("ingress", "egress")],
+        "addresses": [],
+        "state": "",
     }
 
 

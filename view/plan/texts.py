@@ -11,7 +11,7 @@ import yaml
 
 from nodelib.json_values import Json
 from nodelib.text import cut, harmless, one_line
-from view.model import Look, Row, Traced, Why, row_key
+from view.model import Look, NodeRules, Question, Refused, Row, Traced, Why, Wired, row_key
 
 _OBJECT = 128 * 1024  # bytes of the text of one object
 _YAML = 64 * 1024  # bytes of an object that is still written as YAML, which is slow
@@ -20,6 +20,7 @@ _LINE = 2000  # bytes
 _LIST = 40  # waits, ends and the like
 _ROWS = 250  # in one message
 _HOPS = 200
+_LINK = 8000  # bytes of a link's object
 
 
 def rows(changed: Mapping[str, Row | None]) -> list[str]:
@@ -49,8 +50,42 @@ def service_detail(look: Look, service: Json, lines: Sequence[str]) -> str:
     return _detail(look, service, lines=bounded(lines))
 
 
-def node_detail(look: Look, node: Json) -> str:
-    return _detail(look, node)
+def costs(look: Look, plots: Sequence[Json]) -> str:
+    """Beside the pod that is looked at."""
+    return message("costs", key=row_key(look.kind, look.key), costs=plots)
+
+
+def node_detail(look: Look, node: Json, work: Json | str, wired: Wired | str) -> str:
+    """`work`: what the node is at, `wired`: how; or why that cannot be said."""
+    return _detail(look, node, work=_or_problem(work), wired=_or_problem(wired, _LINK))
+
+
+def policy_detail(look: Look, policy: Json, enforced: Sequence[NodeRules] | str) -> str:
+    """`enforced`: its rules on the nodes, or why they are not known."""
+    if isinstance(enforced, str):
+        return _detail(look, policy, enforced=_or_problem(enforced))
+    nodes = [{"node": one.node, "rules": [asdict(rule) for rule in one.rules[:_HOPS]]} for one in enforced]
+    return _detail(look, policy, enforced={"nodes": _texts(nodes)})
+
+
+def wiring(nodes: Mapping[str, Wired | str]) -> str:
+    """Of each node without the objects themselves; or why it cannot be said."""
+    return message("wiring", nodes={name: _without_objects(_or_problem(one)) for name, one in nodes.items()})
+
+
+def _without_objects(wired: Json) -> Json:
+    for one in wired.get("links", []):
+        one.pop("text", None)
+    wired.pop("sysctls", None)
+    return wired
+
+
+def _or_problem(found: object, longest: int = _LINE) -> Json:
+    if isinstance(found, str):
+        return {"problem": harmless(found, _LINE)}
+    values = found if isinstance(found, dict) else asdict(found)  # type: ignore[call-overload]  # or a dataclass
+    cut_texts: Json = _texts(values, longest)
+    return cut_texts
 
 
 def gone(look: Look) -> str:
@@ -58,15 +93,32 @@ def gone(look: Look) -> str:
     return message("detail", key=row_key(look.kind, look.key), kind=look.kind, gone=True)
 
 
+def walk(asked: Question, answer: Traced | str) -> str:
+    """The same walk, read again: its counters have moved, and its rules may be others. Or why it cannot be read."""
+    found = {"problem": harmless(answer, 2 * _LINE)} if isinstance(answer, str) else _walk(answer)
+    return message("walk", asked={"from": asked.come, "to": asked.to, "protocol": asked.protocol}, found=found)
+
+
+def refused(every: Iterable[Refused], problems: Mapping[str, str]) -> str:
+    """The newest refused packets, the last one first."""
+    found = sorted((asdict(one) for one in every), key=lambda one: -one["last"])
+    return message("refused", refused=_texts(found), problems=_texts(dict(problems)))
+
+
 def traced(answer: Traced) -> bytes:
-    """The walk, with at most so many hops of each leg."""
+    return orjson.dumps(_walk(answer))
+
+
+def _walk(answer: Traced) -> Json:
+    """With at most so many hops of each leg."""
     found = asdict(answer)
     for way in found["ways"][:_LIST]:
         for leg in way["legs"]:
             leg["left_out"] = max(0, len(leg["hops"]) - _HOPS)
             leg["hops"] = leg["hops"][:_HOPS]
     found["ways"] = found["ways"][:_LIST]
-    return orjson.dumps(_texts(found))
+    cut_texts: Json = _texts(found)
+    return cut_texts
 
 
 def problem(text: str) -> bytes:
@@ -106,12 +158,12 @@ def _why(answer: Why) -> Json:
     return cut_texts
 
 
-def _texts(value: object) -> Any:
+def _texts(value: object, longest: int = _LINE) -> Any:
     """The same with every text cut."""
     if isinstance(value, str):
-        return harmless(value, _LINE)
+        return harmless(value, longest)
     if isinstance(value, dict):
-        return {key: _texts(one) for key, one in value.items()}
+        return {key: _texts(one, longest) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_texts(one) for one in value]
+        return [_texts(one, longest) for one in value]
     return value

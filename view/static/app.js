@@ -3,6 +3,7 @@
 import { byId } from "./dom.js";
 import { Detail } from "./detail.js";
 import { Live } from "./live.js";
+import { NodeView } from "./node.js";
 import { Packet } from "./packet.js";
 import { Tables } from "./tables.js";
 import { Wires } from "./wires.js";
@@ -10,8 +11,9 @@ import { Wires } from "./wires.js";
 let wires = null;
 const tables = new Tables(() => wires?.draw());
 wires = new Wires(tables);
-const detail = new Detail();
-const packet = new Packet(tables);
+const detail = new Detail(() => back());
+const packet = new Packet(tables, (asked) => live.look("packet", asked));
+const nodes = new NodeView(tables);
 
 const live = new Live({
   anew: () => {
@@ -21,6 +23,7 @@ const live = new Live({
   rows: (said) => {
     tables.update(said.rows, said.gone);
     if (document.documentElement.dataset.synced) tables.quiet = false;
+    if (!byId("node-view").hidden && (said.gone.length || said.rows.some((one) => one.kind === "node"))) route();
   },
   state: (said) => {
     byId("cluster").textContent = said.cluster;
@@ -29,7 +32,11 @@ const live = new Live({
     else tell(said.synced ? "good" : "waits", said.synced ? "live" : "reading the cluster");
     if (said.synced) document.documentElement.dataset.synced = "yes";
   },
-  detail: (said) => detail.heard(said),
+  detail: (said) => (said.kind === "node" ? nodes : detail).heard(said),
+  costs: (said) => detail.measured(said),
+  wiring: (said) => tables.wired(said.nodes),
+  walk: (said) => packet.walked(said),
+  refused: (said) => packet.refused(said),
   lost: () => tell("bad", "No connection to `nodewright view`; what is shown may be old. Trying again …"),
 });
 
@@ -39,18 +46,26 @@ function tell(tone, text) {
   state.textContent = text;
 }
 
+const VIEWS = ["cluster", "node", "packet"];
+let behind = "#/cluster"; // where closing leads
+const back = () => (location.hash = behind);
+
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const isPacket = path === "packet";
-  byId("cluster-view").hidden = isPacket;
-  byId("packet-view").hidden = !isPacket;
-  byId("to-cluster").toggleAttribute("aria-current", !isPacket);
-  byId("to-packet").toggleAttribute("aria-current", isPacket);
-  const about = /^(node|pod|service)\/[^/]*\/[^/]+$/.test(path) ? path : "";
-  if (about) detail.show(about);
+  const about = path === "node" ? nodes.first() : /^(node|pod|service|networkpolicy)\/[^/]*\/[^/]+$/.test(path) ? path : "";
+  const kind = path.split("/")[0];
+  const shown = kind === "packet" || kind === "node" ? kind : "cluster";
+  for (const one of VIEWS) {
+    byId(`${one}-view`).hidden = one !== shown;
+    if (one === shown) byId(`to-${one}`).setAttribute("aria-current", "page");
+    else byId(`to-${one}`).removeAttribute("aria-current");
+  }
+  if (!about || shown === "node") behind = location.hash || "#/cluster";
+  if (about && shown === "cluster") detail.show(about);
   else detail.hide();
-  live.look(about);
-  if (isPacket) packet.show(new URLSearchParams(query));
+  if (shown !== "packet") live.look(about || (shown === "cluster" ? "wiring" : ""));
+  if (shown === "packet") packet.show(new URLSearchParams(query));
+  else if (shown === "node") nodes.show(about);
   else wires.draw();
 }
 
@@ -62,7 +77,7 @@ addEventListener("keydown", (event) => {
     event.preventDefault();
     byId("filter").focus();
   } else if (event.key === "Escape") {
-    if (!detail.panel.hidden) location.hash = "#/cluster";
+    if (!detail.panel.hidden) back();
     else if (event.target === byId("filter")) {
       event.target.value = "";
       tables.filter("");

@@ -1,10 +1,11 @@
 // The panel about one object: why a pod waits and how it started, what `service` says, and the object itself.
 
-import { byId, duration, el } from "./dom.js";
+import { byId, duration, el, keepFocus, meter, size, spark } from "./dom.js";
 import { waterfall } from "./life.js";
 
 export class Detail {
-  constructor() {
+  constructor(close) {
+    this.close = close;
     this.panel = byId("detail");
     this.key = "";
     this.said = null;
@@ -15,7 +16,7 @@ export class Detail {
   show(key) {
     if (key === this.key) return;
     this.key = key;
-    this.said = null;
+    this.said = this.costs = null;
     this.panel.hidden = !key;
     if (!key) return;
     this.back = document.activeElement;
@@ -36,6 +37,12 @@ export class Detail {
     this.draw();
   }
 
+  measured(said) {
+    if (said.key !== this.key) return;
+    this.costs = said.costs;
+    this.part("costs", costsPart(said.costs));
+  }
+
   tick() {
     // A step under way grows. Nothing is asked of the server.
     if (this.said?.life?.bars.some((one) => one.end === null)) this.part("life", lifePart(this.said));
@@ -48,12 +55,10 @@ export class Detail {
   draw() {
     const [kind, namespace, name] = this.key.split("/");
     const scrolled = this.panel.scrollTop;
-    const focused = this.panel.contains(document.activeElement) ? document.activeElement.dataset.focus : undefined;
-    const title = el("h2", { id: "detail-title" }, `${kind} ${namespace ? `${namespace}/` : ""}${name}`);
-    const close = el("button", { class: "close", type: "button", "data-focus": "close", onclick: () => (location.hash = "#/cluster") }, "Close (Esc)");
-    this.panel.replaceChildren(title, close, ...links(kind, namespace, name), ...this.content());
+    const title = el("h2", { id: "detail-title" }, `${kind === "networkpolicy" ? "network policy" : kind} ${namespace ? `${namespace}/` : ""}${name}`);
+    const close = el("button", { class: "close", type: "button", "data-focus": "close", onclick: this.close }, "Close (Esc)");
+    keepFocus(this.panel, () => this.panel.replaceChildren(title, close, ...links(kind, namespace, name), ...this.content()));
     this.panel.scrollTop = scrolled;
-    if (focused) this.panel.querySelector(`[data-focus="${focused}"]`)?.focus();
   }
 
   content() {
@@ -64,6 +69,8 @@ export class Detail {
       ...(said.why ? whyPart(said.why) : []),
       said.life?.bars.length ? el("h3", {}, "Its start") : null,
       said.life?.bars.length ? el("div", { "data-part": "life" }, lifePart(said)) : null,
+      said.why ? el("div", { "data-part": "costs" }, costsPart(this.costs ?? [])) : null,
+      ...(said.enforced ? enforcedPart(said.enforced) : []),
       said.lines ? el("pre", { tabindex: 0 }, said.lines.join("\n")) : null,
       this.object(said.object),
     ].filter(Boolean);
@@ -81,10 +88,50 @@ function lifePart(said) {
 }
 
 function links(kind, namespace, name) {
-  if (kind === "node") return [];
+  if (kind === "networkpolicy") return [];
   const place = encodeURIComponent(`${namespace}/${name}`);
   const found = kind === "pod" ? [["Trace from here", `#/packet?from=${place}`], ["Trace to here", `#/packet?to=${place}`]] : [["Trace to here", `#/packet?to=${place}`]];
   return [el("p", { class: "links" }, found.map(([text, href]) => el("a", { href }, text)))];
+}
+
+const UNITS = {
+  cores: (one) => `${one.toFixed(one < 0.1 ? 3 : 2)} cores`,
+  share: (one) => `${Math.round(one * 100)} % of the time`,
+  bytes: size,
+  seconds: duration,
+};
+
+// What it uses: the newest figures, and how they went since this view was opened.
+function costsPart(costs) {
+  if (!costs.length) return [];
+  const rows = costs.map((one) =>
+    el(
+      "tr", {},
+      el("th", { scope: "row" }, one.of, el("small", { class: "block" }, one.text), one.action ? el("small", { class: "block waits" }, one.action) : null),
+      el("td", {}, one.series.map(({ name, unit, values }) => plot(name, UNITS[unit] ?? String, values))),
+    ),
+  );
+  return [el("h3", {}, "What it uses"), el("table", { class: "costs", "aria-label": "What it uses" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Container or probe"), el("th", { scope: "col" }, "While this view is open"))), el("tbody", {}, rows))];
+}
+
+function plot(name, words, values) {
+  if (!values.length) return el("div", { class: "plot" }, el("span", {}, name), el("span", { class: "space" }, "measuring …"));
+  const [newest, most] = [words(values.at(-1)), words(Math.max(...values))];
+  return el("div", { class: "plot" }, el("span", {}, name), el("b", {}, newest), spark(values, `${name}: now ${newest}, at most ${most}`), el("small", {}, `at most ${most}`));
+}
+
+// The rules of a policy where they are, with their counters.
+function enforcedPart(enforced) {
+  if (enforced.problem) return [el("div", { class: "box over" }, el("strong", {}, "Where it is enforced is not known"), el("p", {}, enforced.problem))];
+  if (!enforced.nodes.length) return [el("p", { class: "box over" }, el("strong", {}, "No node has rules of it: it selects no pod that runs."))];
+  return enforced.nodes.flatMap(({ node, rules }) => [
+    el("h3", {}, "Enforced on ", el("a", { href: `#/node//${node}` }, node)),
+    el(
+      "table", { class: "rules", "aria-label": `Rules on ${node}` },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rule"), el("th", { scope: "col", class: "took" }, "Packets"))),
+      el("tbody", {}, rules.map((one) => el("tr", {}, el("th", { scope: "row", class: "mono" }, el("small", {}, one.chain), one.text, one.comment ? el("small", {}, one.comment) : null), el("td", { class: "took" }, one.packets === null ? "–" : one.packets.toLocaleString("en"))))),
+    ),
+  ]);
 }
 
 function whyPart(why) {
@@ -92,7 +139,7 @@ function whyPart(why) {
   const now = Date.now() / 1000;
   const head = el("div", { class: `box ${why.is_well ? "good" : "waits"}` }, el("strong", {}, why.is_well ? `It is well: ${why.summary}` : why.summary));
   const waits = why.waits.map((one) =>
-    el("div", { class: "box bad" }, el("strong", {}, one.text + (one.since && now > one.since ? ` (since ${duration(now - one.since)})` : "")), one.error ? el("p", {}, one.error) : null, one.action ? el("p", { class: "do" }, one.action) : null),
+    el("div", { class: "box bad" }, el("strong", {}, one.text + (one.since && now > one.since ? ` (since ${duration(now - one.since)})` : "")), one.error ? el("p", {}, one.error) : null, one.share === null ? null : meter(one.share, null, "good", `${Math.round(one.share * 100)} % done`), one.action ? el("p", { class: "do" }, one.action) : null),
   );
   const logs = why.logs.flatMap(([container, lines]) => [el("h3", {}, `The last lines of container ${container}`), el("pre", { tabindex: 0 }, lines.join("\n"))]);
   return [head, ...waits, ...(why.ends.length ? [el("h3", {}, "Containers that ended"), el("ul", {}, why.ends.map((one) => el("li", {}, one)))] : []), ...logs];

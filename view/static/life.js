@@ -23,7 +23,7 @@ export function waterfall(life, now) {
       "table", { class: "marks", "aria-label": "Milestones" },
       el("tbody", {}, life.marks.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), el("td", { class: one.at ? "good" : "waits" }, one.at ? `${clock(one.at)}, ${one.at - life.begin < 1 ? "within 1 s" : `after ${duration(one.at - life.begin)}`}` : `not yet${one.note ? `: ${one.note}` : ""}`)))),
     ),
-    el("p", { class: "space" }, life.source),
+    el("p", { class: "space" }, life.source, life.bars.some((one) => one.average) ? " Below each duration: the average of its kind of step on this node." : null),
   ];
 }
 
@@ -33,5 +33,5 @@ function barRow(one, begin, end, share, now) {
   const wide = Math.max(0.6, parseFloat(share(until)) - from);
   const took = one.end === null ? `${duration(Math.max(0, now - one.begin))} …` : duration(one.end - one.begin);
   const bar = svg("svg", { role: "img", "aria-label": `begins after ${duration(Math.max(0, one.begin - begin))}` }, svg("rect", { x: `${Math.min(from, 99.4)}%`, y: 2, width: `${wide}%`, height: 10, rx: 2, class: one.tone }));
-  return el("tr", { class: one.part ? "part" : undefined }, el("th", { scope: "row" }, one.name, one.note ? el("small", { class: one.tone === "bad" ? "bad" : undefined }, ` ${one.note}`) : null), el("td", {}, bar), el("td", { class: "took" }, took));
+  return el("tr", { class: one.part ? "part" : undefined }, el("th", { scope: "row" }, one.name, one.note ? el("small", { class: one.tone === "bad" ? "bad" : undefined }, ` ${one.note}`) : null), el("td", {}, bar), el("td", { class: "took" }, took, one.average ? el("small", { title: "on average on this node" }, `avg ${duration(one.average)}`) : null));
 }

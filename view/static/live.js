@@ -19,7 +19,7 @@ export class Live {
     let fresh = true;
     this.socket.onopen = () => {
       this.pause = FIRST_PAUSE;
-      if (this.looking) this.look(this.looking);
+      if (this.looking) this.say();
     };
     this.socket.onmessage = (event) => {
       const said = JSON.parse(event.data);
@@ -36,8 +36,14 @@ export class Live {
     };
   }
 
-  look(key) {
-    this.looking = key;
-    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify({ look: key }));
+  look(key, more = {}) {
+    const asked = JSON.stringify({ ...more, look: key });
+    if (asked === this.looking) return;
+    this.looking = asked;
+    this.say();
+  }
+
+  say() {
+    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(this.looking);
   }
 }

@@ -1,11 +1,17 @@
-// A packet's way: from where, to where, and the walk through the rules and routes of each node.
+// A packet's way: the walk through the rules and routes of each node, with counters that move, and what is refused.
 
-import { byId, el } from "./dom.js";
+import { byId, clock, el, keepFocus, spark } from "./dom.js";
+
+const MOMENTS = 30; // of a counter that are kept
 
 export class Packet {
-  constructor(tables) {
+  constructor(tables, look) {
     this.tables = tables;
+    this.look = look; // what the server is to follow
     this.asked = 0;
+    this.wanted = "";
+    this.counters = new Map(); // by rule, its newest counts
+    this.open = new Set();
     byId("ask").addEventListener("submit", (event) => {
       event.preventDefault();
       const wanted = new URLSearchParams({ from: byId("from").value.trim(), to: byId("to").value.trim() });
@@ -20,7 +26,13 @@ export class Packet {
     this.choices();
     for (const name of ["from", "to", "protocol"]) if (wanted.has(name)) byId(name).value = wanted.get(name);
     if (wanted.get("from") && wanted.get("to")) this.ask(wanted);
-    else byId(wanted.get("from") ? "to" : "from").focus();
+    else {
+      this.asked++;
+      this.wanted = "";
+      this.say([], "");
+      this.look({});
+      byId(wanted.get("from") ? "to" : "from").focus();
+    }
   }
 
   choices() {
@@ -35,7 +47,10 @@ export class Packet {
 
   async ask(wanted) {
     const number = ++this.asked;
-    byId("walk").replaceChildren(el("p", { class: "waits" }, "reading the rules and routes of the nodes …"));
+    this.wanted = "";
+    this.counters.clear();
+    this.look({});
+    this.say([el("p", { class: "waits" }, "reading the rules and routes of the nodes …")], "");
     let found;
     try {
       const address = new URL("trace", location.href);
@@ -45,38 +60,127 @@ export class Packet {
     } catch {
       found = { problem: "The page has no connection to `nodewright view`. Is it still running?" };
     }
-    if (number === this.asked) byId("walk").replaceChildren(...(found.problem ? [el("div", { class: "box bad" }, el("strong", {}, "No answer"), el("p", {}, found.problem))] : drawn(found)));
+    if (number !== this.asked) return;
+    this.draw(found);
+    if (found.problem) return;
+    this.wanted = named(wanted.get("from"), wanted.get("to"), wanted.get("protocol") ?? "");
+    this.look(Object.fromEntries(wanted));
+  }
+
+  // The same walk, read again.
+  walked(said) {
+    if (named(said.asked.from, said.asked.to, said.asked.protocol) === this.wanted) this.draw(said.found);
+  }
+
+  draw(found) {
+    if (found.problem) {
+      this.say([el("div", { class: "box bad" }, el("strong", {}, "No answer"), el("p", {}, found.problem))], "");
+      return;
+    }
+    this.count(found);
+    const [verdict, ...why] = found.verdict;
+    const arrives = found.ways.some((one) => one.arrives);
+    this.say(
+      [
+        ...why.map((one) => el("p", {}, one.trim())),
+        el("p", { class: "mono" }, `${found.come} → ${found.to}`),
+        ...found.notes.map((one) => el("p", { class: "space" }, one)),
+        el("p", { class: "space" }, "Counters are read again every few seconds. Each counts all packets that its rule has met, those of others too."),
+        ...found.ways.flatMap((way, at) => this.way(way, at, found.ways.length)),
+      ],
+      verdict,
+      arrives,
+    );
+  }
+
+  say(parts, verdict, arrives) {
+    const head = byId("verdict");
+    head.className = `verdict ${arrives ? "good" : "bad"}`;
+    if (head.textContent !== verdict) head.textContent = verdict; // read aloud when it changes
+    keepFocus(byId("walk"), () => byId("walk").replaceChildren(...parts));
+  }
+
+  count(found) {
+    const now = Date.now() / 1000;
+    const seen = new Set();
+    for (const way of found.ways)
+      for (const leg of way.legs)
+        for (const hop of leg.hops) {
+          hop.id = `${leg.node} ${hop.table} ${hop.chain} ${hop.rule}`;
+          if (hop.packets === null || seen.has(hop.id)) continue;
+          seen.add(hop.id);
+          const known = this.counters.get(hop.id) ?? [];
+          if (known.length && hop.packets < known.at(-1).packets) known.length = 0; // written anew
+          known.push({ at: now, packets: hop.packets });
+          this.counters.set(hop.id, known.slice(-MOMENTS));
+        }
+    for (const id of [...this.counters.keys()]) if (!seen.has(id)) this.counters.delete(id);
+  }
+
+  way(way, at, count) {
+    const legs = way.legs.map((leg) => this.leg(leg, at));
+    if (count === 1) return legs;
+    return [this.fold(`way ${at}`, `possible way ${at + 1} of ${count}: ${way.end}`, legs, at === 0)];
+  }
+
+  // What was opened or closed stays so when it is drawn anew.
+  fold(id, title, content, open = false) {
+    const found = el("details", { open: this.open.has(id) !== open }, el("summary", { "data-focus": id }, title), content);
+    found.addEventListener("toggle", () => this.open[found.open !== open ? "add" : "delete"](id));
+    return found;
+  }
+
+  leg(leg, at) {
+    const shown = leg.hops.filter((one) => one.decides || one.meaning);
+    const steps = [
+      el("li", {}, leg.interface ? `comes in by ${leg.interface}` : "is sent by the node itself, or by a pod on it", el("small", {}, `${leg.source} → ${leg.destination}`)),
+      ...shown.map((one) => el("li", { class: one.decides ? undefined : "quiet" }, (one.certain ? "" : "perhaps: ") + (one.meaning || "a rule that is not ours matches"), this.moving(one), el("small", {}, ruleText(one)))),
+      leg.route ? el("li", {}, `route: ${leg.route}`) : null,
+      el("li", {}, leg.end),
+    ];
+    const all = this.fold(`rules ${leg.node} ${at}`, `all ${leg.hops.length + leg.left_out} rules that match`, el("pre", { tabindex: 0 }, leg.hops.map(ruleText).join("\n") || "none"));
+    return el("section", { class: "card leg" }, el("h2", {}, `on node ${leg.node}`), el("ol", { class: "walk" }, steps), el("div", { class: "none" }, all));
+  }
+
+  moving(hop) {
+    const known = this.counters.get(hop.id) ?? [];
+    if (known.length < 2) return null;
+    const [first, last] = [known[0], known.at(-1)];
+    const rates = known.slice(1).map((one, at) => (one.packets - known[at].packets) / Math.max(0.1, one.at - known[at].at));
+    const more = last.packets - first.packets;
+    if (!more) return el("span", { class: "live over" }, "no packet since");
+    const rate = rates.at(-1);
+    return el("span", { class: `live ${rate ? "good" : "over"}` }, `+${more.toLocaleString("en")}`, el("span", { class: "rate" }, `${rate < 10 ? rate.toFixed(1) : Math.round(rate)}/s`), spark(rates, `${more} packets since this view was opened, ${rate.toFixed(1)} a second now`));
+  }
+
+  refused(said) {
+    const problems = Object.entries(said.problems).map(([node, text]) => el("p", { class: "none" }, node ? `${node}: ${text}` : text));
+    const none = said.refused.length || said.problems[""] ? null : el("p", { class: "none" }, "No packet was refused since the policy daemons started.");
+    keepFocus(byId("refused"), () => byId("refused").replaceChildren(el("h2", {}, "Refused packets", el("small", {}, "by network policies, as it happens")), ...problems, said.refused.length ? this.table(said.refused) : none ?? ""));
+  }
+
+  table(every) {
+    const heads = [["When", "when"], ["From, to", ""], ["Refused by, and what would allow it", "remedy"], ["Packets", "count"]];
+    const before = this.latest ?? Infinity;
+    this.latest = Math.max(...every.map((one) => one.last));
+    const rows = every.map((one) => {
+      const to = /^\d/.test(one.port) ? `${one.to.includes(":") && !one.to.includes("/") ? `[${one.to}]` : one.to}:${one.port.split("/")[0]}` : one.to;
+      const protocol = one.port.split("/")[1]?.toLowerCase();
+      const way = new URLSearchParams({ from: one.come, to, ...(["tcp", "udp"].includes(protocol) ? { protocol } : {}) });
+      return el(
+        "tr", { class: one.last > before ? "fresh" : undefined },
+        el("th", { scope: "row" }, el("a", { href: `#/packet?${way}`, title: "Trace it", "data-focus": `${one.node} ${one.direction} ${way}` }, one.last ? clock(one.last) : "–"), el("small", {}, one.node)),
+        el("td", {}, one.come, el("span", { class: "space" }, " → "), one.to, el("small", {}, one.port)),
+        el("td", {}, one.by, el("small", {}, one.direction), one.remedy ? el("small", {}, `would allow it: ${one.remedy}`) : null),
+        el("td", {}, one.count.toLocaleString("en")),
+      );
+    });
+    return el("table", { "aria-label": "Refused packets" }, el("thead", {}, el("tr", {}, heads.map(([name, width]) => el("th", { scope: "col", class: width || undefined }, name)))), el("tbody", {}, rows));
   }
 }
 
-function drawn(found) {
-  const [verdict, ...why] = found.verdict;
-  const arrives = found.ways.some((one) => one.arrives);
-  return [
-    el("p", { class: `verdict ${arrives ? "good" : "bad"}` }, verdict),
-    ...why.map((one) => el("p", {}, one.trim())),
-    el("p", { class: "mono" }, `${found.come} → ${found.to}`),
-    ...found.notes.map((one) => el("p", { class: "space" }, one)),
-    ...found.ways.flatMap((way, at) => wayParts(way, at, found.ways.length)),
-  ];
-}
-
-function wayParts(way, at, count) {
-  const legs = way.legs.map(legPart);
-  if (count === 1) return legs;
-  return [el("details", { open: at === 0 }, el("summary", {}, `possible way ${at + 1} of ${count}: ${way.end}`), legs)];
-}
-
-function legPart(leg) {
-  const shown = leg.hops.filter((one) => one.decides || one.meaning);
-  const steps = [
-    el("li", {}, leg.interface ? `comes in by ${leg.interface}` : "is sent by the node itself, or by a pod on it", el("small", {}, `${leg.source} → ${leg.destination}`)),
-    ...shown.map((one) => el("li", { class: one.decides ? undefined : "quiet" }, (one.certain ? "" : "perhaps: ") + (one.meaning || "a rule that is not ours matches"), el("small", {}, ruleText(one)))),
-    leg.route ? el("li", {}, `route: ${leg.route}`) : null,
-    el("li", {}, leg.end),
-  ];
-  const all = el("details", {}, el("summary", {}, `all ${leg.hops.length + leg.left_out} rules that match`), el("pre", { tabindex: 0 }, leg.hops.map(ruleText).join("\n") || "none"));
-  return el("section", { class: "card leg" }, el("h2", {}, `on node ${leg.node}`), el("ol", { class: "walk" }, steps), el("div", { class: "none" }, all));
+function named(from, to, protocol) {
+  return JSON.stringify([from, to, protocol]);
 }
 
 function ruleText(one) {

@@ -14,7 +14,11 @@ export class Tables {
     this.quiet = true; // the first rows are nothing new
     this.services = table("Services", [["Service", ""], ["Address", "svc-address"], ["Endpoints", "svc-state"]]);
     this.servicesHead = el("h2", {}, "Services");
-    byId("services").append(el("section", { class: "card" }, this.servicesHead, this.services));
+    this.policies = table("Network policies", [["Policy", ""], ["Isolates", "svc-state"]]);
+    this.policiesHead = el("h2", {}, "Network policies");
+    this.policiesCard = el("section", { class: "card", hidden: true }, this.policiesHead, this.policies);
+    byId("services").append(el("section", { class: "card" }, this.servicesHead, this.services), this.policiesCard);
+    this.wiring = {}; // by node, as its kernel says
   }
 
   anew() {
@@ -34,6 +38,7 @@ export class Tables {
     }
     for (const body of touched) sort(body);
     if (touched.size || gone.length) this.count();
+    this.isolates(rows, gone);
     if (wired) this.onDrawn();
   }
 
@@ -53,17 +58,18 @@ export class Tables {
   put(row) {
     if (row.kind === "node") {
       head(this.card(row.name), row);
+      this.wire(row.name);
       return null;
     }
     const old = this.shown.get(row.key);
-    const element = row.kind === "pod" ? podRow(row) : serviceRow(row);
-    const body = row.kind === "pod" ? this.card(row.node || NOWHERE).body : this.services.tBodies[0];
+    const element = row.kind === "pod" ? podRow(row, this.veth(row)) : row.kind === "service" ? serviceRow(row) : policyRow(row, 0);
+    const body = row.kind === "pod" ? this.card(row.node || NOWHERE).body : (row.kind === "service" ? this.services : this.policies).tBodies[0];
     element.hidden = !this.fits(row);
     element.dataset.key = row.key;
     if (!this.quiet) element.classList.add("fresh");
     if (old?.parentElement === body) {
       // The row stays, and so does the focus; only cells that differ are replaced.
-      for (const [at, cell] of [...element.cells].entries()) if (!cell.isEqualNode(old.cells[at])) old.cells[at].replaceWith(cell);
+      replaceCells(old, element);
       if (!this.quiet) flash(old);
       old.hidden = element.hidden;
       return null;
@@ -91,15 +97,48 @@ export class Tables {
       const pods = table(node ? `Pods on ${node}` : "Pods without a node", [["Pod", ""], ["Address", "pod-address"], ["State", "pod-state"], ["Restarts", "pod-again"]]);
       const none = el("p", { class: "none" }, "no pods");
       const title = el("h2", {}, node ? `node ${node}` : "Not on a node yet");
-      const section = el("section", { class: "card" }, title, pods, none);
+      const wiring = el("div", { class: "wiring", hidden: true });
+      const section = el("section", { class: "card" }, title, wiring, pods, none);
       section.dataset.node = node || "\uffff";
-      found = { section, title, pods, none, body: pods.tBodies[0] };
+      found = { section, title, wiring, pods, none, body: pods.tBodies[0] };
       this.cards.set(node, found);
       const parent = byId("nodes");
       const next = [...parent.children].find((one) => one.dataset.node > section.dataset.node);
       parent.insertBefore(section, next ?? null);
     }
     return found;
+  }
+
+  // What the kernels of the nodes say, by node.
+  wired(nodes) {
+    this.wiring = nodes;
+    for (const [key, element] of this.shown) {
+      const row = this.rows.get(key);
+      if (row.kind === "pod") replaceCells(element, podRow(row, this.veth(row)));
+    }
+    for (const node of this.cards.keys()) if (node !== NOWHERE) this.wire(node);
+    this.onDrawn();
+  }
+
+  veth(row) {
+    return this.wiring[row.node]?.links?.find((one) => one.behind === row.key)?.name ?? "";
+  }
+
+  wire(node) {
+    const known = this.wiring[node];
+    const parts = known && !known.problem ? wiringParts(known, node) : [];
+    const { wiring } = this.card(node);
+    wiring.hidden = !parts.length;
+    wiring.replaceChildren(...parts);
+  }
+
+  // How many pods each policy isolates is known of the pods' rows.
+  isolates(rows, gone) {
+    if (!gone.length && !rows.some((one) => one.kind === "networkpolicy" || one.kind === "pod")) return;
+    const counts = new Map();
+    for (const row of this.rows.values()) if (row.kind === "pod") for (const one of row.isolated) counts.set(one.policy, (counts.get(one.policy) ?? 0) + 1);
+    for (const element of this.policies.tBodies[0].rows) replaceCells(element, policyRow(this.rows.get(element.dataset.key), counts.get(element.dataset.key) ?? 0));
+    this.policiesCard.hidden = !this.policies.tBodies[0].rows.length;
   }
 
   count() {
@@ -114,6 +153,9 @@ export class Tables {
     const every = [...this.services.tBodies[0].rows];
     const seen = every.filter((one) => !one.hidden).length;
     this.servicesHead.replaceChildren("Services", el("small", {}, seen === every.length ? seen : `${seen} of ${every.length}`));
+    const policies = [...this.policies.tBodies[0].rows];
+    const fit = policies.filter((one) => !one.hidden).length;
+    this.policiesHead.replaceChildren("Network policies", el("small", {}, fit === policies.length ? fit : `${fit} of ${policies.length}`));
   }
 }
 
@@ -142,19 +184,41 @@ function serviceRow(row) {
   );
 }
 
-function podRow(row) {
+function policyRow(row, count) {
+  return el("tr", {}, name(row, ""), el("td", {}, el("span", { class: `dot ${count ? "good" : "over"}` }, `${count} pod${count === 1 ? "" : "s"}`), el("small", {}, row.how)));
+}
+
+function replaceCells(old, fresh) {
+  for (const [at, cell] of [...fresh.cells].entries()) if (!cell.isEqualNode(old.cells[at])) old.cells[at].replaceWith(cell);
+}
+
+// The bridge with its pods' links, and the ways to the pods of other nodes.
+function wiringParts(known, node) {
+  const bridges = known.links.filter((one) => one.kind === "bridge");
+  const tunnels = known.links.filter((one) => ["vxlan", "ipip", "wireguard", "geneve"].includes(one.kind));
+  const ways = known.routes.filter((one) => one.leads && one.node && one.node !== node);
+  const ports = (bridge) => known.links.filter((one) => one.master === bridge.name).length;
+  return [
+    ...bridges.map((one) => el("span", { class: "chip" }, el("b", {}, one.name), ` bridge ${one.addresses.join(" ")}, ${ports(one)} link${ports(one) === 1 ? "" : "s"}`)),
+    ...tunnels.map((one) => el("span", { class: "chip" }, el("b", {}, one.name), ` ${one.kind}`)),
+    ...ways.map((one) => el("span", { class: "chip" }, el("b", {}, one.to), ` → ${one.node} by ${one.dev}`)),
+    el("a", { href: `#/node//${node}` }, "all links and routes"),
+  ];
+}
+
+function podRow(row, veth) {
   const ready = row.containers > 1 || row.ready < row.containers ? ` ${row.ready}/${row.containers}` : "";
   return el(
     "tr", {},
-    name(row, ""),
-    el("td", { class: "mono" }, row.addresses[0] ?? "–", row.hostNetwork ? el("small", {}, "the node's own") : null),
+    name(row, "", row.isolated.map((one) => el("small", { class: "block" }, "isolated by ", el("a", { href: `#/${one.policy}` }, one.name), ` (${one.how})`))),
+    el("td", { class: "mono" }, row.addresses[0] ?? "–", row.hostNetwork ? el("small", {}, "the node's own") : veth ? el("small", {}, veth) : null),
     el("td", {}, el("span", { class: `dot ${row.tone}` }, row.state + ready)),
     el("td", {}, row.restarts || "–"),
   );
 }
 
-function name(row, also) {
-  return el("th", { scope: "row" }, el("a", { href: `#/${row.key}`, title: row.labels.join("\n") || undefined }, row.name), el("span", { class: "space" }, ` ${row.namespace}`), also ? el("small", {}, ` · ${also}`) : null);
+function name(row, also, more = []) {
+  return el("th", { scope: "row" }, el("a", { href: `#/${row.key}`, title: row.labels.join("\n") || undefined }, row.name), el("span", { class: "space" }, ` ${row.namespace}`), also ? el("small", {}, ` · ${also}`) : null, more);
 }
 
 function flash(row) {

@@ -1,4 +1,4 @@
-// The lines from Services to the pods behind them.
+// The lines from Services to the pods behind them, and from policies to the pods that they isolate.
 
 import { byId, svg } from "./dom.js";
 
@@ -42,20 +42,25 @@ export class Wires {
     const found = [];
     for (const [key, from] of this.tables.shown) {
       const row = this.tables.rows.get(key);
+      if (row.kind === "pod" && !from.hidden)
+        for (const one of row.isolated) {
+          const policy = this.tables.shown.get(one.policy);
+          if (policy && !policy.hidden) found.push({ from: policy, to: from, kind: "policy", hot: this.hot === key || this.hot === one.policy });
+        }
       if (row.kind !== "service" || from.hidden) continue;
       for (const one of row.endpoints) {
         const to = this.tables.shown.get(one.pod);
-        if (to && !to.hidden) found.push({ from, to, ready: one.ready, hot: this.hot === key || this.hot === one.pod });
+        if (to && !to.hidden) found.push({ from, to, kind: one.ready ? "" : "unready", hot: this.hot === key || this.hot === one.pod });
       }
     }
     return found;
   }
 }
 
-function wire({ from, to, ready, hot }, origin) {
+function wire({ from, to, kind, hot }, origin) {
   const [left, right] = [from.getBoundingClientRect(), to.getBoundingClientRect()];
   const [x1, y1] = [left.right - origin.left, left.top + left.height / 2 - origin.top];
   const [x2, y2] = [right.left - origin.left, right.top + right.height / 2 - origin.top];
   const bend = (x2 - x1) / 2;
-  return svg("path", { d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, class: [ready ? "" : "unready", hot ? "hot" : ""].join(" ") });
+  return svg("path", { d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, class: [kind, hot ? "hot" : ""].join(" ") });
 }

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from nodelib.clock import Clock
 from nodelib.json_values import Json, object_or_empty
-from view.model import NODE, PATHS, POD, SERVICE, SHOWN, SLICE, Key, Look, Row, row_key
+from view.model import NODE, PATHS, POD, POLICY, SERVICE, SHOWN, SLICE, Key, Look, Row, row_key
 from view.plan import rows, texts
 
 _FOLD = 0.05  # seconds in which changes are collected
 _BREATH = 32  # rows after which the event loop may serve others
+IsolatedBy = Callable[[Json, Iterable[Json]], Mapping[str, str]]  # policies that isolate a pod, and how
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
@@ -32,11 +33,12 @@ class Viewing(Protocol):
 class Board:
     """`stores` are the objects by kind. `changed()` and `told()` are called by the watches."""
 
-    def __init__(self, clock: Clock, cluster: str) -> None:
+    def __init__(self, clock: Clock, cluster: str, isolated_by: IsolatedBy = lambda pod, policies: {}) -> None:
         self.stores: dict[str, dict[Key, Json]] = {kind: {} for kind in PATHS}
-        self._clock, self._cluster = clock, cluster
+        self._clock, self._cluster, self._isolated_by = clock, cluster, isolated_by
         self._rows: dict[str, Row] = {}
         self._slices: dict[Key, dict[Key, Json]] = {}  # by Service
+        self._policies: dict[str, dict[Key, Json]] = {}  # by namespace
         self._pods: Counter[str] = Counter()  # by node
         self._changed: set[tuple[str, Key]] = set()
         self._problems: dict[str, str] = {}
@@ -55,6 +57,8 @@ class Board:
             self._move_slice(key, old, obj)
         else:
             self._touch(kind, key)
+        if kind == POLICY:
+            self._move_policy(key, obj)
         if kind == POD:
             self._count(old, -1)
             self._count(obj, 1)
@@ -128,14 +132,21 @@ class Board:
             return None
         if kind == NODE:
             return rows.node_row(obj, self._pods[key[1]])
-        return rows.pod_row(obj) if kind == POD else rows.service_row(obj, self._slices.get(key, {}).values())
+        if kind == POD:
+            return rows.pod_row(obj, self._isolated_by(obj, self._policies.get(key[0], {}).values()))
+        if kind == POLICY:
+            return rows.policy_row(obj)
+        return rows.service_row(obj, self._slices.get(key, {}).values())
 
     def _touch(self, kind: str, key: Key) -> None:
         if kind in SHOWN:
             self._changed.add((kind, key))
             self._news.set()
-            for on_change in list(self._looks.get(Look(kind, key), ())):
-                on_change()
+            self._tell(Look(kind, key))
+
+    def _tell(self, look: Look) -> None:
+        for on_change in list(self._looks.get(look, ())):
+            on_change()
 
     def _move_slice(self, key: Key, old: Json | None, obj: Json | None) -> None:
         for one in (old, obj):
@@ -150,13 +161,29 @@ class Board:
                 del self._slices[owner]
             self._touch(SERVICE, owner)
 
+    def _move_policy(self, key: Key, obj: Json | None) -> None:
+        there = self._policies.setdefault(key[0], {})
+        there.pop(key, None)
+        if obj is not None:
+            there[key] = obj
+        elif not there:
+            del self._policies[key[0]]
+        for pod in self.stores[POD]:
+            if pod[0] == key[0]:
+                self._changed.add((POD, pod))
+
     def _count(self, pod: Json | None, by: int) -> None:
-        node = str(object_or_empty((pod or {}).get("spec")).get("nodeName") or "")
+        """Whoever looks at a node looks at what happens to its pods, and is told of it here too."""
+        node = _node_of(pod)
         if node:
             self._pods[node] += by
             self._touch(NODE, ("", node))
             if not self._pods[node]:
                 del self._pods[node]
+
+
+def _node_of(pod: Json | None) -> str:
+    return str(object_or_empty((pod or {}).get("spec")).get("nodeName") or "")
 
 
 def _service_of(part: Json) -> Key | None:

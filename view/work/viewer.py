@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from enum import Enum
+from typing import TypeVar
 
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
-from nodelib.json_values import Json
+from nodelib.json_values import Json, object_or_empty
 from nodelib.tasks import cancel_and_wait
-from view.model import NODE, SERVICE, Look, Row, Why
+from view.model import NODE, POD, POLICY, SERVICE, Look, NodeWork, PacketLook, Row, Wired, WiringLook
 from view.plan import requests, texts
 from view.plan.life import life
+from view.plan.node_work import document
 from view.ports import Answers, Feeds, Wire
+from view.work import costs, packet
 from view.work.board import Board
 
 log = logging.getLogger(__name__)
@@ -27,6 +31,21 @@ log = logging.getLogger(__name__)
 _FOLD = 0.2  # seconds in which changes of the object that is looked at are collected
 _SECONDS = 20.0  # for one answer
 _AGAIN, _LATEST = 0.5, 5.0  # seconds until the node is asked again about a step that goes on
+_NODE_FOLD = 1.0  # seconds in which changes of a node's pods are collected: in a burst there are many
+_WIRED = 50  # nodes whose wiring the view of the cluster shows
+_WIRING_FOLD, _WIRING = 2.0, 30.0  # seconds: after a change of pods, and without one
+_MEASURED = 5.0  # seconds until a node is asked again for what it measures, of which no watch tells
+
+_DETAIL = "detail"
+T = TypeVar("T")
+
+
+class Again(Enum):
+    """When the object that is looked at is asked about again: only when it changes, soon, or now and then too."""
+
+    NO = 0
+    SOON = 1
+    AT_TIMES = 2
 
 
 class Viewer:
@@ -36,7 +55,8 @@ class Viewer:
         self._board, self._answers, self._feeds, self._wire, self._clock = board, answers, feeds, wire, clock
         self._rows: dict[str, Row | None] = {}
         self._state = ""
-        self._detail, self._sent_detail = "", ""
+        self._said: dict[str, str] = {}  # by what they are about, the messages that are not sent yet
+        self._sent_detail = ""
         self._news = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
@@ -52,9 +72,10 @@ class Viewer:
         """What the browser wants to look at from now on."""
         if self._following is not None:
             self._following.cancel()
-        self._detail = self._sent_detail = ""
+        self._said.clear()
+        self._sent_detail = ""
         look = requests.look(text)
-        self._following = asyncio.create_task(self._follow(look), name="look") if look is not None else None
+        self._following = asyncio.create_task(self._look_at(look), name="look") if look is not None else None
 
     async def run(self) -> None:
         """Raises Gone when the browser has left."""
@@ -74,16 +95,53 @@ class Viewer:
         changed, self._rows = self._rows, {}
         state, self._state = self._state, ""
         found = [*texts.rows(changed), *([state] if state else [])]
-        if self._detail and self._detail != self._sent_detail:
-            self._sent_detail = self._detail
-            found.append(self._detail)
-        return found
+        said, self._said = self._said, {}
+        detail = said.get(_DETAIL, "")
+        if detail and detail == self._sent_detail:
+            del said[_DETAIL]
+        self._sent_detail = detail or self._sent_detail
+        return [*found, *said.values()]
+
+    def _tell(self, about: str, text: str) -> None:
+        self._said[about] = text
+        self._news.set()
+
+    async def _look_at(self, look: Look | PacketLook | WiringLook) -> None:
+        """Until cancelled."""
+        try:
+            if isinstance(look, PacketLook):
+                await packet.follow(look.asked, self._answers, self._board.stores, self._tell, self._clock)
+            elif isinstance(look, WiringLook):
+                await self._follow_wiring()
+            else:
+                await self._follow(look)
+        except Exception:
+            log.exception("%s cannot be followed", look)
+
+    async def _follow_wiring(self) -> None:
+        """Until cancelled: how the nodes are wired, anew when their pods change."""
+        changed = asyncio.Event()
+        while True:
+            changed.clear()
+            names = [name for _, name in self._board.stores[NODE]]
+            ends = [self._board.follow(Look(NODE, ("", name)), changed.set) for name in names]
+            try:
+                answers = [self._in_time(self._answers.wired(name, self._board.stores)) for name in names[:_WIRED]]
+                found = dict(zip(names, await asyncio.gather(*answers), strict=False))
+                self._tell("wiring", await asyncio.to_thread(texts.wiring, found))
+                await self._clock.sleep(_WIRING_FOLD)
+                if names:
+                    await at_most(self._clock, _WIRING, changed)
+            finally:
+                for end in ends:
+                    end()
 
     async def _follow(self, look: Look) -> None:
         """Until cancelled: the newest text of the object, each time it changes."""
         changed = asyncio.Event()
         changed.set()
         end = self._board.follow(look, changed.set)
+        costs_of = asyncio.create_task(self._follow_costs(look), name="costs") if look.kind == POD else None
         try:
             async with self._events(look, changed.set) as events:
                 pause = Backoff(_AGAIN, _LATEST)
@@ -91,59 +149,81 @@ class Viewer:
                     if changed.is_set():
                         pause.reset()
                     changed.clear()
-                    goes_on = await self._look(look, events)
-                    await self._clock.sleep(_FOLD)
-                    if goes_on:
-                        await at_most(self._clock, pause.next(), changed)
-                    else:
+                    again = await self._look(look, events)
+                    await self._clock.sleep(_NODE_FOLD if look.kind == NODE else _FOLD)
+                    if again is Again.NO:
                         await changed.wait()
-        except Exception:
-            log.exception("%s cannot be followed", look)
+                    else:
+                        rest = pause.next() if again is Again.SOON else _MEASURED
+                        await at_most(self._clock, rest, changed)
         finally:
             end()
+            if costs_of is not None:
+                await cancel_and_wait(costs_of)
+
+    async def _follow_costs(self, look: Look) -> None:
+        def pod() -> Json | None:
+            return self._board.stores[look.kind].get(look.key)
+
+        await costs.follow(look, pod, self._answers, lambda text: self._tell("costs", text), self._clock)
 
     @contextlib.asynccontextmanager
     async def _events(self, look: Look, on_change: Callable[[], None]) -> AsyncIterator[Callable[[], Sequence[Json]]]:
         obj = self._board.stores[look.kind].get(look.key)
-        if obj is None or look.kind in (NODE, SERVICE):
+        if look.kind == NODE:
+            async with self._answers.news_of(look.key[1], on_change):
+                yield tuple
+            return
+        if obj is None or look.kind in (SERVICE, POLICY):
             yield tuple
             return
         async with self._feeds.about(obj, on_change) as feed:
             yield feed.events
 
-    async def _look(self, look: Look, events: Callable[[], Sequence[Json]]) -> bool:
-        """Whether the node is at work on it: its record changes then without any change that a watch tells of."""
-        goes_on = False
+    async def _look(self, look: Look, events: Callable[[], Sequence[Json]]) -> Again:
+        """SOON while the node is at work on it: its record changes then without any change that a watch tells of."""
+        again = Again.NO
         obj = self._board.stores[look.kind].get(look.key)
         if obj is None:
-            self._detail = texts.gone(look)
+            text = texts.gone(look)
         elif look.kind == NODE:
-            self._detail = await asyncio.to_thread(texts.node_detail, look, obj)
+            work, wired = await asyncio.gather(
+                self._in_time(self._answers.node(look.key[1])),
+                self._in_time(self._answers.wired(look.key[1], self._board.stores)),
+            )
+            goes_on = not isinstance(work, str) and any(step.seconds is None for one in work.pods for step in one.steps)
+            again = Again.SOON if goes_on else Again.AT_TIMES
+            text = await asyncio.to_thread(_node_text, look, obj, work, wired)
+        elif look.kind == POLICY:
+            enforced = await self._in_time(self._answers.policy(obj, self._board.stores))
+            again = Again.NO if isinstance(enforced, str) else Again.AT_TIMES  # its counters
+            text = await asyncio.to_thread(texts.policy_detail, look, obj, enforced)
         elif look.kind == SERVICE:
-            lines = await self._service(obj)
-            self._detail = await asyncio.to_thread(texts.service_detail, look, obj, lines)
+            lines = await self._in_time(self._answers.service(obj, self._board.stores))
+            lines = [lines] if isinstance(lines, str) else lines
+            text = await asyncio.to_thread(texts.service_detail, look, obj, lines)
         else:
             known = events()
-            answer = await self._why(obj, known)
+            answer, averages = await asyncio.gather(
+                self._in_time(self._answers.why(obj, known)),
+                self._in_time(self._answers.averages(str(object_or_empty(obj.get("spec")).get("nodeName") or ""))),
+            )
             steps = () if isinstance(answer, str) else answer.steps
-            goes_on = any(one.seconds is None for one in steps)
-            shown = life(obj, steps, known)
-            self._detail = await asyncio.to_thread(texts.pod_detail, look, obj, answer, shown)
-        self._news.set()
-        return goes_on
+            again = Again.SOON if any(one.seconds is None for one in steps) else Again.NO
+            shown = life(obj, steps, known, {} if isinstance(averages, str) else averages)
+            text = await asyncio.to_thread(texts.pod_detail, look, obj, answer, shown)
+        self._tell(_DETAIL, text)
+        return again
 
-    async def _why(self, pod: Json, events: Sequence[Json]) -> Why | str:
+    async def _in_time(self, answer: Awaitable[T]) -> T | str:
+        """The answer, or why there is none."""
         try:
-            return await asyncio.wait_for(self._answers.why(pod, events), _SECONDS)
+            return await asyncio.wait_for(answer, _SECONDS)
         except NodewrightError as error:
             return str(error)
         except TimeoutError:
             return f"there was no answer in {_SECONDS:g} s"
 
-    async def _service(self, service: Json) -> Sequence[str]:
-        try:
-            return await asyncio.wait_for(self._answers.service(service, self._board.stores), _SECONDS)
-        except NodewrightError as error:
-            return [str(error)]
-        except TimeoutError:
-            return [f"there was no answer in {_SECONDS:g} s"]
+
+def _node_text(look: Look, node: Json, work: NodeWork | str, wired: Wired | str) -> str:
+    return texts.node_detail(look, node, work if isinstance(work, str) else document(work), wired)

@@ -11,7 +11,16 @@ from dataclasses import replace
 from decimal import Decimal
 
 from agent.common.model.eviction import MEMORY_PRESSURE
-from agent.eviction.model import EvictionPolicy, EvictionState, Observations, Round, Share, Threshold
+from agent.eviction.model import (
+    EvictionPolicy,
+    EvictionState,
+    Level,
+    Observation,
+    Observations,
+    Round,
+    Share,
+    Threshold,
+)
 from agent.eviction.plan.signals import ALLOCATABLE_MEMORY, MEMORY_AVAILABLE, RESOURCES, condition_of, urgency
 from nodelib.quantity import parse
 
@@ -80,6 +89,17 @@ def next_round(policy: EvictionPolicy, state: EvictionState, seen: Observations,
     observed = {kind: at for kind, at in observed.items() if at == now or now - at < policy.transition}
     due = tuple(sorted((one for one in present if now - since[one] >= one.grace), key=urgency))
     return Round(EvictionState(since, observed, due), conditions(observed), due)
+
+
+def levels(policy: EvictionPolicy, state: EvictionState, seen: Observations, ahead: float) -> tuple[Level, ...]:
+    """Every threshold beside what was observed; `ahead`: seconds that the wall clock is ahead of the state's."""
+    found = []
+    for one in policy.thresholds:
+        observed, since = seen.get(one.signal, Observation(0, 0)), state.since.get(one)
+        least = one.least.of(observed.capacity)
+        met_since = 0.0 if since is None else since + ahead
+        found.append(Level(one.signal, observed.available, observed.capacity, least, one.grace, met_since))
+    return tuple(found)
 
 
 def conditions(observed: Iterable[str]) -> tuple[str, ...]:

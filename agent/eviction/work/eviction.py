@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from agent.common.metrics import Metrics
@@ -18,7 +19,16 @@ from agent.common.model.eviction import Eviction
 from agent.common.plan import demand
 from agent.common.ports import Events
 from agent.common.work.observable import Observable
-from agent.eviction.model import Candidate, EvictionPolicy, EvictionState, Observations, Round, Threshold
+from agent.eviction.model import (
+    Candidate,
+    Evicted,
+    EvictionPolicy,
+    EvictionReport,
+    EvictionState,
+    Observations,
+    Round,
+    Threshold,
+)
 from agent.eviction.plan import local_storage, messages, ranking, signals, thresholds
 from agent.pods.work.registry import PodRegistry
 from agent.stats.model import NodeStats, PodStats
@@ -31,6 +41,7 @@ log = logging.getLogger(__name__)
 _INTERVAL = 10.0  # seconds; upstream's evictionMonitoringPeriod
 _CLOSE_INTERVAL = 1.0
 _CLEANUP_LIMIT = 30.0  # upstream's podCleanupTimeout
+_REMEMBERED = 20  # evictions that a report shows
 _PATIENCE = 2.0  # seconds that a round waits for pods with limits of storage to be measured
 
 
@@ -73,6 +84,8 @@ class Evictor:
         self._is_close = False
         self._limits_checked_at = self._failed_at = float("-inf")
         self._measuring: asyncio.Task[Mapping[str, PodStats]] | None = None
+        self._report = EvictionReport()
+        self._evicted: deque[Evicted] = deque(maxlen=_REMEMBERED)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -81,6 +94,10 @@ class Evictor:
         finally:
             if self._measuring is not None:
                 self._measuring.cancel()
+
+    def report(self) -> EvictionReport:
+        """What the last round saw; nothing is measured for it."""
+        return replace(self._report, evicted=tuple(self._evicted))
 
     async def _run(self) -> None:
         while True:
@@ -100,6 +117,9 @@ class Evictor:
         seen = signals.observe(node)
         found = thresholds.next_round(self._policy, self._state, seen, self._parts.clock.monotonic())
         self._state = found.state
+        clock = self._parts.clock
+        seen_levels = thresholds.levels(self._policy, self._state, seen, clock.now() - clock.monotonic())
+        self._report = EvictionReport(clock.now(), seen_levels, found.conditions)
         self._is_close = bool(found.conditions) or thresholds.is_close(self._policy.thresholds, seen)
         for kind in set(found.conditions) - set(self._parts.pressures.now):
             log.warning("the node is under pressure: %s", kind)
@@ -188,4 +208,5 @@ class Evictor:
     def _evict(self, one: Eviction) -> None:
         self._parts.events.emit(one.pod.raw, "Warning", one.reason, one.message, annotations=one.annotations)
         self._parts.pods.evict(one)
+        self._evicted.append(Evicted(one.pod.namespace, one.pod.name, self._parts.clock.now(), one.message))
         self._parts.metrics.evictions.labels(one.signal).inc()

@@ -33,6 +33,7 @@ _WAIT = {
     "next_try": NUMBER,
     "tries": int,
     "progress": str,
+    "share": NUMBER,
 }
 _LINE = {
     "at!": NUMBER,

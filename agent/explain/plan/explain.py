@@ -142,9 +142,9 @@ def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wai
 def _pulling(record: Record, on: str, key: str) -> Wait:
     pulls = (one for one in record.under_way if one.what.kind is ActivityKind.PULL)
     began = next((one for one in pulls if one.what.image_key == key), None)
-    return Wait(
-        on, "Pulling", since=began.at if began else None, progress=progress_text(record.pulls.get(key, PullProgress()))
-    )
+    pull = record.pulls.get(key, PullProgress())
+    share = min(1.0, pull.done / pull.total) if pull.total else None
+    return Wait(on, "Pulling", since=began.at if began else None, progress=progress_text(pull), share=share)
 
 
 def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Iterator[Wait]:

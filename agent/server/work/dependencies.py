@@ -12,6 +12,7 @@ from agent.common.ports import PodView
 from agent.runtime.ports import RuntimeService
 from agent.server.model import ServerSettings
 from agent.server.ports import (
+    EvictionReports,
     Explains,
     ImageReports,
     Journal,
@@ -78,5 +79,6 @@ class ServerDeps:
     probe_registry: CollectorRegistry | None = None
     explains: Explains | None = None
     images: ImageReports | None = None
+    eviction: EvictionReports | None = None
     heartbeat: Callable[[], str] = lambda: ""
     translate_uid: Callable[[str], str] = lambda uid: uid

@@ -1,6 +1,6 @@
-"""/why: the reason that each pod is in its state; /images: what holds the node's images.
+"""/why: why each pod is in its state; /images: what holds the images; /eviction: how near the node is to evicting.
 
-Both are served to root on a unix socket of mode 0600, with or without an API server, and on port 10250, where they
+All are served to root on a unix socket of mode 0600, with or without an API server, and on port 10250, where they
 are authorized as nodes/proxy.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import asdict
 from aiohttp import web
 
 from agent.explain.plan.document import to_json
-from agent.server.ports import Explains, ImageReports
+from agent.server.ports import EvictionReports, Explains, ImageReports
 from agent.server.work.responses import Refused, json
 
 
@@ -40,3 +40,13 @@ class Images:
 
     async def report(self, request: web.Request) -> web.Response:
         return json(asdict(await self._images.report()))
+
+
+class Evictions:
+    """GET /eviction: an EvictionReport (agent.eviction.model) as JSON."""
+
+    def __init__(self, eviction: EvictionReports) -> None:
+        self._eviction = eviction
+
+    async def report(self, request: web.Request) -> web.Response:
+        return json(asdict(self._eviction.report()))

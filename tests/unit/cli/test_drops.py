@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from cli.commands import drops as command
-from cli.commands.drops import _follow_node, _Printer, _show
+from cli.commands.drops import _Printer, _show
 from cli.commands.policy_explain import _lines
 from cli.policies import sources
 from cli.policies.drops_text import Wanted, sentence
 from cli.policies.explain_text import Objects, document
+from cli.policies.follow import follow_node
 from nodelib.errors import NotFound, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.listing import Listed
@@ -101,7 +102,7 @@ async def test_follow_prints_what_comes_and_a_flood_of_one_flow_once(
 ) -> None:
     world, path = daemon
     printer = _Printer(Wanted("a", "a2"), as_json=False)
-    task = asyncio.create_task(_follow_node("node1", path, printer))
+    task = asyncio.create_task(follow_node("node1", path, printer))
     shown = ""
 
     async def lines(count: int) -> list[str]:
@@ -128,7 +129,7 @@ async def test_a_daemon_that_starts_again_is_followed_from_its_beginning(
     monkeypatch.setattr("policy.drops.log.WAITS", 0.05)  # a killed process would answer nobody
     path = str(tmp_path / "policy.sock")
     printer, shown = _Printer(Wanted(), as_json=True), ""
-    follower = asyncio.create_task(_follow_node("node1", path, printer))
+    follower = asyncio.create_task(follow_node("node1", path, printer))
     for number in (1, 2):
         world = World(DENY)
         world.log._began = float(number)

@@ -370,7 +370,7 @@ def test_a_report_of_images_may_be_anything() -> None:
             console = new_console(io.StringIO(), width=200)
             parsed = images.parse(one)
             console.print(images._table(parsed.images, 2.0))
-            for line in (*images._summary(parsed, 2.0), *images._dry(parsed, 5)):
+            for line in (*images.summary(parsed, 2.0), *images._dry(parsed, 5)):
                 console.print(line)
     assert images.usable({**report, "more": 1}) == {**report, "images": [], "last": None}
     assert images.usable([]) is None

@@ -3,128 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
-from nodelib.errors import Temporary
-from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
-from tests.fakes.clock import FakeClock, settle
+from tests.fakes.clock import settle
+from tests.unit.view.looking import Seen, World, deny, running_world
 from tests.unit.view.world import ready_node, running, shop_service, shop_slice
-from view.model import NODE, PATHS, POD, SERVICE, SLICE, Look, Question, Row, Step, Stores, Traced, Why
+from view.model import (
+    NODE,
+    PATHS,
+    POD,
+    POLICY,
+    SERVICE,
+    SLICE,
+)
 from view.plan.rows import key_of
-from view.ports import Feed, Gone
-from view.work.board import Board
-from view.work.viewer import Viewer
-
-
-class Seen:
-    """A browser that takes everything at once."""
-
-    def __init__(self) -> None:
-        self.states: list[Json] = []
-        self.changes: list[dict[str, Row | None]] = []
-
-    def rows(self, changed: Mapping[str, Row | None]) -> None:
-        if changed:
-            self.changes.append(dict(changed))
-
-    def state(self, text: str) -> None:
-        self.states.append(json.loads(text))
-
-    def newest(self, key: str) -> Row | None:
-        return next(one[key] for one in reversed(self.changes) if key in one)
-
-
-class Kernelless:
-    """Answers that need no node; `problem` makes them fail."""
-
-    def __init__(self) -> None:
-        self.problem = ""
-        self.steps: tuple[Step, ...] = ()
-        self.asked = 0
-
-    async def why(self, pod: Json, events: Sequence[Json]) -> Why:
-        self.asked += 1
-        if self.problem:
-            raise Temporary(self.problem, action="Look at it.")
-        return Why(f"{pod['status']['phase']} with {len(events)} events", True, False, steps=self.steps)
-
-    async def service(self, service: Json, stores: Stores) -> Sequence[str]:
-        return [f"{len(stores[SLICE])} slices"]
-
-    async def trace(self, asked: Question) -> Traced:
-        raise NotImplementedError
-
-
-class Events:
-    def __init__(self) -> None:
-        self.found: list[Json] = []
-        self.on_change: Callable[[], None] = lambda: None
-        self.open = 0
-
-    def events(self) -> Sequence[Json]:
-        return self.found
-
-    @contextlib.asynccontextmanager
-    async def about(self, obj: Json, on_change: Callable[[], None]) -> AsyncIterator[Feed]:
-        self.open += 1
-        self.on_change = on_change
-        try:
-            yield self
-        finally:
-            self.open -= 1
-
-
-class Wire:
-    """A connection that takes messages while `takes` is set."""
-
-    def __init__(self) -> None:
-        self.said: list[Json] = []
-        self.takes = asyncio.Event()
-        self.takes.set()
-        self.gone = False
-
-    async def send(self, text: str) -> None:
-        await self.takes.wait()
-        if self.gone:
-            raise Gone("closed")
-        self.said.append(json.loads(text))
-
-    def of(self, kind: str) -> list[Json]:
-        return [one for one in self.said if one["type"] == kind]
-
-
-class World:
-    def __init__(self) -> None:
-        self.clock, self.answers, self.feeds, self.wire = FakeClock(), Kernelless(), Events(), Wire()
-        self.board = Board(self.clock, "lab")
-        self.viewer = Viewer(self.board, self.answers, self.feeds, self.wire, self.clock)
-
-    def put(self, kind: str, obj: Json) -> None:
-        self.board.changed(kind, key_of(obj), obj)
-
-    async def later(self, seconds: float = 0.3) -> None:
-        await settle()
-        await self.clock.advance(seconds)
-        await settle()
-
-
-async def _at_once(work: Callable[..., Any], *args: Any) -> Any:
-    return work(*args)
 
 
 @pytest.fixture
 async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(asyncio, "to_thread", _at_once)  # FakeClock knows nothing of threads
-    made = World()
-    tasks = [asyncio.create_task(made.board.run())]
-    yield made
-    await cancel_and_wait(*tasks)
+    async with running_world(monkeypatch) as found:
+        yield found
 
 
 async def test_changes_within_a_moment_are_one_message_and_a_heartbeat_is_none(world: World) -> None:
@@ -202,81 +103,20 @@ async def test_for_a_slow_browser_only_the_newest_rows_wait(world: World) -> Non
     await cancel_and_wait(serving)
 
 
-async def test_a_pod_that_is_looked_at_is_told_anew_when_it_or_its_events_change(world: World) -> None:
-    serving = asyncio.create_task(world.viewer.run())
-    pod = running("web", "10.0.1.2", "node1")
-    world.put(POD, pod)
-    world.viewer.hear('{"look": "pod/shop/web"}')
+async def test_a_policy_is_a_row_and_in_the_rows_of_its_namespace_s_pods(world: World) -> None:
+    seen = Seen()
+    world.board.join(seen)
+    other = running("other", "10.0.1.3", "node1", namespace="elsewhere")
+    for pod in (running("web", "10.0.1.2", "node1"), other):
+        world.put(POD, pod)
     await world.later()
-    assert [one["why"]["summary"] for one in world.wire.of("detail")] == ["Running with 0 events"]
-
-    world.feeds.found.append({"metadata": {"name": "e"}, "reason": "Pulling"})
-    world.feeds.on_change()
+    world.put(POLICY, deny("deny"))
     await world.later()
-    assert world.wire.of("detail")[-1]["why"]["summary"] == "Running with 1 events"
-
-    asked = world.answers.asked
-    for _ in range(5):
-        await world.later(10)
-    assert world.answers.asked == asked, "nothing is asked while nothing changes"
-
-    world.viewer.hear('{"look": ""}')
+    assert set(seen.changes[-1]) == {"networkpolicy/shop/deny", "pod/shop/web"}
+    isolated = (seen.newest("pod/shop/web") or {})["isolated"]
+    assert isolated == [{"policy": "networkpolicy/shop/deny", "name": "deny", "how": "ingress"}]
+    assert (seen.newest("networkpolicy/shop/deny") or {})["how"] == "ingress"
+    world.board.changed(POLICY, ("shop", "deny"), None)
     await world.later()
-    assert world.feeds.open == 0
-    await cancel_and_wait(serving)
-
-
-async def test_a_node_that_is_at_work_on_a_pod_is_asked_again_until_it_is_done(world: World) -> None:
-    serving = asyncio.create_task(world.viewer.run())
-    world.answers.steps = (Step(1.0, "prepare", None, "ok"),)
-    world.put(POD, running("web", "10.0.1.2", "node1"))
-    world.viewer.hear('{"look": "pod/shop/web"}')
-    await world.later(1)
-    assert world.answers.asked >= 2
-    world.answers.steps = (Step(1.0, "prepare", 2.0, "ok"),)
-    await world.later(10)
-    asked = world.answers.asked
-    assert world.wire.of("detail")[-1]["life"]["bars"]
-    await world.later(100)
-    assert world.answers.asked == asked
-    await cancel_and_wait(serving)
-
-
-async def test_an_answer_that_fails_is_said_and_the_pod_is_still_shown(world: World) -> None:
-    serving = asyncio.create_task(world.viewer.run())
-    world.answers.problem = "the agent is away"
-    world.put(POD, running("web", "10.0.1.2", "node1"))
-    world.viewer.hear('{"look": "pod/shop/web"}')
-    await world.later()
-    (said,) = world.wire.of("detail")
-    assert said["why"] == {"problem": "the agent is away. Look at it."} and "kind: Pod" in said["object"]
-    await cancel_and_wait(serving)
-
-
-async def test_what_is_gone_or_never_was_is_said(world: World) -> None:
-    serving = asyncio.create_task(world.viewer.run())
-    world.viewer.hear('{"look": "service/shop/nosuch"}')
-    await world.later()
-    assert world.wire.of("detail")[-1]["gone"]
-    world.put(SERVICE, shop_service("nosuch", "10.9.0.7"))
-    await world.later()
-    assert world.wire.of("detail")[-1]["lines"] == ["0 slices"]
-    world.board.changed(SERVICE, ("shop", "nosuch"), None)
-    await world.later()
-    assert world.wire.of("detail")[-1]["gone"]
-    await cancel_and_wait(serving)
-
-
-async def test_a_browser_that_has_left_is_forgotten_with_all_that_it_followed(world: World) -> None:
-    world.put(POD, running("web", "10.0.1.2", "node1"))
-    serving = asyncio.create_task(world.viewer.run())
-    world.viewer.hear('{"look": "pod/shop/web"}')
-    await world.later()
-    world.wire.gone = True
-    world.put(POD, running("web", "10.0.1.3", "node1"))
-    await world.later()
-    with pytest.raises(Gone):
-        await serving
-    ends: Any = world.board.follow(Look(POD, ("shop", "web")), lambda: None)
-    ends()
-    assert world.feeds.open == 0
+    assert (seen.newest("pod/shop/web") or {})["isolated"] == []
+    assert seen.newest("networkpolicy/shop/deny") is None

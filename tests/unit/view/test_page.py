@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.browser import Browser, chromium, driven, needs_chromium
-from tests.unit.view.world import SCRIPT, Page, page, put, running, served, shop, shop_service, shop_slice, waiting
+from tests.builders.policies import policy
+from tests.unit.view.world import (
+    SCRIPT,
+    Page,
+    at_work,
+    page,
+    put,
+    running,
+    served,
+    shop,
+    shop_service,
+    shop_slice,
+    waiting,
+    walked,
+    wired,
+)
+from view.model import Daemon, NodeRules, NodeWork, Refused, TableRule
 
 pytestmark = needs_chromium
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
@@ -72,6 +90,138 @@ async def test_a_pod_s_start_is_followed_with_cause_and_remedy(here: Page, brows
     await browser.until(f"{shown}.includes('does not exist')")
 
 
+async def test_the_work_of_a_node_is_shown_and_followed(here: Page, browser: Browser) -> None:
+    now = time.time()
+    here.answers.works["node1"] = at_work(now)
+    await browser.open(f"{here.url}#/node")
+    shown = "document.querySelector('#node-work').innerText"
+    await browser.until(f"{shown}.includes('1 earlier') || {shown}.includes('2 of 3 ready')")
+    lanes = await browser.value("[...document.querySelectorAll('.lanes tbody tr')].map((one) => one.innerText)")
+    assert [one.split()[0] for one in lanes] == ["web-1", "web-2", "late"]
+    assert await browser.value("document.querySelectorAll('.lanes rect.ready').length") == 2
+    text = await browser.value(shown)
+    for part in ("90 MiB left of 1000 MiB", "met for", "evicts below 100 MiB", "3 of 9 MiB, 1 MiB/s", "signal 9"):
+        assert part in text, part
+    assert "<script>" in text, "the message of the eviction is text"
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    daemons = "[...document.querySelectorAll('[aria-label=Daemons] tbody tr')].map((one) => one.innerText)"
+    assert ["running" in one for one in await browser.value(daemons)] == [True, False]
+
+    # The next news of a pod of the node brings its new answer: no reload, no question of the browser.
+    here.answers.works["node1"] = NodeWork(daemons=(Daemon("proxy", True, 9, 1.0, 2, "exit code 1"),))
+    await put(here.api, running("web-1", "10.0.1.9", "node1"))
+    await browser.until(f"{daemons}[0].includes('running')", seconds=3)
+    assert await browser.log() == []
+
+
+async def test_the_nodes_are_reached_and_left_by_the_keyboard(here: Page, browser: Browser) -> None:
+    here.answers.works["node1"] = at_work(time.time())
+    await browser.open(f"{here.url}#/node//node1")
+    await browser.until("document.querySelectorAll('.lanes tbody tr').length === 3")
+    await browser.value("document.querySelector('.lanes a').focus()")
+    await put(here.api, running("web-1", "10.0.1.9", "node1"))
+    here.answers.works["node1"] = replace(at_work(time.time()), evicted=())
+    await browser.until("document.querySelector('#node-work').innerText.includes('No pod was evicted')")
+    assert await browser.value("document.activeElement.innerText") == "web-1", "what is drawn anew keeps the focus"
+    await browser.press(ENTER)
+    await browser.until("document.querySelector('#detail').innerText.includes('pod shop/web-1')")
+    await browser.press(ESCAPE)
+    await browser.until("!document.querySelector('#node-view').hidden && location.hash === '#/node//node1'")
+    await browser.open(f"{here.url}#/node//node2")
+    await browser.until("document.querySelector('#node-work').innerText.includes('no agent of this node answers')")
+
+
+async def test_counters_of_a_walk_move_while_it_is_looked_at(here: Page, browser: Browser) -> None:
+    here.answers.walk = walked(100)
+    await browser.open(f"{here.url}#/packet?from=shop/web-1&to=shop/web:80")
+    await browser.until("document.querySelector('#verdict').innerText === 'ARRIVES'")
+    await browser.until("document.querySelector('.live')?.innerText === 'no packet since'")
+    await browser.value("document.querySelector('#walk summary').click()")
+    here.answers.walk = walked(112)
+    await browser.until("document.querySelector('.live')?.innerText.includes('+12')", seconds=6)
+    assert "[112 packets]" in await browser.value("document.querySelector('.walk').innerText")
+    assert await browser.value("document.querySelector('#walk details').open"), "what was opened stays so"
+    here.answers.walk = walked(3)  # the chain was written anew, and counts from the beginning
+    await browser.until("!document.querySelector('.live') && document.querySelector('#walk').innerText.includes('[3 ')")
+    await browser.open(f"{here.url}#/packet?from=shop/web-2&to=shop/web:80")
+    await browser.until("document.querySelector('#from').value === 'shop/web-2'")
+    await browser.until("document.querySelector('#walk').innerText.includes('[3 ')")
+    assert await browser.log() == []
+
+
+async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Browser) -> None:
+    await browser.open(f"{here.url}#/packet")
+    shown = "document.querySelector('#refused').innerText"
+    await browser.until(f"{shown}.includes('answer root on their own machine')")
+    assert here.answers.taker is not None
+    here.answers.taker.problem("", "")
+    await browser.until(f"{shown}.includes('No packet was refused')", seconds=2)
+    one = Refused("node1", time.time(), 3, "ingress", "shop/web-1", "shop/db-1", "5432/TCP", "shop/deny", SCRIPT)
+    here.answers.taker.take([one, replace(one, come="192.0.2.9", to="fd00::7", port="53/UDP")])
+    await browser.until(f"{shown}.includes('5432/TCP') && {shown}.includes('<script>')", seconds=1)
+    links = await browser.value("[...document.querySelectorAll('#refused a')].map((one) => one.getAttribute('href'))")
+    assert links == [
+        "#/packet?from=shop%2Fweb-1&to=shop%2Fdb-1%3A5432&protocol=tcp",
+        "#/packet?from=192.0.2.9&to=%5Bfd00%3A%3A7%5D%3A53&protocol=udp",
+    ]
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    assert await browser.log() == []
+
+
+async def test_what_a_pod_uses_is_drawn_while_it_is_looked_at(here: Page, browser: Browser) -> None:
+    here.answers.uses = True
+    await browser.open(f"{here.url}#/pod/shop/web-1")
+    rows = "[...document.querySelectorAll('.costs tbody tr')].map((one) => one.innerText)"
+    await browser.until(f"({rows}).length === 2 && ({rows})[0].includes('0.50 cores')", seconds=10)
+    text = await browser.value(rows)
+    assert "25 % of the time" in text[0] and "64 MiB" in text[0] and "<script>" in text[0]
+    assert "answers in\n4 ms" in text[1]
+    assert await browser.value("document.querySelectorAll('.costs .spark').length") == 4
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    assert await browser.log() == []
+
+
+async def test_policies_are_wired_to_the_pods_that_they_isolate(here: Page, browser: Browser) -> None:
+    await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
+    await browser.until(f"({TEXT}).includes('2 pods')", "networkpolicy/shop/deny")
+    assert "isolated by deny (ingress)" in await browser.value(TEXT, "pod/shop/web-1")
+    assert "isolated" not in await browser.value(TEXT, "pod/shop/late")
+    await browser.until("document.querySelectorAll('#wires path.policy').length === 2")
+    rule = TableRule("policy-ingress-7", "ip saddr @peer-1 accept", 41, SCRIPT)
+    here.answers.enforced = (NodeRules("node1", (rule,)),)
+    await browser.value(f"{ROW}.querySelector('a').click()", "networkpolicy/shop/deny")
+    shown = "document.querySelector('#detail').innerText"
+    await browser.until(f"{shown}.includes('Enforced on node1') && {shown}.includes('@peer-1 accept')")
+    assert await browser.value("document.querySelector('.rules td').innerText") == "41"
+    here.answers.enforced = (NodeRules("node1", (replace(rule, packets=42),)),)
+    await browser.until("document.querySelector('.rules td').innerText === '42'", seconds=9)
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    await here.api.remove("/apis/networking.k8s.io/v1/networkpolicies/deny")
+    await browser.until(f"{shown}.includes('does not exist') && !({TEXT}).includes('isolated')", "pod/shop/web-1")
+
+
+async def test_bridges_links_and_routes_are_shown_where_they_are(here: Page, browser: Browser) -> None:
+    here.answers.wires["node1"] = wired()
+    await put(here.api, running("web-1", "10.0.1.9", "node1"))
+    await browser.until(f"({TEXT}).includes('veth7')", "pod/shop/web-1", seconds=5)
+    card = "document.querySelector('#nodes .wiring:not([hidden])').innerText"
+    text = await browser.value(card)
+    assert "nw0 bridge 10.0.1.1/24, 1 link" in text and "10.0.2.0/24 → node2 by eth0" in text
+    assert await browser.value("document.querySelectorAll('#nodes .wiring[hidden]').length") == 1, (
+        "of node2 none is known"
+    )
+    here.answers.works["node1"] = at_work(time.time())
+    await browser.open(f"{here.url}#/node//node1")
+    rows = "[...document.querySelectorAll('[aria-label=Links] tbody tr')].map((one) => one.innerText)"
+    await browser.until(f"({rows}).length === 3")
+    assert "web-1 shop\nin bridge nw0" in (await browser.value(rows))[2]
+    await browser.value("[...document.querySelectorAll('[aria-label=Links] summary')].at(-1).click()")
+    await browser.until("document.querySelector('[aria-label=Links] details[open] pre').innerText.includes('ifname')")
+    sysctls = await browser.value("document.querySelector('[aria-label=Sysctls]').innerText")
+    assert "net.ipv4.ip_forward" in sysctls and "packets of pods are forwarded" in sysctls
+    assert await browser.log() == []
+
+
 async def test_names_and_labels_of_others_are_text(here: Page, browser: Browser) -> None:
     await browser.open(f"{here.url}#/pod/shop/web-1")
     await browser.until("document.querySelector('#detail pre')?.textContent.includes('<script>document.title=')")
@@ -125,7 +275,12 @@ async def test_tables_can_be_read_aloud(browser: Browser) -> None:
         " [...one.querySelectorAll('thead th')].every((head) => head.scope === 'col' && head.innerText),"
         " [...one.tBodies[0].rows].every((row) => row.cells[0].scope === 'row')])"
     )
-    assert heads == [["Services", True, True], ["Pods on node1", True, True], ["Pods on node2", True, True]]
+    assert heads == [
+        ["Services", True, True],
+        ["Network policies", True, True],
+        ["Pods on node1", True, True],
+        ["Pods on node2", True, True],
+    ]
     assert await browser.value("document.querySelector('#state').getAttribute('role')") == "status"
 
 
@@ -133,9 +288,18 @@ async def test_tables_can_be_read_aloud(browser: Browser) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 async def test_it_fits_and_can_be_read(here: Page, browser: Browser, width: int, dark: bool) -> None:
     await browser.size(width, 800, dark=dark)
-    for path in ("", "#/pod/shop/web-1", "#/service/shop/web", "#/packet"):
+    here.answers.works["node1"] = at_work(time.time())
+    here.answers.wires["node1"] = wired()
+    here.answers.uses = True
+    for path in ("#/pod/shop/web-1", "#/service/shop/web", "#/packet", "#/node//node1", ""):
         await browser.open(here.url + path)
         await browser.until(LIVE)
+        if path.startswith("#/pod"):
+            await browser.until("document.querySelectorAll('.costs tbody tr').length === 2")
+        if path.startswith("#/node"):
+            await browser.until("document.querySelectorAll('.lanes tbody tr').length === 3")
+            for part in ("td a", "td small", ".none", ".legend .key", ".none .bad", "td .dot"):
+                assert await _contrast(browser, f"#node-work {part}") >= 4.5, part
         wide = "Math.max(document.documentElement.scrollWidth, document.querySelector('#detail').scrollWidth)"
         assert await browser.value(wide) <= width, path
     for part in ("body", "#state", "th a", ".space", "td small"):

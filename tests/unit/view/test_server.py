@@ -66,7 +66,7 @@ class Browser:
                     self.rows = {key: row for key, row in self.rows.items() if key not in said["gone"]}
                 elif said["type"] == "state":
                     self.state = said
-                else:
+                elif said["type"] == "detail":
                     self.detail = said
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from cli.commands.view_answers import ClusterAnswers
@@ -18,10 +19,77 @@ from tests.builders.pods import pod_json
 from tests.builders.services import endpoint, endpoint_slice, node, service
 from tests.fakes.apiserver import FakeApiServer
 from view.app import serve
+from view.model import (
+    Cost,
+    Daemon,
+    Evicted,
+    Hop,
+    Image,
+    ImageDisk,
+    Leg,
+    Link,
+    NodeRules,
+    NodeWork,
+    PodRecord,
+    Pull,
+    Question,
+    Step,
+    Stores,
+    Sysctl,
+    Threshold,
+    Traced,
+    Way,
+    Wired,
+    WiredRoute,
+)
+from view.ports import Refusals
 
 MADE = "2026-11-23T20:00:00Z"
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>"
+_PLURALS = {"NetworkPolicy": "networkpolicies"}
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/")
+
+
+class Answers(ClusterAnswers):
+    """As on a machine without nodes, but `works` has what nodes answer, by name, and so `wires`;
+    `walk` is every packet's, and `enforced` every policy's."""
+
+    def __init__(self, client: KubeClient) -> None:
+        super().__init__(None, client, "", Wording())
+        self.works: dict[str, NodeWork] = {}
+        self.walk: Traced | None = None
+        self.wires: dict[str, Wired] = {}
+        self.enforced: tuple[NodeRules, ...] = ()
+        self.uses, self.began = False, time.time()
+        self.taker: Refusals | None = None
+
+    async def node(self, name: str) -> NodeWork:
+        return self.works.get(name) or await super().node(name)
+
+    async def costs(self, pod: Json) -> tuple[Cost, ...]:
+        """A container that takes half a core and is throttled a quarter of the time, by the clock."""
+        if not self.uses:
+            return await super().costs(pod)
+        now = time.time() - self.began
+        used = {"cpu_seconds": now / 2, "throttled_seconds": now / 4, "memory_working_set": 64.0 * (1 << 20)}
+        probed = {"runs": now, "mean_seconds": 0.004, "worst_seconds": 0.03}
+        return (
+            Cost("container main", "12 s of CPU", used, f"Raise its limit. {SCRIPT}"),
+            Cost("readinessProbe of main", "httpGet every 1 s", probed),
+        )
+
+    async def wired(self, node: str, stores: Stores) -> Wired:
+        return self.wires.get(node) or await super().wired(node, stores)
+
+    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+        return self.enforced or await super().policy(policy, stores)
+
+    async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
+        return self.walk or await super().trace(asked, stores)
+
+    async def refused(self, taker: Refusals) -> None:
+        self.taker = taker
+        await super().refused(taker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +98,7 @@ class Page:
 
     url: str
     api: FakeApiServer
+    answers: Answers
 
     @property
     def port(self) -> int:
@@ -57,11 +126,11 @@ async def page() -> AsyncIterator[Page]:
 async def served(api: FakeApiServer) -> AsyncIterator[Page]:
     access, opened = ClusterAccess(api.url), asyncio.get_running_loop().create_future()
     async with KubeClient(access, user_agent="test") as client:
-        answers = ClusterAnswers(None, client, "", Wording())
+        answers = Answers(client)
         task = asyncio.create_task(serve(access, answers, "lab", ready=opened.set_result))
         try:
             await asyncio.wait({task, opened}, return_when=asyncio.FIRST_COMPLETED)
-            yield Page(opened.result() if opened.done() else task.result() or "", api)
+            yield Page(opened.result() if opened.done() else task.result() or "", api, answers)
         finally:
             await cancel_and_wait(task)
 
@@ -147,10 +216,11 @@ def shop_slice(name: str, *pods: tuple[str, str, bool]) -> Json:
 
 
 async def put(api: FakeApiServer, obj: Json) -> None:
-    meta, version = obj["metadata"], obj.get("apiVersion", "v1")
+    meta, policy = obj["metadata"], obj["kind"] == "NetworkPolicy"
+    version = obj.get("apiVersion", "networking.k8s.io/v1" if policy else "v1")
     root = "/api/v1" if version == "v1" else f"/apis/{version}"
     space = ""
-    plural = {"Node": "nodes", "Pod": "pods", "Service": "services", "EndpointSlice": "endpointslices"}[obj["kind"]]
+    plural = _PLURALS.get(obj["kind"], f"{obj['kind'].lower()}s")
     await api.put(f"{root}{space}/{plural}/{meta['name']}", obj)
 
 
@@ -168,3 +238,60 @@ async def shop(api: FakeApiServer) -> None:
         shop_slice("web", ("web-1", "10.0.1.2", True), ("web-2", "10.0.2.2", False)),
     ):
         await put(api, one)
+
+
+def at_work(now: float) -> NodeWork:
+    """A node with three starts, the last of which goes on, a pull, little memory left and a daemon that ended once."""
+
+    def lane(name: str, begin: float, ready: bool) -> PodRecord:
+        steps = [
+            Step(begin, "prepare", 0.05, "ok", kind="prepare"),
+            Step(begin + 0.02, "image web", 0.2, "ok", kind="image"),
+            Step(begin + 0.1, "sandbox", 0.3, "ok", kind="sandbox"),
+            Step(begin + 0.4, "start web", 0.2 if ready else None, "ok", kind="start"),
+        ]
+        done = [Step(begin + 0.7, "ready", 0.0, "ok", kind="ready")] if ready else []
+        return PodRecord(("shop", name), (*steps, *done))
+
+    pulling = PodRecord(("shop", "late"), (), (Pull("image of container main", "3 of 9 MiB, 1 MiB/s", 0.33, now - 4),))
+    images = (Image("registry.example/web:1", 300 << 20, "container shop/web-1"), Image(SCRIPT, 5 << 20, ""))
+    mib = 1 << 20
+    return NodeWork(
+        (lane("web-1", now - 3, True), lane("web-2", now - 2.8, True), lane("late", now - 1, False), pulling),
+        ImageDisk(1000 * mib, 300 * mib, 85, 80, images, ("2 images", "70 % of the file system is used")),
+        (
+            Threshold("memory.available", 90 * mib, 1000 * mib, 100 * mib, 0.0, now - 8),
+            Threshold("nodefs.available", 700 * mib, 1000 * mib, 100 * mib, 0.0, 0.0),
+        ),
+        (Evicted("shop/gone", now - 6, f"The node was low on resource: memory. {SCRIPT}"),),
+        (Daemon("agent", True, 7, 500.0, 2, "signal 9"), Daemon("proxy", False, 0, 0.0, 1, "exit code 1")),
+    )
+
+
+def walked(packets: int) -> Traced:
+    """A walk over one node, whose rule has met so many packets."""
+    hops = (
+        Hop("nat", "KUBE-SERVICES", "-d 10.9.0.7/32 -j KUBE-SVC-A", "it is the cluster IP", packets, True, True),
+        Hop("filter", "FORWARD", "-j ACCEPT", "", None, False, True),
+    )
+    leg = Leg("node1", "nw0", "10.0.1.2", "10.9.0.7:80", hops, "by eth0", "sent on")
+    return Traced(("ARRIVES",), "10.0.1.2", "10.9.0.7:80/tcp", (Way(True, "arrives", (leg,)),))
+
+
+def wired() -> Wired:
+    """node1 with its bridge, its uplink, and the link of the pod web-1."""
+
+    def link(name: str, kind: str, master: str = "", behind: str = "", *addresses: str) -> Link:
+        return Link(name, kind, master, addresses, "UP", 1500, behind, 1200, 3400, 2, f'{{"ifname": "{name}"}}')
+
+    links = (
+        link("eth0", "veth", "", "", "192.0.2.11/24"),
+        link("nw0", "bridge", "", "", "10.0.1.1/24"),
+        link("veth7", "veth", "nw0", "pod/shop/web-1"),
+    )
+    routes = (
+        WiredRoute("default", "192.0.2.1", "eth0", "", "", ""),
+        WiredRoute("10.0.2.0/24", "192.0.2.12", "eth0", "", "pods of node2", "node2"),
+        WiredRoute("10.0.0.0/16", "", "", "unreachable", "", ""),
+    )
+    return Wired(links, routes, (Sysctl("net.ipv4.ip_forward", "1", "packets of pods are forwarded"),))

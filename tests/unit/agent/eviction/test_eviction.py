@@ -106,6 +106,27 @@ async def test_without_pressure_no_pod_is_measured(there: Node) -> None:
     assert there.usage.measured == [] and there.pressures.now == ()
 
 
+async def test_the_report_has_what_the_last_round_saw_and_who_was_evicted(there: Node) -> None:
+    assert there.evictor.report().at == 0
+    await there.run_pods("a")
+    there.short_of_disk()
+    there.usage.pods = {"a": used_by("a", layer=MIB)}
+    assert await there.evictor.synchronize() == ["a"]
+    report = there.evictor.report()
+    memory, disk = report.levels
+    assert (memory.signal, memory.capacity, memory.least, memory.since) == (
+        "memory.available",
+        1024 * MIB,
+        100 * MIB,
+        0,
+    )
+    assert (disk.available, disk.capacity, disk.least) == (5, 1000, 100)
+    assert disk.since == report.at == there.world.clock.now()
+    assert report.conditions == ("DiskPressure",)
+    (evicted,) = report.evicted
+    assert (evicted.name, evicted.at) == ("a", report.at) and "ephemeral-storage" in evicted.message
+
+
 async def test_the_pod_that_uses_most_fails_and_its_status_says_why(there: Node) -> None:
     await there.run_pods("a", "b")
     there.usage.now = node(memory=50 * MIB)

@@ -1,4 +1,4 @@
-"""/why and /images on the unix socket for root and on the port of the API."""
+"""/why, /images and /eviction on the unix socket for root and on the port of the API."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from agent.eviction.model import EvictionReport, Level
 from agent.explain.model import Explanation
 from nodelib.json_values import Json
 from tests.unit.agent.server.conftest import Bench
@@ -44,7 +45,12 @@ class Images:
         return Record("disk")
 
 
-PARTS: dict[str, Any] = {"explains": Explains(), "images": Images()}
+class Evictions:
+    def report(self) -> EvictionReport:
+        return EvictionReport(5.0, (Level("memory.available", 7, 9, 3, 0.0),), ("DiskPressure",))
+
+
+PARTS: dict[str, Any] = {"explains": Explains(), "images": Images(), "eviction": Evictions()}
 
 
 async def _get(socket: Path, path: str) -> tuple[int, str]:
@@ -63,6 +69,8 @@ async def test_the_socket_is_for_root_and_answers(bench: Bench, tmp_path: Path) 
     assert json.loads((await _get(socket, "/why/ns/web"))[1]) == document("web")
     assert await _get(socket, "/why/ns/gone") == (404, 'this node has no pod "ns/gone"\n')
     assert json.loads((await _get(socket, "/images"))[1]) == {"name": "disk"}
+    report = json.loads((await _get(socket, "/eviction"))[1])
+    assert (report["conditions"], report["levels"][0]["available"]) == (["DiskPressure"], 7)
     assert "kubeletconfig" in json.loads((await _get(socket, "/configz"))[1])
     assert (await _get(socket, "/pods"))[0] == 404
 

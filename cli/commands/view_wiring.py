@@ -1,0 +1,77 @@
+"""How nodes are wired and where policies are enforced, for the page of `view`: read from the kernels."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from cli.explain.facts import Facts
+from cli.explain.wired import table_rules, wired
+from controlplane.cluster.model import Cluster
+from controlplane.machine.edge import wiring
+from controlplane.machine.edge.namespaces import is_bound
+from nodelib.errors import Permanent
+from nodelib.json_values import Json
+from policy.model import Direction, Name
+from policy.plan import parse
+from policy.plan.layout import TABLE, policy_chain_name
+from view.model import NodeRules, Wired
+
+_FRESH = 3.0  # seconds in which nobody's question makes the kernels be read again
+_MOST = 64  # answers that are kept
+T = TypeVar("T")
+
+
+class Wirings:
+    """Answers for all browsers: many of them cost a node no more than one."""
+
+    def __init__(self, cluster: Cluster | None) -> None:
+        self._cluster = cluster
+        self._kept: dict[str, tuple[float, object]] = {}
+        self._lock = asyncio.Lock()
+
+    async def node(self, name: str, facts: Facts) -> Wired:
+        """Raises Permanent where the node's kernel cannot be read from here."""
+        net = self._net(name)
+
+        async def read() -> Wired:
+            return wired(await wiring.read(net), facts, name)
+
+        return await self._fresh(f"node {name}", read)
+
+    async def policy(self, obj: Json, nodes: Iterable[str]) -> tuple[NodeRules, ...]:
+        """The rules of a NetworkPolicy on each node that has some of them."""
+        known, _ = parse.policy(obj)
+        return tuple([one for node in nodes if (one := await self._rules(node, known.name, list(known.rules))).rules])
+
+    async def _rules(self, node: str, name: Name, directions: Iterable[Direction]) -> NodeRules:
+        net = self._net(node)
+        chains = [policy_chain_name(name, one) for one in directions]
+
+        async def read() -> NodeRules:
+            families = await asyncio.gather(*(wiring.table(net, family, TABLE) for family in ("ip", "ip6")))
+            return NodeRules(node, tuple(rule for one in families for rule in table_rules(one, chains)))
+
+        return await self._fresh(f"policy {name} {node}", read)
+
+    def _net(self, node: str) -> str:
+        if self._cluster is None or os.geteuid() != 0:
+            raise Permanent("the kernels of nodes can be read by root on the machine where `./nodewright up` made them")
+        net = self._cluster.namespace(node, "net")
+        if node not in [one.name for one in self._cluster.nodes] or not is_bound(net):
+            raise Permanent("its network namespace is not on this machine", obj=f"node {node}")
+        return net
+
+    async def _fresh(self, about: str, read: Callable[[], Awaitable[T]]) -> T:
+        async with self._lock:  # one reading at a time, whoever asks
+            at, found = self._kept.get(about, (0.0, None))
+            if found is None or time.monotonic() - at > _FRESH:
+                found = await read()
+                self._kept.pop(about, None)
+                self._kept[about] = (time.monotonic(), found)
+                for old in list(self._kept)[: max(0, len(self._kept) - _MOST)]:
+                    del self._kept[old]
+            return found  # type: ignore[return-value]  # kept by what it is about
