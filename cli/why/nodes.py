@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from agent.explain.model import Wait
 from cli.why.findings import at_time, finding
-from cli.why.model import Explained, Facts, condition
+from cli.why.model import Explained, Facts, condition, spec_of
 from cli.why.remedies import remedy
 from nodelib.json_values import Json
 
@@ -36,6 +36,10 @@ def _waits(obj: Json) -> Iterator[Wait]:
         found = condition(obj, kind)
         if found.get("status") == "True":
             yield _of_condition(obj, kind, found)
+
+    if spec_of(obj).get("unschedulable") is True:
+        text = "it takes no new pods: somebody cordoned or drained it"
+        yield Wait("being uncordoned", "Cordoned", text, remedy("Cordoned", text, "node", obj))
 
 
 def _of_condition(obj: Json, on: str, found: Json) -> Wait:
