@@ -13,7 +13,7 @@ GIB = 1024**3
 Level = Literal["ok", "warning", "error", "fatal"]  # error: something of a cluster is broken; fatal: `up` cannot work
 _NEEDED_CONTROLLERS = ("cpu", "memory", "pids")
 _MIN_INOTIFY_INSTANCES, _MIN_INOTIFY_WATCHES = 128, 8192
-_INOTIFY_FIX = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=65536"
+_ENOUGH_INOTIFY_INSTANCES, _ENOUGH_INOTIFY_WATCHES = 1024, 65536
 # For two nodes: agent, containerd and proxy have a few each, CoreDNS one; the rest is for pods that watch files.
 _FREE_INOTIFY_INSTANCES = 32
 _STATE_BYTES, _CACHE_BYTES_COLD = 2 * GIB, 9 * GIB
@@ -156,15 +156,24 @@ def _inotify(m: Machine) -> Finding:
     free = m.inotify_instances - m.inotify_used
     if free < _FREE_INOTIFY_INSTANCES:
         short = f"{found}: {max(free, 0)} left, the next cluster or pod may fail with 'too many open files'"
-        return Finding("inotify", "warning", short, _INOTIFY_FIX)
+        return Finding("inotify", "warning", short, _more_inotify(m))
     if m.inotify_instances >= _MIN_INOTIFY_INSTANCES and m.inotify_watches >= _MIN_INOTIFY_WATCHES:
         return Finding("inotify", "ok", found)
     return Finding(
         "inotify",
         "warning",
         f"{found}: pods that watch files may fail with 'too many open files'",
-        _INOTIFY_FIX,
+        _more_inotify(m),
     )
+
+
+def _more_inotify(m: Machine) -> str:
+    """It never lowers what the machine has: then pods that run would lack it."""
+    instances = max(_ENOUGH_INOTIFY_INSTANCES, 2 * m.inotify_instances)
+    wanted = [f"fs.inotify.max_user_instances={instances}"]
+    if m.inotify_watches < _ENOUGH_INOTIFY_WATCHES:
+        wanted.append(f"fs.inotify.max_user_watches={_ENOUGH_INOTIFY_WATCHES}")
+    return f"sysctl -w {' '.join(wanted)}"
 
 
 def _ports(m: Machine) -> Finding:

@@ -58,6 +58,13 @@ def test_a_good_machine_has_no_complaint() -> None:
         pytest.param(replace(GOOD, may_lower_oom_score=False), "oom_score_adj", "ok", "", id="no CAP_SYS_RESOURCE"),
         pytest.param(replace(GOOD, inotify_instances=16), "inotify", "warning", "sysctl", id="inotify"),
         pytest.param(replace(GOOD, inotify_used=490), "inotify", "warning", "sysctl", id="inotify nearly used up"),
+        pytest.param(
+            replace(GOOD, inotify_instances=2048, inotify_used=2047, inotify_watches=192536),
+            "inotify",
+            "warning",
+            "max_user_instances=4096",
+            id="inotify used up where much is allowed",
+        ),
         pytest.param(replace(GOOD, ports_taken=(10250,)), "ports", "ok", "", id="another kubelet"),
         pytest.param(replace(GOOD, memory=GIB), "memory", "warning", "--nodes 1", id="little memory"),
         pytest.param(replace(GOOD, swap=GIB), "swap", "warning", "swapoff", id="swap"),
