@@ -16,6 +16,7 @@ _MIN_INOTIFY_INSTANCES, _MIN_INOTIFY_WATCHES = 128, 8192
 _ENOUGH_INOTIFY_INSTANCES, _ENOUGH_INOTIFY_WATCHES = 1024, 65536
 # For two nodes: agent, containerd and proxy have a few each, CoreDNS one; the rest is for pods that watch files.
 _FREE_INOTIFY_INSTANCES = 32
+_NO_MOUNT_POINT = "cannot change root filesystem propagation"  # unshare's words
 _STATE_BYTES, _CACHE_BYTES_COLD = 2 * GIB, 9 * GIB
 _MEMORY_BYTES = int(1.5 * GIB)
 
@@ -95,6 +96,10 @@ def _features(m: Machine) -> list[Finding]:
         "conntrack": "modprobe nf_conntrack nf_conntrack_netlink (CONFIG_NF_CONNTRACK)",
         "iptables nat": "modprobe iptable_nat, or nf_tables and nft_compat (CONFIG_NF_NAT)",
     }
+    refused = set(filter(None, m.kernel_features.values()))
+    if any(_NO_MOUNT_POINT in why for why in refused):
+        words = "/ is no mount point, as in a chroot: mount namespaces cannot be made there"
+        return [Finding("root folder", "fatal", words, "Use a virtual machine, or a container with --privileged")]
     return [
         Finding(name, "fatal" if why else "ok", why or "there", fixes.get(name, "") if why else "")
         for name, why in m.kernel_features.items()

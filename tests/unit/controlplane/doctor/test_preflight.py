@@ -97,3 +97,10 @@ def test_everything_wrong_is_reported_at_once() -> None:
 def test_every_complaint_has_a_fix_unless_it_mends_itself() -> None:
     bad = Machine(root=False, python=(3, 8), missing_tools=("ip",), state_root="/x", cache_root="/y")
     assert [f.check for f in preflight(bad) if f.level != "ok" and not f.fix] == ["Go"]
+
+
+def test_a_chroot_is_one_problem_and_not_one_of_each_kernel_module() -> None:
+    said = "unshare: cannot change root filesystem propagation: Invalid argument"
+    found = fatal(preflight(replace(GOOD, kernel_features=dict.fromkeys(("veth", "bridge", "overlayfs"), said))))
+    assert [one.check for one in found] == ["root folder"]
+    assert "chroot" in found[0].found and "modprobe" not in found[0].fix
