@@ -24,7 +24,11 @@ def nodes(expected: Iterable[str], facts: Facts) -> list[Explained]:
 
 
 def node(obj: Json, facts: Facts) -> Explained:
-    return finding("node", obj, "Ready", _waits(obj), facts)
+    return finding("node", obj, "Ready, cordoned" if _is_cordoned(obj) else "Ready", _waits(obj), facts)
+
+
+def _is_cordoned(obj: Json) -> bool:
+    return spec_of(obj).get("unschedulable") is True
 
 
 def _waits(obj: Json) -> Iterator[Wait]:
@@ -36,10 +40,9 @@ def _waits(obj: Json) -> Iterator[Wait]:
         found = condition(obj, kind)
         if found.get("status") == "True":
             yield _of_condition(obj, kind, found)
-
-    if spec_of(obj).get("unschedulable") is True:
+    if _is_cordoned(obj):
         text = "it takes no new pods: somebody cordoned or drained it"
-        yield Wait("being uncordoned", "Cordoned", text, remedy("Cordoned", text, "node", obj))
+        yield Wait("kubectl uncordon", "Cordoned", text, remedy("Cordoned", text, "node", obj))
 
 
 def _of_condition(obj: Json, on: str, found: Json) -> Wait:

@@ -40,7 +40,7 @@ async def drain(client: KubeClient, clock: Clock, node: str, limit: float, say: 
         _check_alone(found, node, force=force)
         left = [*found.evict, *found.alone]
         if not left:
-            say(f"{before} left" if before else "none had to leave")
+            say(f"{before} moved away" if before else "none had to go")
             return
         before = max(before, len(left))
         say(f"{len(left)} pods to go")
