@@ -87,8 +87,8 @@ async def up(request: Request, progress: Progress, clock: Clock) -> Raised:
     Run again after a failure or crash at any point, it continues with what is there.
     """
     addresses.check_name(request.name)
-    with progress.step("preflight"):
-        await doctor.refuse_if_fatal(request.project, request.binaries_dir, request.releases.folder)
+    with progress.step("preflight") as say:
+        say(await doctor.refuse_if_fatal(request.project, request.binaries_dir, request.releases.folder))
     with directory_lock(os.path.join(state_root(), request.name)):
         try:
             cluster = await asyncio.to_thread(settle, request)

@@ -64,6 +64,12 @@ def fatal(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.level == "fatal")
 
 
+def warnings(findings: tuple[Finding, ...]) -> str:
+    """Which checks warn, for a line of progress; "" when none does."""
+    named = ", ".join(finding.check for finding in findings if finding.level == "warning")
+    return f"a warning about {named}: `./nodewright doctor` says more" if named else ""
+
+
 def _root(m: Machine) -> Finding:
     if m.root:
         return Finding("root", "ok", "yes")

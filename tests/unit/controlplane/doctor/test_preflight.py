@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controlplane.doctor.model import Machine
-from controlplane.doctor.plan.preflight import GIB, fatal, preflight
+from controlplane.doctor.plan.preflight import GIB, fatal, preflight, warnings
 
 GOOD = Machine(
     kernel_features={"veth": "", "bridge": "", "overlayfs": "", "conntrack": "", "iptables nat": ""},
@@ -104,3 +104,9 @@ def test_a_chroot_is_one_problem_and_not_one_of_each_kernel_module() -> None:
     found = fatal(preflight(replace(GOOD, kernel_features=dict.fromkeys(("veth", "bridge", "overlayfs"), said))))
     assert [one.check for one in found] == ["root folder"]
     assert "chroot" in found[0].found and "modprobe" not in found[0].fix
+
+
+def test_up_names_the_checks_that_warn() -> None:
+    assert warnings(preflight(GOOD)) == ""
+    said = warnings(preflight(replace(GOOD, inotify_used=500, swap=GIB)))
+    assert said == "a warning about inotify, swap: `./nodewright doctor` says more"
