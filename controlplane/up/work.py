@@ -142,7 +142,12 @@ def known_to(request: Request) -> Cluster | None:
     """The cluster that this `up` continues. If a build failed before anything was made, what is asked for now counts
     alone; without options it goes on with those of the first time."""
     known = state.load(request.name)
-    return None if known is not None and request.explicit and not os.path.exists(known.pki_dir) else known
+    return None if known is not None and request.explicit and not _is_begun(known) else known
+
+
+def _is_begun(cluster: Cluster) -> bool:
+    """Whether there is more than its record: keys, or what kubeadm's clusters have first, a node's folder."""
+    return any(map(os.path.exists, (cluster.pki_dir, *(cluster.node_dir(one.name) for one in cluster.nodes))))
 
 
 def _check(cluster: Cluster, known: Options | None, request: Request) -> None:

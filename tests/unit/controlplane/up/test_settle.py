@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +33,8 @@ def test_without_options_it_goes_on_with_those_of_the_first_time() -> None:
     assert settle(asked()).options == Options(storage=True)
 
 
-def test_a_cluster_that_has_keys_keeps_its_options() -> None:
-    os.mkdir(settle(asked(storage=True)).pki_dir)
+@pytest.mark.parametrize("made", ["pki", "node1"])
+def test_a_cluster_that_has_more_than_its_record_keeps_its_options(made: str, root: Path) -> None:
+    settle(asked(storage=True))
+    (root / "tsettle" / made).mkdir()
     assert settle(asked(nodes=3)).options == Options(storage=True, nodes=3)
