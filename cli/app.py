@@ -11,6 +11,7 @@ from typing import Any
 from cli.again import program
 from cli.options import cluster, diagnosis, files, members, nodes, policies, testing
 from cli.options.application import app
+from cli.options.plain_help import called_as
 from cli.project import is_checkout
 
 __all__ = ["app", "cluster", "diagnosis", "files", "members", "nodes", "policies", "testing"]
@@ -24,6 +25,7 @@ def main() -> int:
         completion_init()  # typer does it itself only for applications with --install-completion
     if not is_checkout():
         called = "nodewright" if shutil.which("nodewright") == shutil.which(program()) else program()
+        called_as(called)
         sys.stdout, sys.stderr = (_Renamed(one, called) for one in (sys.stdout, sys.stderr))
     app(prog_name="nodewright")
     return 0

@@ -20,8 +20,7 @@ def find(name: str) -> Cluster:
         there = state.clusters()
         if len(there) > 1 and name == DEFAULT_NAME:
             raise NotFound(
-                f"there are several clusters on this machine, and none has the name that is meant without --name: "
-                f"{', '.join(there)}",
+                f"there are several clusters on this machine ({', '.join(there)}), and none has the default name",
                 obj=name,
                 action=f"Say which one: `{line_with_name(there[0])}`.",
             )
@@ -50,13 +49,18 @@ def sockets(cluster: Cluster | None, program: str, path: str) -> dict[str, str]:
 def reachable(name: str) -> Cluster:
     """find() for commands that would only wait in vain. Raises Temporary for a cluster that is stopped."""
     cluster = find(name)
-    if not os.path.exists(f"/sys/class/net/{cluster.host_link}"):
+    if is_stopped(cluster):
         raise Temporary(
             "the cluster is stopped, or this machine was restarted",
             obj=name,
             action=f"Run {ours(name, 'start')}.",
         )
     return cluster
+
+
+def is_stopped(cluster: Cluster) -> bool:
+    """Whether nothing of it is there, as after `stop` or a restart of this machine: not even the link to its nodes."""
+    return not os.path.exists(f"/sys/class/net/{cluster.host_link}")
 
 
 def meant(name: str) -> str:

@@ -16,6 +16,7 @@ from cli.policies import sources
 from cli.policies.drops_text import HEADS, Wanted, reasons, row
 from cli.policies.follow import follow_node, problem_of
 from cli.why.spans import clock
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from nodelib.errors import NodewrightError, NotFound, Temporary
 from nodelib.text import one_line
@@ -36,11 +37,16 @@ def run(name: str, pod: str, *, namespace: str, follow: bool, as_json: bool) -> 
     if cluster is None and not os.path.exists(paths["this node"]):
         raise _no_daemon(name)
     if cluster is not None and not cluster.options.enforces_policies:
-        raise Temporary(sources.NOT_ENFORCED, obj=cluster.name, action="Raise it with `up --network-policy`.")
+        raise Temporary(sources.NOT_ENFORCED, obj=cluster.name, action=_anew(cluster.name))
     if follow:
         asyncio.run(_follow(paths, _Printer(wanted, as_json)))
     elif not asyncio.run(_show(paths, wanted, as_json)):
         raise SystemExit(1)
+
+
+def _anew(name: str) -> str:
+    """A living cluster cannot get it."""
+    return f"Make the cluster anew: {ours(name, 'down')}, then {ours(name, 'up', '--network-policy')}."
 
 
 def _no_daemon(name: str) -> NodewrightError:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from cli.clusters import find
+from cli.clusters import reachable
 from cli.errors import need_root
 from cli.explain import read, service_text, service_words
 from cli.explain.balancer import announced, announcers
@@ -52,7 +52,7 @@ class ServiceFound:
 def run(name: str, service: str, *, namespace: str, node: str, as_json: bool, rules: bool = False) -> None:
     """Print it for one node, or for all; with `rules` also the rules in the nodes' kernels."""
     need_root("service")
-    found = asyncio.run(look(find(name), service, namespace, node))
+    found = asyncio.run(look(reachable(name), service, namespace, node))
     if as_json:
         print(json.dumps(_document(found), indent=1))
         return

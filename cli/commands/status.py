@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import IO
 
-from cli.clusters import find
+from cli.clusters import find, is_stopped
 from cli.display.columns import aligned, say
 from controlplane.cluster.advice import ours
 from controlplane.cluster.work.status import Daemon, NodeStatus, Status, read_status
@@ -24,9 +24,12 @@ _MOST_PODS = 20
 
 def run(name: str, *, as_json: bool) -> None:
     """Show the status; exit status 1 unless healthy()."""
-    status = asyncio.run(read_status(find(name)))
+    cluster = find(name)
+    status = asyncio.run(read_status(cluster))
     if as_json:
         print(json.dumps(asdict(status), indent=1))
+    elif is_stopped(cluster) and not any(status.supervisors.values()):
+        print(f"Cluster {name} is stopped, or this machine was restarted. {ours(name, 'start')} brings it back.")
     else:
         show(status, sys.stdout)
     if not healthy(status):

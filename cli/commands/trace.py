@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from importlib import import_module
 
-from cli.clusters import find
+from cli.clusters import reachable
 from cli.errors import need_root
 from cli.explain import paths_text, places, read, walk
 from cli.explain.facts import Facts
@@ -37,7 +37,7 @@ def run(
     """Print the path in the format `output` (text, verbose, json); exit status 1 when the packet cannot arrive."""
     need_root("trace")
     question = _Question(come, to, namespace, protocol, outside, output, live)
-    raise SystemExit(asyncio.run(_run(find(name), question)))
+    raise SystemExit(asyncio.run(_run(reachable(name), question)))
 
 
 async def _run(cluster: Cluster, asked: _Question) -> int:

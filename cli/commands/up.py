@@ -16,7 +16,6 @@ from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT, is_checkout
 from controlplane.cluster.advice import kubectl_line, line
-from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import DEFAULT_NAME, Cluster, Options, in_url
 from controlplane.cluster.plan import addons
@@ -30,7 +29,7 @@ from controlplane.doctor.work import debian_packages
 from controlplane.machine.edge import debian
 from controlplane.up import plan
 from controlplane.up.releases import ReleaseChoice
-from controlplane.up.work import Raised, Request, up
+from controlplane.up.work import Raised, Request, known_to, up
 from nodelib import quantity
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid
@@ -70,7 +69,7 @@ def print_config(name: str, given: dict[str, Any], line: Line) -> None:
     """Print the file that makes the cluster which the same command line would make. Nothing is made."""
     request = requested(name, given, line)
     check_name(request.name)
-    known = state.load(request.name)
+    known = known_to(request)
     options = plan.merge(request.name, known.options, request.options, request.explicit) if known else request.options
     plan.check_options(options)
     if known:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from agent.explain.plan.document import from_json, to_json
-from cli.clusters import find
+from cli.clusters import reachable
 from cli.errors import describe, fail
 from cli.why import judge, logs, show, trace
 from cli.why.model import Explained, LogTail
@@ -102,7 +102,7 @@ async def _found(
 
 def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
     if state.clusters():
-        find(name)  # raises NotFound, which names the clusters that exist
+        reachable(name)  # raises NotFound, which names the clusters that exist, or that it is stopped
     return Temporary(
         f"neither the API server nor an agent answers: API server: {answers.api}; {_silent(answers)}",
         obj=name,

@@ -151,7 +151,8 @@ def pending(service: Json, facts: Facts) -> Iterator[Problem]:
             "NoLoadBalancer",
             "It has no external address (kubectl shows <pending>): nothing in this cluster gives addresses to Services"
             " of type LoadBalancer.",
-            "Raise the cluster with `up --load-balancer`, or install a controller that does, such as MetalLB."
+            "Install a controller that does, such as MetalLB, or make the cluster anew: `nodewright down`, then"
+            " `nodewright up --load-balancer`."
             f" {meanwhile}",
         )
 

@@ -77,7 +77,10 @@ def up(
         typer.Option("--kubeadm", help="Create it with kubeadm init and join; the control plane runs as static pods."),
     ] = False,
     cpus: Annotated[
-        int, typer.Option(min=0, metavar="N", help="CPUs that each node has; by default all of this machine's.")
+        int,
+        typer.Option(
+            min=0, metavar="N", show_default=False, help="CPUs that each node has; by default all of this machine's."
+        ),
     ] = 0,
     memory: Annotated[
         str,

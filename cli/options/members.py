@@ -30,7 +30,8 @@ def node_add(
     labels: Annotated[str, typer.Option(metavar="K=V,...", help="Labels of the node.")] = "",
     taints: Annotated[str, typer.Option(metavar="K=V:EFFECT,...", help="Taints of the node.")] = "",
     cpus: Annotated[
-        int, typer.Option(min=0, metavar="N", help="CPUs that it has; by default what all nodes have.")
+        int,
+        typer.Option(min=0, metavar="N", show_default=False, help="CPUs that it has; by default what all nodes have."),
     ] = 0,
     memory: Annotated[
         str, typer.Option(metavar="SIZE", help="Memory that it has, such as 4Gi; by default what all nodes have.")

@@ -12,9 +12,37 @@ from cli import kubectl_words
 from cli.display.quiet import quietly
 from cli.options.conversion import converted_on_demand
 
+_LAUNCHER = "./nodewright"  # as help texts are written
+_called = _LAUNCHER
+# What kind, k3d and minikube call it.
+_ELSEWHERE = {
+    "create": "`./nodewright up` creates a cluster",
+    "delete": "`./nodewright down` removes a cluster, `./nodewright node remove` a node",
+    "get": "`./nodewright clusters` lists clusters, `./nodewright kubectl get` what is in one",
+    "list": "`./nodewright clusters` lists clusters",
+    "ls": "`./nodewright clusters` lists clusters",
+    "logs": "`./nodewright export logs` collects them, `./nodewright kubectl logs` shows those of a pod",
+}
+
+
+def called_as(program: str) -> None:
+    """From now on help names the program like this: before it is laid out, since the name's length counts."""
+    global _called
+    _called = program
+
 
 class PlainGroup(TyperGroup):
     """A group of commands with plain help."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        _name_program(self)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        word = args[0] if args else ""
+        if ctx.parent is None and word in _ELSEWHERE and self.get_command(ctx, word) is None:
+            ctx.fail(f"No such command '{word}': {_ELSEWHERE[word]}.")
+        return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         return converted_on_demand(super().get_params(ctx))
@@ -32,6 +60,7 @@ class PlainCommand(TyperCommand):
             if "--plain" in one.opts and self.callback is not None:
                 self.params.insert(place + 1, _quiet_beside(one))
                 self.callback = _quietly(self.callback)
+        _name_program(self)
 
     def get_params(self, ctx: Any) -> list[Any]:
         return converted_on_demand(super().get_params(ctx))
@@ -43,6 +72,14 @@ class PlainCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperCommand.format_help(_on_paper(self, ctx), ctx, formatter)
+
+
+def _name_program(command: Any) -> None:
+    for one in (command, *command.params):
+        for place in ("help", "short_help", "epilog"):
+            text = getattr(one, place, None)
+            if isinstance(text, str):
+                setattr(one, place, text.replace(_LAUNCHER, _called))
 
 
 def _quiet_beside(plain: Any) -> Any:

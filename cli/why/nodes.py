@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from agent.explain.model import Wait
 from cli.why.findings import at_time, finding
-from cli.why.model import Explained, Facts, condition
+from cli.why.model import Explained, Facts, condition, spec_of
 from cli.why.remedies import remedy
 from nodelib.json_values import Json
 
@@ -24,7 +24,11 @@ def nodes(expected: Iterable[str], facts: Facts) -> list[Explained]:
 
 
 def node(obj: Json, facts: Facts) -> Explained:
-    return finding("node", obj, "Ready", _waits(obj), facts)
+    return finding("node", obj, "Ready, cordoned" if _is_cordoned(obj) else "Ready", _waits(obj), facts)
+
+
+def _is_cordoned(obj: Json) -> bool:
+    return spec_of(obj).get("unschedulable") is True
 
 
 def _waits(obj: Json) -> Iterator[Wait]:
@@ -36,6 +40,9 @@ def _waits(obj: Json) -> Iterator[Wait]:
         found = condition(obj, kind)
         if found.get("status") == "True":
             yield _of_condition(obj, kind, found)
+    if _is_cordoned(obj):
+        text = "it takes no new pods: somebody cordoned or drained it"
+        yield Wait("kubectl uncordon", "Cordoned", text, remedy("Cordoned", text, "node", obj))
 
 
 def _of_condition(obj: Json, on: str, found: Json) -> Wait:

@@ -44,8 +44,8 @@ _RULES: tuple[tuple[str, str, str], ...] = (
     ("FailedCreate", "", "Correct what the message names, then wait: its controller tries again by itself. `kubectl "
      "describe {kind} {name} -n {namespace}` shows all of it."),
     ("NoDefaultStorageClass", "", "Install a provisioner and make its StorageClass the default (the claim then "
-     "takes it; clusters made with `nodewright up --storage` have one), or create a PersistentVolume and write the "
-     "same storageClassName in both; `kubectl get storageclass,pv` lists what exists."),
+     "takes it; a cluster that is made with `nodewright up --storage` has one), or create a PersistentVolume and write "
+     "the same storageClassName in both; `kubectl get storageclass,pv` lists what exists."),
     ("NoStorageClass", "", "Create the StorageClass with its provisioner, or name another one in the claim "
      "(`kubectl get storageclass` lists what exists). A claim's class cannot be changed later: delete it and create "
      "it again."),
@@ -74,6 +74,7 @@ _RULES: tuple[tuple[str, str, str], ...] = (
      "registers when it starts."),
     ("NodeStatusUnknown", "", "Its agent or its machine does not report: see `nodewright status`, and mend it with "
      "`nodewright up`."),
+    ("Cordoned", "", "If that is over: `kubectl uncordon {name}`."),
     ("KubeletNotReady", "", "Mend what the message names; `kubectl describe node {name}` shows all of its "
      "conditions."),
     ("KubeletHasInsufficientMemory KubeletHasDiskPressure KubeletHasInsufficientPID", "", "Free some of it on the "

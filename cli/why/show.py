@@ -53,10 +53,11 @@ class Page:
 def one(explained: Explained, page: Page) -> None:
     """Everything about one object."""
     found = explained.found
-    page.say(f"{_title(explained)}: {page.wording.typed(cut(found.summary.strip()))}", style="bold")
+    state = found.phase if found.waits and found.phase else found.summary
+    page.say(f"{_title(explained)}: {page.wording.typed(cut(state.strip()))}", style="bold")
     if not explained.by_node and found.node:
         page.say("  (No agent that answers here knows this pod, so this is what the API server knows.)")
-    page.shown.add(found.summary)
+    page.shown.add(state)
     for wait in found.waits:
         _wait(wait, page)
     for line in _ends(found.ends, page.now):

@@ -133,7 +133,7 @@ def _folder(binary: Binary, cache_dir: Path) -> Path:
 
 
 def _build_missing(missing: list[Binary], cache_dir: Path, progress: Progress) -> None:
-    go = find_go(cache_dir, progress)
+    go = find_go(cache_dir, progress, ", ".join(one.name for one in missing))
     with go_folders(cache_dir, progress) as folders:
         for run in go_runs(missing):
             if run.c:

@@ -24,7 +24,7 @@ from controlplane.doctor.edge import configz, daemons, machine, nodes, pod_netwo
 from controlplane.doctor.model import FileFact, NodeFacts, ProxyFacts
 from controlplane.doctor.plan import cis, cis_kubelet, kubelet_files, netcheck, registration
 from controlplane.doctor.plan.cis import ControlFinding
-from controlplane.doctor.plan.preflight import Finding, fatal, preflight
+from controlplane.doctor.plan.preflight import Finding, fatal, preflight, warnings
 from controlplane.machine.edge import namespaces
 from controlplane.prebuilt.work import find
 from nodelib import command, safe_yaml
@@ -98,14 +98,16 @@ async def _check_network(
     return netcheck.check(here), seen["routes"] if netcheck.has_pods(here) else None
 
 
-async def refuse_if_fatal(project: str, binaries_dir: Path | None = None, release: Path | None = None) -> None:
-    """Raises Permanent that lists every fatal finding with its fix."""
-    found = fatal(await examine(project, binaries_dir, release))
+async def refuse_if_fatal(project: str, binaries_dir: Path | None = None, release: Path | None = None) -> str:
+    """Which checks warn, in words. Raises Permanent that lists every fatal finding with its fix."""
+    findings = await examine(project, binaries_dir, release)
+    found = fatal(findings)
     if found:
         lines = [f"{finding.check}: {finding.found}. Fix: {finding.fix}" for finding in found]
         raise Permanent(
             "\n    ".join(lines), step="preflight", action="Fix these, then check again with `./nodewright doctor`."
         )
+    return warnings(findings)
 
 
 def debian_packages(project: str) -> tuple[str, ...]:

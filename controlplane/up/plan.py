@@ -233,8 +233,20 @@ def wanted_of(cluster: Cluster, images: str, binaries: str, *, chosen: bool) -> 
 def cannot_change(name: str, option: str, there: object, asked: object) -> Invalid:
     """The error for an option that cannot change while the cluster lives."""
     return Invalid(
-        f"the cluster has {option} {there}, and {asked} was asked for: that cannot change while it lives",
+        f"{_made_with(option, there)}, and {_asked_for(asked)}: that cannot change while it lives",
         obj=name,
         step="check the options",
         action=f"Run {ours(name, 'down')} first, or choose another --name.",
     )
+
+
+def _made_with(option: str, there: object) -> str:
+    if isinstance(there, bool):
+        return f"the cluster was made {'with' if there else 'without'} {option}"
+    return f"the cluster has {option} {there}"
+
+
+def _asked_for(asked: object) -> str:
+    if isinstance(asked, bool):
+        return "it was asked for now" if asked else "it was asked to be without it now"
+    return f"{asked} was asked for"

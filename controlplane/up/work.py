@@ -87,8 +87,8 @@ async def up(request: Request, progress: Progress, clock: Clock) -> Raised:
     Run again after a failure or crash at any point, it continues with what is there.
     """
     addresses.check_name(request.name)
-    with progress.step("preflight"):
-        await doctor.refuse_if_fatal(request.project, request.binaries_dir, request.releases.folder)
+    with progress.step("preflight") as say:
+        say(await doctor.refuse_if_fatal(request.project, request.binaries_dir, request.releases.folder))
     with directory_lock(os.path.join(state_root(), request.name)):
         try:
             cluster = await asyncio.to_thread(settle, request)
@@ -110,7 +110,7 @@ async def up(request: Request, progress: Progress, clock: Clock) -> Raised:
 def settle(request: Request) -> Cluster:
     """The cluster's record: the existing one with the changes that a living cluster can take, or a new one."""
     state.check_place(request.name)
-    known = state.load(request.name)
+    known = known_to(request)
     options = request.options
     if known is not None:
         options = plan.merge(request.name, known.options, request.options, request.explicit)
@@ -124,7 +124,8 @@ def settle(request: Request) -> Cluster:
         return cluster
     with directory_lock(state_root(), wait=True):
         taken = addresses.parse_networks(network.networks_in_use())
-        others = [other for name in state.clusters() if (other := state.load_readable(name)) is not None]
+        names = [name for name in state.clusters() if name != request.name]
+        others = [other for name in names if (other := state.load_readable(name)) is not None]
         taken += addresses.parse_networks(other.subnet for other in others)
         asked = plan.with_ranges(Cluster(request.name, "", options), request.ranges)
         if request.subnet:
@@ -135,6 +136,18 @@ def settle(request: Request) -> Cluster:
         _check(cluster, None, request)
         state.save(cluster)
     return cluster
+
+
+def known_to(request: Request) -> Cluster | None:
+    """The cluster that this `up` continues. If a build failed before anything was made, what is asked for now counts
+    alone; without options it goes on with those of the first time."""
+    known = state.load(request.name)
+    return None if known is not None and request.explicit and not _is_begun(known) else known
+
+
+def _is_begun(cluster: Cluster) -> bool:
+    """Whether there is more than its record: keys, or what kubeadm's clusters have first, a node's folder."""
+    return any(map(os.path.exists, (cluster.pki_dir, *(cluster.node_dir(one.name) for one in cluster.nodes))))
 
 
 def _check(cluster: Cluster, known: Options | None, request: Request) -> None:

@@ -15,12 +15,13 @@ import pytest
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from controlplane.binaries.work import ensure
+from controlplane.images.edge import seed
 from controlplane.images.edge.archive import write_archive, write_layer
 from controlplane.images.edge.registry import catalogue, hosts_toml, serving
 from controlplane.images.edge.seed import seed_containerd_root
 from controlplane.images.model.oci import RunConfig, file, make_image
 from nodelib.command import Completed, run
-from nodelib.errors import Conflict
+from nodelib.errors import Conflict, Permanent
 
 pytestmark = [
     pytest.mark.cluster,
@@ -129,6 +130,16 @@ async def test_a_seed_holds_layers_unpacked_only_and_containerd_lists_them(
         assert [(list(image.repo_tags), image.size > 0) for image in answer.images] == [([NAME], True)]
         unpacked = (await containerd.ctr("images", "check", f"name=={NAME}")).text
         assert unpacked.splitlines()[-1].endswith("true"), unpacked
+
+
+def test_a_seed_that_is_not_made_says_what_containerd_says(
+    archive: Path, binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seed, "_TRIES", 20)
+    with pytest.raises(Permanent, match="did not take the images over") as caught:  # more are wanted than it holds
+        images = {f"{NAME}-{number}": archive for number in range(9)}
+        seed_containerd_root(tmp_path / "root", images, containerd=binary, cache_dir=tmp_path / "cache")
+    assert "DEPRECATION" not in caught.value.message and len(caught.value.message.splitlines()) <= 6
 
 
 def test_a_root_in_use_is_not_touched(archive: Path, binary: Path, tmp_path: Path) -> None:

@@ -153,8 +153,8 @@ _RULES = (
     _rule("Unschedulable", "not have enough free storage", "No node has room for the volume of its claim: ask for less "
           "in the claim, or delete claims and VolumeSnapshots that nobody needs; `kubectl get csistoragecapacities -A` "
           "shows how much each node has left."),
-    _rule("Unschedulable", "unbound", "The claim of the pod is not bound, which is what it waits for: `kubectl get "
-          "pvc -n {namespace}`."),
+    _rule("Unschedulable", "unbound", "Its claim must be bound first: `kubectl get pvc -n {namespace}` shows which "
+          "one is not, and `nodewright why pvc/NAME -n {namespace}` says what that waits for."),
     _rule("Unschedulable", "free ports", "Every node that fits has the pod's hostPort in use: choose another "
           "hostPort, or delete the pod that has it."),
     _rule("Unschedulable", "anti-affinity", "Every node that fits has a pod that podAntiAffinity keeps it away "

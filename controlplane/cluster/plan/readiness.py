@@ -13,6 +13,7 @@ from nodelib.text import one_line
 from nodelib.version import skew
 
 _KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
+_CORDON = "node.kubernetes.io/unschedulable"
 _CRI_PLUGIN = "io.containerd.grpc.v1.cri"
 
 
@@ -58,6 +59,8 @@ def node_state(node: dict[str, Any] | None, boot: str = "", given: Iterable[Tain
     taints = _other_taints(node, given)
     if not taints:
         return NodeState("Ready")
+    if {one.key for one in taints} == {_CORDON}:
+        return NodeState("cordoned", "cordoned: it takes no new pods until it is uncordoned", taints)
     return NodeState("tainted", f"tainted {', '.join(one.key for one in taints)}", taints)
 
 

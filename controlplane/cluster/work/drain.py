@@ -34,12 +34,15 @@ async def drain(client: KubeClient, clock: Clock, node: str, limit: float, say: 
     """
     deadline = clock.monotonic() + limit
     refused: dict[str, str] = {}
+    before = 0
     while True:
         found = plan_drain(await pods_of(client, node))
         _check_alone(found, node, force=force)
         left = [*found.evict, *found.alone]
         if not left:
+            say(f"{before} moved away" if before else "none had to go")
             return
+        before = max(before, len(left))
         say(f"{len(left)} pods to go")
         if clock.monotonic() > deadline:
             if force:

@@ -101,12 +101,21 @@ def check_authorities(cluster: Cluster) -> None:
 
 def _authority(path: str) -> str:
     try:
-        text = bytes_of(path, _LARGEST_CA).decode("ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        text = str(error)
+        text = bytes_of(path, _LARGEST_CA).decode("ascii", errors="replace")
+    except OSError as error:
+        raise _no_authority(f"cannot be read: {error.strerror}", path) from error
     if "-----BEGIN CERTIFICATE-----" not in text:
-        raise Invalid("is no PEM file with a certificate", obj=path, step="read the authority of a mirror")
+        raise _no_authority("is no PEM file with a certificate", path)
     return text
+
+
+def _no_authority(words: str, path: str) -> Invalid:
+    return Invalid(
+        words,
+        obj=path,
+        step="read the authority of a registry's mirror",
+        action="Correct `caFile` of the mirror in the cluster's file, or leave it out.",
+    )
 
 
 def write_hosts(cluster: Cluster, node: Node) -> None:

@@ -13,9 +13,10 @@ GIB = 1024**3
 Level = Literal["ok", "warning", "error", "fatal"]  # error: something of a cluster is broken; fatal: `up` cannot work
 _NEEDED_CONTROLLERS = ("cpu", "memory", "pids")
 _MIN_INOTIFY_INSTANCES, _MIN_INOTIFY_WATCHES = 128, 8192
-_INOTIFY_FIX = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=65536"
+_ENOUGH_INOTIFY_INSTANCES, _ENOUGH_INOTIFY_WATCHES = 1024, 65536
 # For two nodes: agent, containerd and proxy have a few each, CoreDNS one; the rest is for pods that watch files.
 _FREE_INOTIFY_INSTANCES = 32
+_NO_MOUNT_POINT = "cannot change root filesystem propagation"  # unshare's words
 _STATE_BYTES, _CACHE_BYTES_COLD = 2 * GIB, 9 * GIB
 _MEMORY_BYTES = int(1.5 * GIB)
 
@@ -62,6 +63,12 @@ def fatal(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.level == "fatal")
 
 
+def warnings(findings: tuple[Finding, ...]) -> str:
+    """Which checks warn, for a line of progress; "" when none does."""
+    named = ", ".join(finding.check for finding in findings if finding.level == "warning")
+    return f"a warning about {named}: `./nodewright doctor` says more" if named else ""
+
+
 def _root(m: Machine) -> Finding:
     if m.root:
         return Finding("root", "ok", "yes")
@@ -94,6 +101,10 @@ def _features(m: Machine) -> list[Finding]:
         "conntrack": "modprobe nf_conntrack nf_conntrack_netlink (CONFIG_NF_CONNTRACK)",
         "iptables nat": "modprobe iptable_nat, or nf_tables and nft_compat (CONFIG_NF_NAT)",
     }
+    refused = set(filter(None, m.kernel_features.values()))
+    if any(_NO_MOUNT_POINT in why for why in refused):
+        words = "/ is no mount point, as in a chroot: mount namespaces cannot be made there"
+        return [Finding("root folder", "fatal", words, "Use a virtual machine, or a container with --privileged")]
     return [
         Finding(name, "fatal" if why else "ok", why or "there", fixes.get(name, "") if why else "")
         for name, why in m.kernel_features.items()
@@ -155,15 +166,24 @@ def _inotify(m: Machine) -> Finding:
     free = m.inotify_instances - m.inotify_used
     if free < _FREE_INOTIFY_INSTANCES:
         short = f"{found}: {max(free, 0)} left, the next cluster or pod may fail with 'too many open files'"
-        return Finding("inotify", "warning", short, _INOTIFY_FIX)
+        return Finding("inotify", "warning", short, _more_inotify(m))
     if m.inotify_instances >= _MIN_INOTIFY_INSTANCES and m.inotify_watches >= _MIN_INOTIFY_WATCHES:
         return Finding("inotify", "ok", found)
     return Finding(
         "inotify",
         "warning",
         f"{found}: pods that watch files may fail with 'too many open files'",
-        _INOTIFY_FIX,
+        _more_inotify(m),
     )
+
+
+def _more_inotify(m: Machine) -> str:
+    """It never lowers what the machine has: then pods that run would lack it."""
+    instances = max(_ENOUGH_INOTIFY_INSTANCES, 2 * m.inotify_instances)
+    wanted = [f"fs.inotify.max_user_instances={instances}"]
+    if m.inotify_watches < _ENOUGH_INOTIFY_WATCHES:
+        wanted.append(f"fs.inotify.max_user_watches={_ENOUGH_INOTIFY_WATCHES}")
+    return f"sysctl -w {' '.join(wanted)}"
 
 
 def _ports(m: Machine) -> Finding:

@@ -31,6 +31,7 @@ from nodelib.errors import Conflict, Permanent
 Progress = Callable[[str], None]
 
 _FORMAT = "2"
+_TRIES = 600  # with 0.05 s between them
 # What belongs to one node (uuid) or is only scratch: a clone starts without it.
 _OWN = ("io.containerd.grpc.v1.introspection", "io.containerd.content.v1.content/ingest", "tmpmounts")
 _DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
@@ -49,10 +50,11 @@ _SCRIPT = """set -eu
 containerd=$1; ctr="$2 -a $3/containerd.sock -n k8s.io"; log=$3/containerd.log; wanted=$4; shift 4
 "$containerd" --config "$CONFIG" --log-level warn >"$log" 2>&1 &
 pid=$!
+said() { grep -v DEPRECATION "$log" | tail -n 5 >&2 || true; }
 trap 'kill $pid 2>/dev/null && wait $pid || true' EXIT
 tries=0
 until $ctr version >/dev/null 2>&1; do
-  tries=$((tries + 1)); kill -0 $pid 2>/dev/null && [ $tries -lt 600 ] || { tail -n 5 "$log" >&2; exit 1; }
+  tries=$((tries + 1)); kill -0 $pid 2>/dev/null && [ $tries -lt "$TRIES" ] || { said; exit 1; }
   sleep 0.05
 done
 import="$ctr images import --local --discard-unpacked-layers --snapshotter overlayfs"
@@ -63,8 +65,10 @@ for archive in "$@"; do
   esac
 done
 tries=0
-until [ "$($ctr images ls -q 'labels."io.cri-containerd.image"==managed' | grep -cv '^sha256:')" -ge "$wanted" ]; do
-  tries=$((tries + 1)); [ $tries -lt 600 ] || { echo "the CRI plugin did not take the images over" >&2; exit 1; }
+managed() { $ctr images ls -q 'labels."io.cri-containerd.image"==managed' 2>/dev/null | grep -cv '^sha256:'; }
+until [ "$(managed)" -ge "$wanted" ]; do
+  tries=$((tries + 1))
+  [ $tries -lt "$TRIES" ] || { said; echo "the CRI plugin did not take the images over" >&2; exit 1; }
   sleep 0.05
 done
 $ctr leases create --id collect >/dev/null
@@ -142,18 +146,24 @@ def _fill(root: Path, archives: list[Path], wanted: int, containerd: Path, ctr: 
         config = Path(state, "config.toml")
         config.write_text(_CONFIG.format(root=root, state=state))
         argv = ["sh", "-c", _SCRIPT, "seed", str(containerd), str(ctr), state, str(wanted), *map(str, archives)]
+        environment = {**os.environ, "CONFIG": str(config), "UNXZ": shlex.join(unxz()), "TRIES": str(_TRIES)}
         try:
-            run_sync(argv, timeout=600, env={**os.environ, "CONFIG": str(config), "UNXZ": shlex.join(unxz())})
+            run_sync(argv, timeout=600, env=environment)
         except CommandError as error:
             raise Permanent(
-                error.stderr.decode(errors="replace").strip() or error.message,
+                _without_notices(error.stderr.decode(errors="replace")) or error.message,
                 obj="containerd seed",
                 step="import images",
-                action="containerd needs root and overlayfs here; `./nodewright doctor` says what is missing",
+                action="Try again; if it stays so, `./nodewright doctor` says what this machine lacks.",
             ) from error
     for path in _OWN:
         shutil.rmtree(root / path, ignore_errors=True)
     (root / "io.containerd.content.v1.content/ingest").mkdir(parents=True)
+
+
+def _without_notices(said: str) -> str:
+    """ctr tells each time that cgroup v1 has no future, which hides what went wrong."""
+    return "\n".join(line for line in said.splitlines() if "DEPRECATION" not in line).strip()
 
 
 def _clone(seed: Path, dest: Path) -> None:

@@ -338,3 +338,12 @@ def test_install_into_another_root_names_the_files_there(tmp_path: Path) -> None
     done = RUNNER.invoke(app, ["uninstall", "--root", root])
     assert f"removed {root}/usr/local/bin/kubelet\n" in done.output
     assert f"Nothing is installed below {root}" in RUNNER.invoke(app, ["uninstall", "--root", root]).output
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [(["create", "cluster"], "`./nodewright up`"), (["get", "nodes"], "`./nodewright kubectl get`"), (["ls"], "lists")],
+)
+def test_words_of_other_tools_lead_to_ours(words: list[str], ours: str) -> None:
+    done = RUNNER.invoke(app, words, env={"COLUMNS": "200"})
+    assert done.exit_code == 2 and ours in done.output and "Did you mean" not in done.output

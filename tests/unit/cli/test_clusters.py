@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,13 @@ from controlplane.cluster.model import Cluster
 from controlplane.cluster.work.overview import Overview
 
 RUNNER = CliRunner()
+NOWHERE = """apiVersion: v1
+kind: Config
+current-context: a
+contexts: [{name: a, context: {cluster: a, user: a}}]
+clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: a, user: {token: a}}]
+"""
 NOW = 1_800_000_000.0
 LAB = Overview("lab", "running", "", 2, 2, "v1.37.1", NOW - 7290, 40, 700 << 20, "nodewright-lab", "10.89.0.0/24")
 
@@ -49,7 +57,7 @@ def test_which_cluster_is_meant(there: list[str], arguments: list[str], expect: 
     ("there", "arguments", "words"),
     [
         pytest.param([], [], "Create it with `./nodewright up`.", id="none"),
-        pytest.param(["lab", "prod"], [], "lab, prod", id="several"),
+        pytest.param(["lab", "prod"], [], "several clusters on this machine (lab, prod)", id="several"),
         pytest.param(["lab"], ["--name", "nodewright"], "there is: lab", id="a name that is given is meant"),
     ],
 )
@@ -62,6 +70,17 @@ def test_kubectl_does_not_wait_for_a_cluster_that_is_stopped(tmp_path: Path) -> 
     done = RUNNER.invoke(app, ["kubectl", "--", "get", "pods"], env=saved(tmp_path, "tlistoff"))
     assert done.exit_code == 1
     assert "is stopped" in done.stderr and "./nodewright start --name tlistoff" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="these commands are root's")
+@pytest.mark.parametrize("words", [["service", "demo"], ["trace", "node1", "demo"], ["why"], ["status"]])
+def test_what_is_asked_of_a_stopped_cluster_names_the_way_back(words: list[str], tmp_path: Path) -> None:
+    there = saved(tmp_path, "tlistoff")
+    (tmp_path / "tlistoff/admin.conf").write_text(NOWHERE)
+    done = RUNNER.invoke(app, words, env=there)
+    assert done.exit_code == (2 if words[0] == "trace" else 1)
+    assert "is stopped" in done.output and "./nodewright start --name tlistoff" in done.output
+    assert len(done.output.splitlines()) <= 4, done.output
 
 
 def test_up_never_means_another_cluster() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,14 @@ def test_advice_names_the_program_as_it_is_called(installed: list[str], monkeypa
     done = subprocess.run([*installed, "--help"], capture_output=True, text=True)
     assert "./nodewright" not in done.stdout
     assert installed[0] in done.stdout.replace("│\n│", "").replace(" ", "").replace("\n", "")
+
+
+def test_tables_of_help_are_as_wide_where_the_program_has_a_long_name(installed: list[str]) -> None:
+    environment = {"COLUMNS": "80", "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    for words in (["--help"], ["up", "--help"]):
+        done = subprocess.run([*installed, *words], capture_output=True, text=True, env=environment)
+        rows = [line for line in done.stdout.splitlines() if line.startswith("│")]
+        assert len(rows) > 20 and {len(line) for line in rows} == {80}
 
 
 def test_sudo_gets_the_whole_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -309,6 +309,15 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         "kubectl get services -n shop",
         True,
     ),
+    "a Node that somebody drained": (
+        "node",
+        cluster_wide("n2", status=condition("Ready", "True", "KubeletReady"), spec={"unschedulable": True}),
+        {},
+        "Cordoned",
+        "cordoned or drained",
+        "kubectl uncordon n2",
+        True,
+    ),
     "a Node whose agent is silent": (
         "node",
         cluster_wide("n2", status=condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting")),

@@ -197,7 +197,7 @@ def test_a_long_error_of_a_start_keeps_its_cause() -> None:
         ("Unschedulable", '0/2: persistentvolumeclaim "data" not found. not found', "Create the claim data"),
         ("FailedMount", 'persistentvolumeclaim "data" not found', "Create the claim data"),
         ("Unschedulable", "2 node(s) did not have enough free storage", "csistoragecapacities"),
-        ("Unschedulable", "pod has unbound immediate PersistentVolumeClaims", "is not bound"),
+        ("Unschedulable", "pod has unbound immediate PersistentVolumeClaims", "must be bound first"),
         ("Unschedulable", "1 node(s) didn't have free ports for the requested pod ports", "another hostPort"),
         (
             "Unschedulable",

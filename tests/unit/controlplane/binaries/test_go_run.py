@@ -81,7 +81,7 @@ def test_a_failed_build_names_the_binaries_the_step_and_the_cause(
         '#!/bin/sh\n[ "$1" = list ] && exit 0\nprintf "k8s.io/api\\nno space left on device\\n" >&2\nexit 1\n'
     )
     go.chmod(0o755)
-    monkeypatch.setattr("controlplane.binaries.work.find_go", lambda cache, progress: go)
+    monkeypatch.setattr("controlplane.binaries.work.find_go", lambda cache, progress, what: go)
     with pytest.raises(Permanent) as caught:
         ensure(["kubectl", "ctr"], cache_dir=tmp_path / "cache")
     said = str(caught.value)
@@ -101,7 +101,7 @@ def test_one_run_builds_every_missing_binary_under_its_own_name(
         'while [ "$1" != -o ]; do shift; done\nfor file in nonewprivs server; do echo x >"$2$file"; done\n'
     )
     go.chmod(0o755)
-    monkeypatch.setattr("controlplane.binaries.work.find_go", lambda cache, progress: go)
+    monkeypatch.setattr("controlplane.binaries.work.find_go", lambda cache, progress, what: go)
     found = ensure(["nnp", "etcd-server"], cache_dir=tmp_path / "cache")
     assert (found.path("nnp").name, found.path("etcd-server").name) == ("nnp", "etcd-server")
     assert found.path("nnp").exists()

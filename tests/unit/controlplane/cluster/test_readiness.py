@@ -42,6 +42,11 @@ IN_D = {"namespace": "d"}
             id="tainted",
         ),
         pytest.param(
+            node(conditions=[READY], taints=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]),
+            "until it is uncordoned",
+            id="cordoned",
+        ),
+        pytest.param(
             node(conditions=[READY], taints=[{"key": "x", "effect": "PreferNoSchedule"}]), "", id="soft taint"
         ),
     ],

@@ -88,3 +88,16 @@ def test_files_of_registries_come_and_go_and_those_of_others_stay(tmp_path: Path
     assert not list((tmp_path / "elsewhere").iterdir())
     logins.write_hosts(cluster(tmp_path), one.nodes[0])
     assert [path.name for path in folder.iterdir()] == ["mine"]
+
+
+def test_an_authority_that_is_not_there_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "mirror.crt"
+    one = cluster(tmp_path, Registry("docker.io", (Mirror("https://m:5000", str(path)),)))
+    with pytest.raises(Invalid, match="cannot be read: No such file") as caught:
+        logins.check_authorities(one)
+    assert "`caFile`" in caught.value.action
+    path.write_text("no certificate")
+    with pytest.raises(Invalid, match="no PEM file"):
+        logins.check_authorities(one)
+    path.write_text(CA)
+    logins.check_authorities(one)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controlplane.doctor.model import Machine
-from controlplane.doctor.plan.preflight import GIB, fatal, preflight
+from controlplane.doctor.plan.preflight import GIB, fatal, preflight, warnings
 
 GOOD = Machine(
     kernel_features={"veth": "", "bridge": "", "overlayfs": "", "conntrack": "", "iptables nat": ""},
@@ -57,6 +57,13 @@ def test_a_good_machine_has_no_complaint() -> None:
         pytest.param(replace(GOOD, may_lower_oom_score=False), "oom_score_adj", "ok", "", id="no CAP_SYS_RESOURCE"),
         pytest.param(replace(GOOD, inotify_instances=16), "inotify", "warning", "sysctl", id="inotify"),
         pytest.param(replace(GOOD, inotify_used=490), "inotify", "warning", "sysctl", id="inotify nearly used up"),
+        pytest.param(
+            replace(GOOD, inotify_instances=2048, inotify_used=2047, inotify_watches=192536),
+            "inotify",
+            "warning",
+            "max_user_instances=4096",
+            id="inotify used up where much is allowed",
+        ),
         pytest.param(replace(GOOD, ports_taken=(10250,)), "ports", "ok", "", id="another kubelet"),
         pytest.param(replace(GOOD, memory=GIB), "memory", "warning", "--nodes 1", id="little memory"),
         pytest.param(replace(GOOD, swap=GIB), "swap", "warning", "swapoff", id="swap"),
@@ -88,3 +95,16 @@ def test_everything_wrong_is_reported_at_once() -> None:
 def test_every_complaint_has_a_fix_unless_it_mends_itself() -> None:
     bad = Machine(root=False, python=(3, 8), missing_tools=("ip",), state_root="/x", cache_root="/y")
     assert [f.check for f in preflight(bad) if f.level != "ok" and not f.fix] == ["Go"]
+
+
+def test_a_chroot_is_one_problem_and_not_one_of_each_kernel_module() -> None:
+    said = "unshare: cannot change root filesystem propagation: Invalid argument"
+    found = fatal(preflight(replace(GOOD, kernel_features=dict.fromkeys(("veth", "bridge", "overlayfs"), said))))
+    assert [one.check for one in found] == ["root folder"]
+    assert "chroot" in found[0].found and "modprobe" not in found[0].fix
+
+
+def test_up_names_the_checks_that_warn() -> None:
+    assert warnings(preflight(GOOD)) == ""
+    said = warnings(preflight(replace(GOOD, inotify_used=500, swap=GIB)))
+    assert said == "a warning about inotify, swap: `./nodewright doctor` says more"

@@ -60,7 +60,7 @@ def with_second(obj: Json) -> list[Json]:
             ),
             "warning",
             "lab/node2: Node",
-            "tainted node.kubernetes.io/unschedulable",
+            "cordoned: it takes no new pods",
             "`./nodewright kubectl --name lab uncordon node2`",
         ),
         (
