@@ -146,7 +146,9 @@ class World:
         )
 
     async def pod(self, name: str, container: Json | None = None, node: str = "n1", **spec: Any) -> Pod:
-        body = pods.pod_json(name, pods.container(**(container or {})), nodeName=node, **spec)
+        names = [one["name"] for one in spec.get("volumes", ())]
+        box = pods.container(**container) if container else pods.user_of(*names)
+        body = pods.pod_json(name, box, nodeName=node, **spec)
         return Pod(await self.admin.post(f"/api/v1/namespaces/{self.namespace}/pods", body))
 
     async def services(self, pod: Pod) -> tuple[Json, ...]:
