@@ -13,7 +13,7 @@ from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
 from proxy.plan.services import parse_service, service_name
-from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key
+from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Tracker:
         self._names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         self._slices: dict[NamespacedName, dict[str, Slice]] = {}
+        self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._unmerged: set[NamespacedName] = set()
         self._changed: set[ServicePortName] = set()
@@ -77,8 +78,11 @@ class Tracker:
 
     def endpoint_slice(self, obj: Json, *, gone: bool = False) -> list[Problem]:
         """Take an EndpointSlice that was added or changed, or with `gone` deleted. Its Service need not exist."""
-        key = slice_key(obj)
-        if key is None:
+        key, own = slice_key(obj), slice_name(obj)
+        owner = self._owners.get(own) if own is not None else None
+        if own is not None and owner is not None and (key is None or key[0] != owner):
+            self._drop(owner, own)  # its label names another Service now, or none
+        if key is None or own is None:
             return []
         service, name = key
         others = obj.get("addressType") != self.family.value
@@ -87,15 +91,22 @@ class Tracker:
         if known.get(name) == parsed:
             return problems
         if parsed is None:
-            del known[name]
-            self._triggers.pop(service, None)
-            if not known:
-                del self._slices[service]
+            self._drop(service, own)
         else:
             self._slices.setdefault(service, {})[name] = parsed
+            self._owners[own] = service
             self._note_trigger(service, obj)
-        self._unmerged.add(service)
+            self._unmerged.add(service)
         return problems
+
+    def _drop(self, service: NamespacedName, own: NamespacedName) -> None:
+        """The slice is no longer one of that Service."""
+        known = self._slices[service]
+        del known[own.name], self._owners[own]
+        if not known:
+            del self._slices[service]
+        self._triggers.pop(service, None)
+        self._unmerged.add(service)
 
     def take(self) -> Changes:
         """A copy of the state with the changes since the last call; the tracker starts a new list of changes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from proxy.model import Endpoint
+from proxy.plan.slices import SERVICE_NAME
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint, endpoint_slice, service
 from tests.unit.proxy.build import HERE
@@ -65,6 +66,32 @@ def test_slices_are_merged_and_sorted() -> None:
     one.endpoint_slice(endpoint_slice("a", [], suffix="y"), gone=True)
     taken = one.take()
     assert (endpoints_of(one), names(taken.ports)) == ({}, ["ns/a:p80"])
+
+
+def test_a_slice_counts_for_one_service_whatever_its_label_has_been() -> None:
+    """Whoever may write one EndpointSlice could leave its endpoints behind at ever more names."""
+    one = tracker()
+    obj = endpoint_slice("a", ["10.1.0.1"])
+
+    def labelled(service: str) -> Json:
+        labels = {SERVICE_NAME: service} if service else {}
+        return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+
+    one.endpoint_slice(obj)
+    one.take()
+    one.endpoint_slice(labelled("b"))
+    taken = one.take()
+    assert endpoints_of(one) == {"ns/b:p80": ["10.1.0.1:80"]}
+    assert names(taken.ports) == ["ns/a:p80", "ns/b:p80"]
+    one.endpoint_slice(labelled(""))
+    one.take()
+    assert endpoints_of(one) == {}
+    one.endpoint_slice(labelled("c"))
+    one.take()
+    one.endpoint_slice(labelled("d"), gone=True)
+    one.take()
+    assert endpoints_of(one) == {}
+    assert not one._slices and not one._owners
 
 
 def test_an_endpoint_that_moves_between_slices_is_never_missing() -> None:
