@@ -191,7 +191,7 @@ async def test_clients_that_leave_leave_one_look_at_details_behind(tmp_path: Pat
         looks += not end.is_set()
         end.wait(60)
 
-    provider._reader.details = slow  # type: ignore[method-assign]
+    provider._reader.details = slow  # type: ignore[assignment,method-assign]
     try:
         for number in range(40):
             caller = asyncio.create_task(provider.details(snapshot))
