@@ -37,6 +37,33 @@ def test_a_service_comes_changes_and_goes() -> None:
     assert one.take().desired.ports == {}
 
 
+def test_the_cluster_ip_of_a_service_is_no_external_ip_of_another() -> None:
+    """It took over cluster DNS: rules are in the order of names, and whoever comes first has the address."""
+    one = tracker()
+
+    def outer() -> dict[str, tuple[str, ...]]:
+        ports = one.take().desired.ports
+        return {str(name): (*port.external_ips, *port.load_balancer_ips) for name, port in ports.items()}
+
+    balanced = {"loadBalancer": {"ingress": [{"ip": "172.30.0.10"}, {"ip": "192.0.2.2"}]}}
+    one.service(service("a", "172.30.0.1", externalIPs=["172.30.0.10", "192.0.2.1"]) | {"status": balanced})
+    assert outer() == {"ns/a:p80": ("172.30.0.10", "192.0.2.1", "172.30.0.10", "192.0.2.2")}
+    one.service(service("dns", "172.30.0.10"))
+    taken = one.take()
+    assert names(taken.ports) == ["ns/a:p80", "ns/dns:p80"]
+    assert [found.obj for found in taken.problems] == ["Service ns/a:p80"]
+    assert outer() == {"ns/a:p80": ("192.0.2.1", "192.0.2.2"), "ns/dns:p80": ()}
+    one.service(service("b", "172.30.0.2", externalIPs=["172.30.0.10"]))
+    assert outer()["ns/b:p80"] == ()
+    one.service(service("dns", "172.30.0.10"), gone=True)
+    assert names(one.take().ports) == ["ns/a:p80", "ns/b:p80", "ns/dns:p80"]
+    assert outer()["ns/b:p80"] == ("172.30.0.10",)
+    for gone in ("a", "b"):
+        one.service(service(gone, "172.30.0.1"), gone=True)
+    assert outer() == {}
+    assert not one._outer and not one._cluster_ips and not one._served
+
+
 def test_a_service_that_becomes_an_external_name_is_gone() -> None:
     one = tracker()
     one.service(service("a", "172.30.0.1"))
