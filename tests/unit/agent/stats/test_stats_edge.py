@@ -242,6 +242,17 @@ def test_details_v1(tmp_path: Path) -> None:
     assert (device.bytes["Read"], device.operations["Write"]) == (8192, 1)
 
 
+def test_a_pod_with_many_interfaces_is_not_read_to_the_end(tmp_path: Path) -> None:
+    head = "Inter-|   Receive                |  Transmit\n face |bytes packets |bytes packets\n"
+    lines = "".join(f"dummy{number}: {' '.join(['7'] * 16)}\n" for number in range(1000))
+    for process in ("self", "12"):
+        (tmp_path / process / "net").mkdir(parents=True)
+        (tmp_path / process / "net" / "dev").write_text(head + "eth0: " + " ".join(["1"] * 16) + "\n" + lines)
+    found = machine.interfaces(12, str(tmp_path))
+    assert found[0] == Interface("eth0", *[1] * 8) and len(found) == 64
+    assert len(machine.interfaces(proc=str(tmp_path))) == 1001, "the node's own are all shown"
+
+
 def test_processes_that_share_many_descriptors_cost_no_more_than_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
