@@ -1,6 +1,8 @@
 """Advice by the reason and the text of an error.
 
-It has commands in `backquotes`, which users paste into a shell: what others wrote is one quoted word there.
+It has commands in `backquotes`, which users paste into a shell: what others wrote is one quoted word there. A pod
+chooses the words of some errors, so that patterns, which may take cubic time, are searched for only at both ends of
+long ones.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from string import Formatter
 
 from nodelib.text import one_line
 
+_ENDS = 1024, 512  # characters of a message in which patterns are searched for, from its beginning and from its end
 _LONGEST = 253  # bytes of one word: no name of Kubernetes is longer
 
 
@@ -32,6 +35,9 @@ def rule(reasons: str, pattern: str, advice: str) -> Rule:
 
 def advised(rules: Iterable[Rule], reason: str, message: str, words: Mapping[str, object]) -> str:
     """The advice of the first rule that fits, filled with `words`; "" when there is nothing to add to the message."""
+    first, last = _ENDS
+    if len(message) > first + last:
+        message = f"{message[:first]}\n{message[-last:]}"
     for one in rules:
         found = one.pattern.search(message) if not one.reasons or reason in one.reasons else None
         if found is not None:

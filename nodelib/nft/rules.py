@@ -40,6 +40,7 @@ _CT_BITS = {
             "established": 1 << 1,
             "established,related": 1 << 1 | 1 << 2,
             "new": 1 << 3,
+            "new,established": 1 << 3 | 1 << 1,
             "untracked": 1 << 6,
         },
     ),

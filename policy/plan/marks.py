@@ -11,6 +11,10 @@ So a packet that met the rules of the last generation at first marks nothing whe
 but for one case: a second packet of the connection has just been given the new mark, and is still on its way to the
 rule that drops it. That rule takes the mark away. What is refused therefore never keeps it.
 
+A connection that a helper of conntrack's expects (the data of FTP, where an administrator has assigned one) begins with
+the mark of the one that announced it, though rules say other things of its port. Its first packets are "related": no
+mark spares these the rules.
+
 The mark is 30 bits of conntrack's, without 0x4000 and 0x8000, which are kube-proxy's in the mark of packets.
 Generations follow the clock, so that those of the next daemon are others; they come again after 97 days, longer than
 conntrack keeps a silent connection (5 days by default).
@@ -18,7 +22,7 @@ conntrack keeps a silent connection (5 days by default).
 
 from __future__ import annotations
 
-from nodelib.nft.rules import ConnectionMarked, MarkConnection, NftRule, Verdict, rule
+from nodelib.nft.rules import Connection, ConnectionMarked, MarkConnection, NftRule, Verdict, rule
 
 KNOWN, PASSED, JUDGED = "known", "passed", "judged"
 CHAINS = (KNOWN, PASSED, JUDGED)
@@ -47,9 +51,10 @@ def chains(generation: int) -> dict[str, tuple[NftRule, ...]]:
     """The rules of the three chains."""
     done = generation >> 13 << 16 | generation & _LOW
     judged, under_way = (ConnectionMarked(one, MASK) for one in (done, done | _UNDER_WAY))
-    accepted = rule(judged, Verdict("accept"), comment="its connection has been judged")
+    note = "its connection has been judged"
+    known = rule(judged, Connection("state", "new,established"), Verdict("accept"), comment=note)
     return {
-        KNOWN: (accepted, rule(MarkConnection(done | _UNDER_WAY, MASK))),
-        PASSED: (accepted,),
+        KNOWN: (known, rule(MarkConnection(done | _UNDER_WAY, MASK))),
+        PASSED: (rule(judged, Verdict("accept"), comment=note),),
         JUDGED: (rule(under_way, MarkConnection(done, MASK)),),
     }

@@ -34,6 +34,14 @@ class Slice:
     endpoints: tuple[tuple[ServicePortName, tuple[Endpoint, ...]], ...]
 
 
+def slice_name(obj: Json) -> NamespacedName | None:
+    """None for what has no name."""
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or not (meta.get("namespace") and meta.get("name")):
+        return None
+    return NamespacedName(str(meta["namespace"]), str(meta["name"]))
+
+
 def slice_key(obj: Json) -> tuple[NamespacedName, str] | None:
     """(Service, slice name); None for a slice that belongs to no Service."""
     meta = obj.get("metadata")

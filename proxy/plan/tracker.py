@@ -6,14 +6,15 @@ an update of something that no rule depends on is not a change. In memory only; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
 from proxy.plan.services import parse_service, service_name
-from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key
+from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,14 @@ class Tracker:
         self._node = node
         self._started = started
         self._ports: dict[ServicePortName, ServicePort] = {}
+        self._served: dict[ServicePortName, ServicePort] = {}  # the same, without what they may not have
+        self._cluster_ips: Counter[str] = Counter()
+        self._outer: dict[str, set[ServicePortName]] = {}  # by address outside the cluster that a Service asks for
+        self._refused: list[Problem] = []
         self._names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         self._slices: dict[NamespacedName, dict[str, Slice]] = {}
+        self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._unmerged: set[NamespacedName] = set()
         self._changed: set[ServicePortName] = set()
@@ -65,20 +71,21 @@ class Tracker:
         ports, problems = ({}, []) if gone else parse_service(obj, self.family)
         for name in self._names.pop(key, ()):
             if name not in ports:
-                del self._ports[name]
-                self._changed.add(name)
+                self._set(name, None)
         for name, port in ports.items():
             if self._ports.get(name) != port:
-                self._ports[name] = port
-                self._changed.add(name)
+                self._set(name, port)
         if ports:
             self._names[key] = tuple(ports)
         return problems
 
     def endpoint_slice(self, obj: Json, *, gone: bool = False) -> list[Problem]:
         """Take an EndpointSlice that was added or changed, or with `gone` deleted. Its Service need not exist."""
-        key = slice_key(obj)
-        if key is None:
+        key, own = slice_key(obj), slice_name(obj)
+        owner = self._owners.get(own) if own is not None else None
+        if own is not None and owner is not None and (key is None or key[0] != owner):
+            self._drop(owner, own)  # its label names another Service now, or none
+        if key is None or own is None:
             return []
         service, name = key
         others = obj.get("addressType") != self.family.value
@@ -87,31 +94,75 @@ class Tracker:
         if known.get(name) == parsed:
             return problems
         if parsed is None:
-            del known[name]
-            self._triggers.pop(service, None)
-            if not known:
-                del self._slices[service]
+            self._drop(service, own)
         else:
             self._slices.setdefault(service, {})[name] = parsed
+            self._owners[own] = service
             self._note_trigger(service, obj)
-        self._unmerged.add(service)
+            self._unmerged.add(service)
         return problems
+
+    def _set(self, name: ServicePortName, port: ServicePort | None) -> None:
+        old = self._ports.pop(name, None)
+        before = {old.cluster_ip} if old is not None else set()
+        after = {port.cluster_ip} if port is not None else set()
+        for address in _outer(old):
+            self._outer[address].discard(name)
+            if not self._outer[address]:
+                del self._outer[address]
+        self._cluster_ips.subtract(before)
+        self._cluster_ips.update(after)
+        if port is not None:
+            self._ports[name] = port
+            for address in _outer(port):
+                self._outer.setdefault(address, set()).add(name)
+        for address in before ^ after:
+            if not self._cluster_ips[address]:
+                del self._cluster_ips[address]
+            for other in self._outer.get(address, ()):
+                self._serve(other)
+        self._serve(name)
+
+    def _serve(self, name: ServicePortName) -> None:
+        """Whoever may write one Service must not get what is sent to another: a cluster IP is nobody's external IP."""
+        port, old = self._ports.get(name), self._served.pop(name, None)
+        if port is not None and not self._cluster_ips.keys().isdisjoint(_outer(port)):
+            taken = sorted(self._cluster_ips.keys() & set(_outer(port)))
+            self._refused.append(Problem(f"Service {name}", f"{', '.join(taken)}: a cluster IP is no external IP"))
+            port = replace(
+                port,
+                external_ips=tuple(one for one in port.external_ips if one not in taken),
+                load_balancer_ips=tuple(one for one in port.load_balancer_ips if one not in taken),
+            )
+        if port is not None:
+            self._served[name] = port
+        if port != old:
+            self._changed.add(name)
+
+    def _drop(self, service: NamespacedName, own: NamespacedName) -> None:
+        """The slice is no longer one of that Service."""
+        known = self._slices[service]
+        del known[own.name], self._owners[own]
+        if not known:
+            del self._slices[service]
+        self._triggers.pop(service, None)
+        self._unmerged.add(service)
 
     def take(self) -> Changes:
         """A copy of the state with the changes since the last call; the tracker starts a new list of changes."""
-        problems: list[Problem] = []
+        problems, self._refused = self._refused, []
         for service in self._unmerged:
             problems += self._merge(service)
         self._unmerged.clear()
         changed, self._changed = frozenset(self._changed), set()
         triggers, self._triggers = self._triggers, {}
-        desired = Desired(self.family, dict(self._ports), dict(self._endpoints))
+        desired = self.current()
         times = tuple([time for times in triggers.values() for time in times])
         return Changes(desired, changed, times, tuple(problems))
 
     def current(self) -> Desired:
         """The state without taking the changes."""
-        return Desired(self.family, dict(self._ports), dict(self._endpoints))
+        return Desired(self.family, dict(self._served), dict(self._endpoints))
 
     def _merge(self, service: NamespacedName) -> list[Problem]:
         merged, problems = merge(self._slices.get(service, {}).values())
@@ -138,3 +189,7 @@ class Tracker:
             return
         if time > self._started:
             self._triggers.setdefault(service, []).append(time)
+
+
+def _outer(port: ServicePort | None) -> tuple[str, ...]:
+    return () if port is None else (*port.external_ips, *port.load_balancer_ips)

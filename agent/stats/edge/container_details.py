@@ -8,7 +8,8 @@ Files that this kernel or hierarchy does not have count as zero. Everything here
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from agent.stats.edge.kernel_files import bounded, device_name, number, pairs_if_there, text
 from agent.stats.model import ContainerDetails, Device
@@ -22,6 +23,9 @@ _OPERATIONS = {
     "wios": "Write",
     "dios": "Discard",
 }
+
+# Links that are read of one container: its processes may share a table of a million, and each of them shows it anew.
+_MOST_LINKS = 16384
 
 Counts = dict[tuple[int, int], dict[str, int]]
 
@@ -90,27 +94,41 @@ def _processes(folder: str) -> list[str] | None:
 
 
 def _open_descriptors(processes: Iterable[str]) -> tuple[int, int, int | None]:
-    """(file descriptors, sockets among them, soft limit of open files of the first process that can be read)."""
+    """(file descriptors, sockets among them, soft limit of open files of the first process that can be read).
+
+    Beyond _MOST_LINKS the kernel counts, which before Linux 6.2 it does not, and sockets are not told from the rest.
+    """
     descriptors = sockets = 0
-    open_files = None
+    left, open_files = _MOST_LINKS, None
     for pid in processes:
         open_files = open_files if open_files is not None else _open_files(pid)
-        for link in _links(f"/proc/{pid}/fd"):
-            descriptors += 1
+        folder, count = f"/proc/{pid}/fd", 0
+        for link in islice(_links(folder), left):
+            count += 1
             sockets += link.startswith("socket:")
+        left -= count
+        descriptors += count if left else max(count, _counted(folder))
     return descriptors, sockets, open_files
 
 
-def _links(folder: str) -> Iterable[str]:
+def _links(folder: str) -> Iterator[str]:
     try:
-        names = os.listdir(folder)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                try:
+                    link = os.readlink(entry.path)
+                except OSError:
+                    continue  # closed meanwhile
+                yield link
     except OSError:
         return  # the process has ended
-    for name in names:
-        try:
-            yield os.readlink(f"{folder}/{name}")
-        except OSError:
-            continue  # closed meanwhile
+
+
+def _counted(folder: str) -> int:
+    try:
+        return os.stat(folder).st_size
+    except OSError:
+        return 0
 
 
 def _open_files(pid: str) -> int | None:

@@ -30,9 +30,11 @@ from agent.stats.model import (
 )
 from agent.stats.ports import CgroupReadings, MachineReadings
 from agent.stats.work.disk_usage import DiskUsage
+from agent.stats.work.shared import Shared
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +92,7 @@ class StatsSources:
 
 
 class StatsProvider:
-    """Collects snapshots. At most one collection with storage and one without run at a time."""
+    """Collects snapshots. At most one collection with storage, one without and one of details run at a time."""
 
     def __init__(self, settings: StatsSettings, sources: StatsSources, clock: Clock) -> None:
         self._settings = settings
@@ -100,27 +102,17 @@ class StatsProvider:
         self._clock = clock
         self._boot_at = self._machine.boot_time()
         self._kept: dict[bool, tuple[float, Snapshot]] = {}
-        self._locks = {False: asyncio.Lock(), True: asyncio.Lock()}
+        self._under_way: dict[bool, Shared[Snapshot]] = {False: Shared(), True: Shared()}
+        self._details_under_way: Shared[Details] = Shared()
         self._base: tuple[float, Mapping[str, tuple[int, int]]] = (float("-inf"), {})
         self._disk_usage = DiskUsage(sources.machine, clock, settings.root_dir)
 
     async def snapshot(self, *, storage: bool = False, rates: bool = False) -> Snapshot:
         """At most 3 s old. `rates`: with the CPU usage of an earlier moment, for which the first caller waits 0.5 s."""
-        async with self._locks[storage]:
-            kept = self._kept.get(storage)
-            now = self._clock.monotonic()
-            if kept is not None and now - kept[0] < _FRESH:
-                return kept[1]
-            if rates and now - self._base[0] > _OLDEST_BASE:
-                first = await asyncio.to_thread(self._collect, None)
-                self._base = (now, _usage(first))
-                await self._clock.sleep(_FIRST_BASE)
-            snapshot = await asyncio.to_thread(self._collect, await self._storage() if storage else None)
-            now = self._clock.monotonic()
-            snapshot = replace(snapshot, earlier=self._base[1] if now - self._base[0] <= _OLDEST_BASE else {})
-            self._base = (now, _usage(snapshot))
-            self._kept[storage] = (now, snapshot)
-            return snapshot
+        kept = self._kept.get(storage)
+        if kept is not None and self._clock.monotonic() - kept[0] < _FRESH:
+            return kept[1]
+        return await self._under_way[storage].get(lambda: self._snapshot(storage=storage, rates=rates))
 
     async def with_layers(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with sizes of writable layers and the image file system, both from the runtime.
@@ -136,7 +128,7 @@ class StatsProvider:
 
     async def details(self, snapshot: Snapshot) -> Details:
         """Details of a snapshot's containers, with sandboxes, and of the node's disks."""
-        return await asyncio.to_thread(self._details, snapshot)
+        return await self._details_under_way.get(lambda: alone(self._details, snapshot))
 
     async def node(self) -> NodeStats:
         """Memory, CPU, file systems and processes of the machine only: cheap enough for every few seconds."""
@@ -146,7 +138,23 @@ class StatsProvider:
     async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]:
         """What these pods use now, with storage, by UID. Nothing is cached except the sizes of volumes."""
         storage = await self._storage()
-        return await asyncio.to_thread(self._usage, uids, storage)
+        return await alone(self._usage, uids, storage)
+
+    async def _snapshot(self, *, storage: bool, rates: bool) -> Snapshot:
+        if rates and self._clock.monotonic() - self._base[0] > _OLDEST_BASE:
+            began = self._clock.monotonic()
+            first = await asyncio.to_thread(self._collect, None)
+            self._base = (began, _usage(first))
+            await self._clock.sleep(_FIRST_BASE)
+        if storage:  # of pods' files, which may be millions, or on a server that is gone
+            snapshot = await alone(self._collect, await self._storage())
+        else:
+            snapshot = await asyncio.to_thread(self._collect, None)
+        now = self._clock.monotonic()
+        snapshot = replace(snapshot, earlier=self._base[1] if now - self._base[0] <= _OLDEST_BASE else {})
+        self._base = (now, _usage(snapshot))
+        self._kept[storage] = (now, snapshot)
+        return snapshot
 
     def _details(self, snapshot: Snapshot) -> Details:
         entries = (entry for pod in snapshot.pods for entry in (*pod.containers, pod.sandbox) if entry is not None)

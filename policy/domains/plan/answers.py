@@ -1,9 +1,9 @@
 """Reads DNS answers (RFC 1035, 3596): the question's name, the CNAMEs that lead on from it, and addresses. Pure.
 
 Whatever the bytes are, reading them never raises, and the work is bounded: so many records, names of 255 bytes,
-each pointer further to the front than the last. A server of ours has sent them, but what they say comes from
-whoever owns the names. So only the name that the pod asked for counts, and what that name leads to in this very answer:
-an answer to another question says nothing about a name, whatever records it has.
+each pointer further to the front than the last, and no more of them than a name has labels. A server of ours has sent
+them, but what they say comes from whoever owns the names. So only the name that the pod asked for counts, and what that
+name leads to in this very answer: an answer to another question says nothing about a name, whatever records it has.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _A, _CNAME, _AAAA = 1, 5, 28
 _INTERNET = 1
 _MOST_RECORDS = 512
 _LONGEST_NAME = 255
+_MOST_POINTERS = 128  # of a name: it has no more labels
 _MOST_ALIASES = 16
 _LABEL = re.compile(rb"[a-z0-9_-]+")
 
@@ -105,7 +106,7 @@ def _followed(
 def _name(message: bytes, at: int) -> tuple[_Labels, int]:
     """The name at a place, in lower case, and the place behind it. Raises _Broken and IndexError."""
     labels: list[bytes] = []
-    size, behind, limit = 0, -1, at
+    size, behind, limit, pointers = 0, -1, at, 0
     while True:
         length = message[at]
         if length == 0:
@@ -113,7 +114,8 @@ def _name(message: bytes, at: int) -> tuple[_Labels, int]:
         if length >= 0xC0:
             target = (length & 0x3F) << 8 | message[at + 1]
             behind = at + 2 if behind < 0 else behind
-            if target >= limit:
+            pointers += 1
+            if target >= limit or pointers > _MOST_POINTERS:
                 raise _Broken
             at = limit = target
             continue

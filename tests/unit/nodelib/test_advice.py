@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 import pytest
 
@@ -58,3 +59,18 @@ def test_a_message_of_an_event(message: str) -> None:
 def test_an_image_in_a_message() -> None:
     text = action_for("ErrImageNeverPull", 'Container image "x`; rm -rf / #" is not present', Subject("ns", "web"))
     assert shlex.split(text.split("`")[1]) == ["docker", "save", "-o", "image.tar", "x'; rm -rf / #"]
+
+
+@pytest.mark.parametrize("unit", ["key", "secret ", "configmap ", 'error mounting  to rootfs at "a"'])
+@pytest.mark.parametrize("reason", ["CrashLoopBackOff", "RunContainerError"])
+def test_advice_on_words_that_a_pod_chooses_is_found_in_no_time(unit: str, reason: str) -> None:
+    """A probe's output has up to 10 KiB, and the agent's event loop looks for advice on that of each container."""
+    message = (unit * 11_000)[: 10 * 1024]
+    began = time.process_time()
+    action_for(reason, message, Subject("shop", "web", "main"))
+    assert time.process_time() - began < 0.1
+
+
+@pytest.mark.parametrize("message", ["{} secret x not found", "secret x not found {}"])
+def test_advice_on_a_long_message_is_found_at_both_ends(message: str) -> None:
+    assert "kubectl create secret" in action_for("Any", message.format("x" * 100_000), Subject("shop", "web"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.rules import ConnectionMarked, MarkConnection, Verdict
+from nodelib.nft.rules import Connection, ConnectionMarked, MarkConnection, Verdict
 from policy.enforcer import Enforcer
 from policy.model import Name, Policy
 from policy.plan import marks, parse
@@ -37,6 +37,14 @@ def test_generations_have_marks_of_their_own_and_leave_kube_proxy_s_bits(one: in
     found = [*values(one), *(values(other) if one != other else ())]
     assert len(set(found)) == len(found) and 0 not in found
     assert not any(mark & ~MASK for mark in found) and not MASK & _KUBE_PROXY
+
+
+def test_a_connection_that_begins_with_the_mark_of_another_is_judged() -> None:
+    """As conntrack has it for what a helper expects (init_conntrack of nf_conntrack_core.c): it is "related" first."""
+    spared, others = marks.chains(7)[KNOWN]
+    (state,) = [one for one in spared.statements if isinstance(one, Connection)]
+    assert "related" not in state.bit.split(",")
+    assert others.statements == (MarkConnection(values(7)[1], MASK),)
 
 
 @given(st.integers(0, (1 << 29) - 1), st.floats(0, 1e11))
@@ -87,7 +95,7 @@ async def test_each_transaction_is_a_generation_and_an_empty_one_is_none() -> No
         program = enforcer.programs[Family.IPV4]
         assert [one.body("nodewright-policy", KNOWN, Family.IPV4) for one in program.chains[KNOWN]] == known
         accepts = program.chains[KNOWN][0]
-        assert accepts.statements[1] == Verdict("accept")
+        assert accepts.statements[-1] == Verdict("accept")
         seen.append(known[0])
     assert len(set(seen)) == 3 and seen[0] == seen[1], "what changes nothing needs no look at the rules"
     assert not await enforcer.audit(deep=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from proxy.model import Endpoint
+from proxy.plan.slices import SERVICE_NAME
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint, endpoint_slice, service
 from tests.unit.proxy.build import HERE
@@ -36,6 +37,33 @@ def test_a_service_comes_changes_and_goes() -> None:
     assert one.take().desired.ports == {}
 
 
+def test_the_cluster_ip_of_a_service_is_no_external_ip_of_another() -> None:
+    """It took over cluster DNS: rules are in the order of names, and whoever comes first has the address."""
+    one = tracker()
+
+    def outer() -> dict[str, tuple[str, ...]]:
+        ports = one.take().desired.ports
+        return {str(name): (*port.external_ips, *port.load_balancer_ips) for name, port in ports.items()}
+
+    balanced = {"loadBalancer": {"ingress": [{"ip": "172.30.0.10"}, {"ip": "192.0.2.2"}]}}
+    one.service(service("a", "172.30.0.1", externalIPs=["172.30.0.10", "192.0.2.1"]) | {"status": balanced})
+    assert outer() == {"ns/a:p80": ("172.30.0.10", "192.0.2.1", "172.30.0.10", "192.0.2.2")}
+    one.service(service("dns", "172.30.0.10"))
+    taken = one.take()
+    assert names(taken.ports) == ["ns/a:p80", "ns/dns:p80"]
+    assert [found.obj for found in taken.problems] == ["Service ns/a:p80"]
+    assert outer() == {"ns/a:p80": ("192.0.2.1", "192.0.2.2"), "ns/dns:p80": ()}
+    one.service(service("b", "172.30.0.2", externalIPs=["172.30.0.10"]))
+    assert outer()["ns/b:p80"] == ()
+    one.service(service("dns", "172.30.0.10"), gone=True)
+    assert names(one.take().ports) == ["ns/a:p80", "ns/b:p80", "ns/dns:p80"]
+    assert outer()["ns/b:p80"] == ("172.30.0.10",)
+    for gone in ("a", "b"):
+        one.service(service(gone, "172.30.0.1"), gone=True)
+    assert outer() == {}
+    assert not one._outer and not one._cluster_ips and not one._served
+
+
 def test_a_service_that_becomes_an_external_name_is_gone() -> None:
     one = tracker()
     one.service(service("a", "172.30.0.1"))
@@ -65,6 +93,32 @@ def test_slices_are_merged_and_sorted() -> None:
     one.endpoint_slice(endpoint_slice("a", [], suffix="y"), gone=True)
     taken = one.take()
     assert (endpoints_of(one), names(taken.ports)) == ({}, ["ns/a:p80"])
+
+
+def test_a_slice_counts_for_one_service_whatever_its_label_has_been() -> None:
+    """Whoever may write one EndpointSlice could leave its endpoints behind at ever more names."""
+    one = tracker()
+    obj = endpoint_slice("a", ["10.1.0.1"])
+
+    def labelled(service: str) -> Json:
+        labels = {SERVICE_NAME: service} if service else {}
+        return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+
+    one.endpoint_slice(obj)
+    one.take()
+    one.endpoint_slice(labelled("b"))
+    taken = one.take()
+    assert endpoints_of(one) == {"ns/b:p80": ["10.1.0.1:80"]}
+    assert names(taken.ports) == ["ns/a:p80", "ns/b:p80"]
+    one.endpoint_slice(labelled(""))
+    one.take()
+    assert endpoints_of(one) == {}
+    one.endpoint_slice(labelled("c"))
+    one.take()
+    one.endpoint_slice(labelled("d"), gone=True)
+    one.take()
+    assert endpoints_of(one) == {}
+    assert not one._slices and not one._owners
 
 
 def test_an_endpoint_that_moves_between_slices_is_never_missing() -> None:

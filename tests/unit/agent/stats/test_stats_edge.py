@@ -242,6 +242,40 @@ def test_details_v1(tmp_path: Path) -> None:
     assert (device.bytes["Read"], device.operations["Write"]) == (8192, 1)
 
 
+def test_a_pod_with_many_interfaces_is_not_read_to_the_end(tmp_path: Path) -> None:
+    head = "Inter-|   Receive                |  Transmit\n face |bytes packets |bytes packets\n"
+    lines = "".join(f"dummy{number}: {' '.join(['7'] * 16)}\n" for number in range(1000))
+    for process in ("self", "12"):
+        (tmp_path / process / "net").mkdir(parents=True)
+        (tmp_path / process / "net" / "dev").write_text(head + "eth0: " + " ".join(["1"] * 16) + "\n" + lines)
+    found = machine.interfaces(12, str(tmp_path))
+    assert found[0] == Interface("eth0", *[1] * 8) and len(found) == 64
+    assert len(machine.interfaces(proc=str(tmp_path))) == 1001, "the node's own are all shown"
+
+
+def test_processes_that_share_many_descriptors_cost_no_more_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod may clone as many processes with one table of a million files as it may have processes."""
+    read = 0
+    readlink = os.readlink
+
+    def counted(path: str) -> str:
+        nonlocal read
+        read += 1
+        return readlink(path)
+
+    monkeypatch.setattr(container_details, "_MOST_LINKS", 8)
+    monkeypatch.setattr(os, "readlink", counted)
+    files = {**_HELD, "memory/{}/cgroup.procs": f"{os.getpid()}\n" * 200}
+    with socket.socket(), socket.socket(), socket.socket(), socket.socket(), socket.socket(), socket.socket():
+        own = len(os.listdir("/proc/self/fd"))
+        found = CgroupReader(_tree(tmp_path, files, "/a")).details("/a")
+    assert found is not None
+    assert read <= 8 + 2  # and the names of two disks
+    assert found.file_descriptors >= (200 * (own - 2) if os.stat("/proc/self/fd").st_size else 8)
+
+
 def test_details_v2(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
     # There is no process, so nothing is open.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from agent.common.model.errors import CriUnavailable
 from agent.server.work.metrics import MetricsEndpoints
 from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
+from agent.stats.model import TreeUsage
 from agent.stats.plan import summary as plan
 from agent.stats.work.provider import StatsProvider, StatsSettings, StatsSources
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
@@ -149,6 +151,67 @@ async def test_calls_at_the_same_time_share_one_collection(tmp_path: Path) -> No
     assert runtime.calls == 2
     await provider.snapshot()
     assert runtime.calls == 2
+
+
+async def test_callers_that_leave_leave_one_walk_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod's files may take minutes: nothing else of the agent must lack a thread meanwhile."""
+    provider, _, _, _ = _provider(tmp_path)
+    tree, walks, end = machine.tree, 0, threading.Event()
+
+    def slow(path: str) -> TreeUsage:
+        nonlocal walks
+        walks += not end.is_set()
+        end.wait(60)
+        return tree(path)
+
+    monkeypatch.setattr(machine, "tree", slow)
+    try:
+        for number in range(40):
+            caller = asyncio.create_task(provider.snapshot(storage=True))
+            await (until(lambda: walks > 0) if not number else asyncio.sleep(0.001))
+            caller.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+        async with asyncio.timeout(30):
+            await asyncio.to_thread(lambda: None)
+        assert walks == 1
+        staying = asyncio.create_task(provider.snapshot(storage=True))
+        await asyncio.sleep(0)
+    finally:
+        end.set()
+    assert [pod.name for pod in (await staying).pods] == ["web"]
+
+
+async def test_clients_that_leave_leave_one_look_at_details_behind(tmp_path: Path) -> None:
+    provider, _, _, _ = _provider(tmp_path)
+    snapshot, looks, end = await provider.snapshot(), 0, threading.Event()
+
+    def slow(_: str) -> None:
+        nonlocal looks
+        looks += not end.is_set()
+        end.wait(60)
+
+    provider._reader.details = slow  # type: ignore[assignment,method-assign]
+    try:
+        for number in range(40):
+            caller = asyncio.create_task(provider.details(snapshot))
+            await (until(lambda: looks > 0) if not number else asyncio.sleep(0.001))
+            caller.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+        assert looks == 1
+    finally:
+        end.set()
+    assert (await provider.details(snapshot)).containers == {}
+
+
+async def test_a_collection_that_fails_is_not_shared_with_the_next_caller(tmp_path: Path) -> None:
+    provider, _, _, _ = _provider(tmp_path)
+    pods, provider._reader.pods = provider._reader.pods, lambda _: 1 // 0  # type: ignore[assignment,method-assign,return-value]
+    with pytest.raises(ZeroDivisionError):
+        await provider.snapshot(storage=True)
+    provider._reader.pods = pods  # type: ignore[method-assign]
+    assert [pod.name for pod in (await provider.snapshot(storage=True)).pods] == ["web"]
 
 
 async def test_the_first_rate_takes_two_samples(tmp_path: Path) -> None:

@@ -120,6 +120,26 @@ def test_the_longest_message_is_read_in_no_time() -> None:
     assert time.process_time() - began < 0.5
 
 
+def test_pointers_to_nothing_but_pointers_are_no_name() -> None:
+    """Each of 500 names leads through 8000 pointers without a label: a server that hands on what it gets sends them."""
+    start = len(message(ASKED)) + 12
+    chain = b"".join(pointer(start + 2 * (one - 1) if one else AT) for one in range(8000))
+    last = pointer(start + 2 * 7999)
+    hostile = message(ASKED, record(pointer(AT), 16, chain), *[alias(last, last) for _ in range(500)])
+    assert len(hostile) < 65535
+    began = time.process_time()
+    answer(hostile)
+    assert time.process_time() - began < 0.2
+
+
+def test_a_name_of_as_many_labels_as_there_may_be_is_read() -> None:
+    asked = ".".join("a" * 127)
+    at = len(message(asked)) + 12
+    parts = b"".join(b"\1a" + (pointer(at + 4 * (one - 1)) if one else b"\0\0") for one in range(127))
+    owner = pointer(at + 4 * 126)
+    assert told(message(asked, record(pointer(AT), 16, parts), address(owner, "192.0.2.1"))) == {"192.0.2.1": 60}
+
+
 @pytest.mark.parametrize(("source", "target"), [("10.96.0.10", "10.244.0.11"), ("fd00::a", "fd00:244::11")])
 def test_a_datagram_has_a_receiver_and_a_content(source: str, target: str) -> None:
     packet = datagram(source, target, b"content")

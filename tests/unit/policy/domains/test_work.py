@@ -20,6 +20,7 @@ from policy.plan.entries import KNOWN
 from policy.plan.program import Program
 from tests.builders import dns
 from tests.fakes.clock import FakeClock
+from tests.waiting import until
 
 POD, SERVER = "10.244.0.11", "10.96.0.10"
 NAMES = DomainNames(("*.example.com",))
@@ -27,18 +28,18 @@ SET = layout.names_name(NAMES)
 
 
 class Table:
-    """`fail`: the next transactions are refused; they wait for `may`."""
+    """`fail`: the next transactions are refused, `refused`: those with it in them; they wait for `may`."""
 
     def __init__(self) -> None:
         self.batches: list[list[Message]] = []
         self.there: dict[str, set[bytes]] = {}
-        self.fail = False
+        self.fail, self.refused = False, b""
         self.may = asyncio.Event()
         self.may.set()
 
     async def commit(self, batch: list[Message]) -> None:
         await self.may.wait()
-        if self.fail:
+        if self.fail or (self.refused and any(self.refused in one.body for one in batch)):
             raise NftError("no such set", family=Family.IPV4)
         self.batches.append(batch)
 
@@ -56,10 +57,10 @@ class World:
         program = Program(Family.IPV4, names={SET: NAMES})
         self.domains.synced({Family.IPV4: program})
 
-    def got(self, name: str, address: str = "192.0.2.1") -> asyncio.Task[None] | None:
+    def got(self, name: str, *addresses: str, pod: str = POD) -> asyncio.Task[None] | None:
         """The pod gets an answer. None: it goes on at once."""
-        payload = dns.message(name, dns.address(name, address))
-        found = self.domains.learn(dns.datagram(SERVER, POD, payload))
+        payload = dns.message(name, *[dns.address(name, one) for one in addresses or ("192.0.2.1",)])
+        found = self.domains.learn(dns.datagram(SERVER, pod, payload))
         return None if found is None else asyncio.ensure_future(found)
 
 
@@ -87,6 +88,55 @@ async def test_an_answer_waits_for_its_addresses_also_if_another_has_brought_the
     world.table.may.set()
     await asyncio.gather(first, second)
     assert len(world.table.batches) == 1
+
+
+async def test_while_the_kernel_is_busy_answers_gather_and_those_of_one_pod_are_bounded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of answers, each with other addresses: they made a transaction each, and waited for all before them."""
+    monkeypatch.setattr("policy.domains.work._MOST_WAITING", 20)
+    world.table.may.clear()
+    first = world.got("a.example.com")
+    await asyncio.sleep(0)
+    flood = [world.got(f"b{n}.example.com", *[f"192.0.{n + 3}.{one}" for one in range(10)]) for n in range(100)]
+    other = world.got("c.example.com", pod="10.244.0.12")
+    assert first is not None and other is not None
+    assert [one is None for one in flood] == [False] * 2 + [True] * 98
+    assert (world.domains.memory.count, world.domains.memory.left_out) == (22, 98)
+    world.table.may.set()
+    await asyncio.gather(first, other, *filter(None, flood))
+    assert len(world.table.batches) == 2
+    assert world.got("d.example.com", "198.51.100.1") is not None
+
+
+async def test_what_one_pod_has_learnt_and_the_kernel_refuses_does_not_stop_others(world: World) -> None:
+    world.table.may.clear()
+    first = world.got("a.example.com")
+    await asyncio.sleep(0)
+    second = world.got("b.example.com", "192.0.2.2", pod="10.244.0.12")
+    third = world.got("b.example.com", "192.0.2.2", pod="10.244.0.13")
+    assert first is not None and second is not None and third is not None
+    world.table.refused = ip_address("10.244.0.12").packed
+    world.table.may.set()
+    await asyncio.gather(first, second, third)
+    known = {str(one.key.pod) for one in world.domains.memory.all(0)}
+    assert known == {POD, "10.244.0.13"} and len(world.table.batches) == 2
+
+
+async def test_who_waits_for_an_address_to_be_forgotten_may_leave(world: World) -> None:
+    """Cancelled in the middle, half a request on the netlink socket would be taken for the next one's."""
+    learnt = world.got("www.example.com")
+    assert learnt is not None
+    await learnt
+    world.table.may.clear()
+    leaving = asyncio.create_task(world.domains.forget([ip_address(POD)]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    world.table.may.set()
+    await until(lambda: len(world.table.batches) == 2)
 
 
 async def test_an_answer_is_not_held_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
