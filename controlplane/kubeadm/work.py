@@ -35,10 +35,12 @@ from controlplane.supervisor.edge import units
 from nodelib import command
 from nodelib.clock import Clock
 from nodelib.errors import NotFound, Permanent
+from nodelib.files import bytes_of
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
 _CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_LARGEST = 1 << 20  # bytes of a certificate or a kubeconfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,5 +254,4 @@ def _ca_hash(cluster: Cluster, first: Node) -> str:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+    return bytes_of(path, _LARGEST, 0).decode(errors="replace")  # a node may have a pipe there, or what has no end

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from nodelib import files
 
@@ -19,3 +23,35 @@ def write_if_changed(path: str, text: str | bytes, mode: int = 0o600) -> bool:
         return False
     write(path, text, mode)
     return True
+
+
+@contextmanager
+def inside(root: str, path: str) -> Iterator[str]:
+    """A path of the folder `path` below `root`, for the block; missing folders are made.
+
+    Who is root in a node may put anything into its folders, meanwhile too: no link of the tree is followed, as it would
+    lead out of it. One in the place of a folder is removed. Raises OSError.
+    """
+    os.makedirs(root, exist_ok=True)
+    here = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in filter(None, path.split("/")):
+            inner = _entered(here, part)
+            os.close(here)
+            here = inner
+        yield f"/proc/self/fd/{here}"
+    finally:
+        os.close(here)
+
+
+def _entered(folder: int, name: str) -> int:
+    for _ in range(3):
+        try:
+            return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        except FileNotFoundError:
+            os.mkdir(name, 0o755, dir_fd=folder)
+        except NotADirectoryError:
+            if not stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise
+            os.unlink(name, dir_fd=folder)
+    raise OSError(errno.ELOOP, "somebody puts a link there again and again", name)

@@ -1,4 +1,4 @@
-"""Connections that are passed on: whoever takes all the room cannot keep it from others. The real code runs, in a process."""
+"""Connections that are passed on: whoever takes all the room cannot keep it from others, shown with real processes."""
 
 from __future__ import annotations
 
