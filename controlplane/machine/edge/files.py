@@ -7,8 +7,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from nodelib import files
+from nodelib.errors import Invalid
 
 
 def write(path: str, text: str | bytes, mode: int = 0o600) -> None:
@@ -23,6 +25,19 @@ def write_if_changed(path: str, text: str | bytes, mode: int = 0o600) -> bool:
         return False
     write(path, text, mode)
     return True
+
+
+def refuse_of_others(folder: Path, step: str) -> None:
+    """Raises Invalid for the folder of another user, who may put links into it while this process writes there.
+
+    Whoever used sudo may do as root does anyway.
+    """
+    try:
+        owner = os.stat(folder).st_uid
+    except FileNotFoundError:
+        return
+    if str(owner) not in ("0", str(os.geteuid()), os.environ.get("SUDO_UID", "")):
+        raise Invalid("belongs to another user", obj=str(folder), step=step, action="Name a new directory.")
 
 
 @contextmanager
