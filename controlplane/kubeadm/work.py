@@ -28,7 +28,7 @@ from controlplane.cluster.work.control_plane import start_unit
 from controlplane.cluster.work.node_images import import_images
 from controlplane.kubeadm.plan import commands, config, kindnet
 from controlplane.machine.edge import cgroups, files
-from controlplane.machine.edge.namespaces import in_cgroups, in_node
+from controlplane.machine.edge.namespaces import alone_in_node, in_cgroups
 from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress, Say
 from controlplane.supervisor.edge import units
@@ -223,7 +223,7 @@ async def _network_and_proxy(context: Context, first: Node) -> None:
 def _inside(cluster: Cluster, node: Node, argv: list[str]) -> list[str]:
     """The command in the node, and in the cgroups of its daemons, which it may leave processes to."""
     folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{node.name}/system")
-    return in_cgroups(folders, in_node(cluster.namespaces(node.name), argv))
+    return in_cgroups(folders, alone_in_node(cluster.namespaces(node.name), argv))
 
 
 def _secret(cluster: Cluster) -> dict[str, str]:
