@@ -7,6 +7,7 @@ The nodes are those of `up`; what runs on them comes from kubeadm: the control p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -151,11 +152,17 @@ async def _nodewright_join(context: Context, node: Node, secret: Mapping[str, st
     cluster = context.cluster
     with context.progress.step(f"{node.name}: nodewright join") as say:
         log = f"{cluster.log_dir(node.name)}/join.log"
-        line = commands.join_line(cluster, node, context.tools, secret["token"], ca_hash)
+        token = f"{commands_dir(cluster, node)}/join-token"
+        files.write(token, secret["token"])
+        line = commands.join_line(cluster, node, context.tools, token, ca_hash)
         words: list[str] = []
-        status = await run_lines(
-            _inside(cluster, node, line), log=log, on_line=words.append, on_text=lambda piece: None
-        )
+        try:
+            status = await run_lines(
+                _inside(cluster, node, line), log=log, on_line=words.append, on_text=lambda piece: None
+            )
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(token)
         if status != 0:
             raise Permanent(
                 " | ".join(words[-6:]),

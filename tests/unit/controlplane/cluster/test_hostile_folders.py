@@ -48,7 +48,12 @@ def test_devices_are_only_detached_from_images_of_the_node_itself(
         (folder / "disk.img").touch()
     (volumes / "vol").symlink_to(other / "vol")
     asked: list[str] = []
-    monkeypatch.setattr(loops, "find", lambda image: asked.append(image) or [])
+
+    def find(image: str) -> list[loops.Loop]:
+        asked.append(image)
+        return []
+
+    monkeypatch.setattr(loops, "find", find)
     volume_devices.detach(str(tmp_path / "node1"))
     assert asked == [str(volumes / "own" / "disk.img")]
 

@@ -22,6 +22,7 @@ from controlplane.doctor.edge.daemons import Daemon
 from controlplane.doctor.model import FileFact
 from controlplane.doctor.plan.cis import judge
 from controlplane.doctor.plan.netcheck import Link, check
+from nodelib import command
 from nodelib.command import CommandError
 from tests.unit.controlplane.doctor.test_cis import GOOD
 from tests.unit.controlplane.doctor.test_netcheck import LINKS, WELL
@@ -111,6 +112,6 @@ async def test_a_node_that_does_not_answer_in_time_is_one_finding(
             raise answer
         return SimpleNamespace(stdout=answer, stderr=b"", returncode=0)
 
-    monkeypatch.setattr(work.command, "run", run)
+    monkeypatch.setattr(command, "run", run)
     (finding,), routes = await work._check_network("lab/node1", "", "10.96.0.10")
     assert finding.level == "warning" and finding.found.startswith("could not be checked") and routes is None

@@ -27,7 +27,7 @@ async def test_root_of_a_node_does_not_see_the_environment_of_an_administrator(m
         at = argv.index("/ctr")
         return await run([*argv[:at], "env"], **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(node_images.command, "run", recorded)
+    monkeypatch.setattr(command, "run", recorded)
     tools = Tools({"ctr": "/ctr"}, "", "")
     seen.append((await node_images._ctr(cluster, cluster.nodes[0], tools, "images", "ls")).text)
     for text in seen:
