@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.commands import kubectl
+from controlplane.cluster.model import Cluster, Options
 from tests.unit.cli.nobody import folder_for_all
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -65,6 +67,17 @@ def test_modules_in_the_current_directory_are_not_run(tmp_path: Path) -> None:
     )
     assert "creating the Python environment" in found.stderr
     assert "stranger" not in found.stdout + found.stderr
+
+
+def test_a_plugin_of_kubectl_finds_the_modules_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, str]] = []
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.setattr(
+        kubectl, "reachable", lambda _: Cluster("lab", "10.89.3.0/24", Options(), tools={"kubectl": "/k"})
+    )
+    monkeypatch.setattr(os, "execve", lambda path, argv, environment: given.append(environment))
+    kubectl.run("lab", ["get", "pods"])
+    assert "KUBECONFIG" in given[0] and "PYTHONSAFEPATH" not in given[0]
 
 
 @pytest.fixture
