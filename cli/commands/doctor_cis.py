@@ -17,9 +17,11 @@ from cli.display.terminal import new_console
 from cli.errors import need_root
 from controlplane.doctor.plan.cis import ControlFinding
 from controlplane.doctor.work import examine_controls
+from nodelib.text import one_line
 
 _STYLE = {"pass": "green", "unknown": "yellow", "fail": "bold red"}
 _WIDE = 200
+_LONGEST = 4000  # bytes of what is said about one control
 
 
 def run(name: str, *, as_json: bool, kubeconfig: str = "") -> None:
@@ -42,12 +44,12 @@ def show(findings: Sequence[ControlFinding], console: Console) -> None:
             table.add_column(column, overflow="fold")
         for one in rows:
             counted[one.status] += 1
-            source = one.source
+            source = one_line(one.source, _LONGEST)
             table.add_row(one.control, Text(one.status, _STYLE[one.status]), one.title)
-            table.add_row("", "", Text(one.finding, "dim" if one.status == "pass" else ""))
+            table.add_row("", "", Text(one_line(one.finding, _LONGEST), "dim" if one.status == "pass" else ""))
             if one.fix:
-                table.add_row("", "", Text(f"fix: {one.fix}", "bold"))
-        console.print(f"\n{node}: CIS Kubernetes Benchmark, 4 Worker Nodes")
+                table.add_row("", "", Text(one_line(f"fix: {one.fix}", _LONGEST), "bold"))
+        console.print(f"\n{one_line(node, _LONGEST)}: CIS Kubernetes Benchmark, 4 Worker Nodes")
         if source:
             console.print(f"configuration of the kubelet: {source}")
         console.print(table)

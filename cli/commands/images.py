@@ -24,8 +24,10 @@ from nodelib import quantity
 from nodelib.durations import roughly
 from nodelib.errors import Invalid, NotFound, Temporary
 from nodelib.shapes import NUMBER, shaped
+from nodelib.text import one_line
 
 _WIDE = 200
+_LINE = 4000  # bytes of a printed line
 _SHAPE: dict[str, Any] = {
     "node!": str,
     "at!": NUMBER,
@@ -74,11 +76,11 @@ def run(name: str, node: str, free: str, *, as_json: bool) -> None:
     for report in reports.values():
         lines = _dry(report, wanted) if wanted is not None else summary(report, now)
         for line in lines:
-            console.print(line, soft_wrap=True)
+            console.print(one_line(line, _LINE), soft_wrap=True)
         if wanted is None:
             console.print(_table(report.images, now))
     if silent:
-        console.print(f"No answer from {silent}", style="yellow")
+        console.print(one_line(f"No answer from {silent}", _LINE), style="yellow")
 
 
 def usable(document: Any) -> dict[str, Any] | None:
@@ -204,7 +206,6 @@ def _table(images: tuple[HeldImage, ...], now: float) -> Table:
         used = f"{roughly(now - one.used)} ago" if one.used else "none"
         if any(hold.kind in (HoldReason.CONTAINER, HoldReason.VOLUME) for hold in one.holds):
             used = "now"
-        table.add_row(
-            one.name, size_of(one.size), used, hold_text(one) if one.holds else f"nothing: removed as number {turn}"
-        )
+        held = hold_text(one) if one.holds else f"nothing: removed as number {turn}"
+        table.add_row(one_line(one.name, _LINE), size_of(one.size), used, one_line(held, _LINE))
     return table

@@ -14,6 +14,10 @@ from controlplane.host.plan.join import rights_text
 from controlplane.host.work.join import FOLDER, Joined, Request, join
 from controlplane.host.work.leave import leave
 from nodelib.clock import SystemClock
+from nodelib.errors import Invalid
+from nodelib.files import bytes_of
+
+_LONGEST = 1024  # bytes of a file with a token
 
 
 def run(request: Request, *, plain: bool = False) -> None:
@@ -21,9 +25,22 @@ def run(request: Request, *, plain: bool = False) -> None:
     need_root("join")
     display = Display(plain=plain or None)
     with display:
-        complete = replace(request, project=str(PROJECT), python=sys.executable)
+        token = token_of(request.token)
+        complete = replace(request, token=token, project=str(PROJECT), python=sys.executable)
         joined = asyncio.run(join(complete, display, SystemClock()))
     note(report(joined))
+
+
+def token_of(text: str) -> str:
+    """The token itself, or what the file after an @ holds. Raises Invalid."""
+    if not text.startswith("@"):
+        return text
+    try:
+        return bytes_of(text[1:], _LONGEST).decode("ascii", errors="replace").strip()
+    except OSError as error:
+        raise Invalid(
+            error.strerror or str(error), obj=text[1:], step="read the token", action="Name a file after the @."
+        ) from error
 
 
 def print_rights() -> None:

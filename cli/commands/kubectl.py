@@ -21,6 +21,7 @@ def run(name: str, arguments: list[str]) -> None:
     # The cluster's own tools are of its version; another kubectl in PATH may be skewed.
     path = cluster.tools.get("kubectl", "") or _cached()
     environment = {**os.environ, "KUBECONFIG": cluster.admin_kubeconfig}
+    environment.pop("PYTHONSAFEPATH", None)  # of the launcher: a plugin may be a script with modules beside it
     os.execve(path, ["kubectl", *arguments], environment)
 
 

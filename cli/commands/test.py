@@ -189,6 +189,8 @@ def spawn(argv: list[str]) -> int:
     """Run a command line in the project, with our stdin and output; its exit status, negative for a signal."""
     # The output goes straight to the terminal, so this cannot use nodelib.command, which collects it.
     os.chdir(PROJECT)
-    pid = os.posix_spawn(argv[0], argv, {**os.environ, "PYTHONPATH": str(PROJECT)})
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    environment.pop("PYTHONSAFEPATH", None)  # of the launcher: this directory is ours
+    pid = os.posix_spawn(argv[0], argv, environment)
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)

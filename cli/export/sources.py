@@ -15,7 +15,7 @@ from cli.project import PROJECT
 from controlplane.cluster import advice
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge import cgroups
-from controlplane.machine.edge.namespaces import in_node, is_bound
+from controlplane.machine.edge.namespaces import alone_in_node, is_bound
 from nodelib import command
 from nodelib.errors import Invalid, Temporary
 from nodelib.files import text_of
@@ -60,13 +60,19 @@ async def on_node(cluster: Cluster, node: str, argv: Sequence[str]) -> str:
     """What a command prints on a node. Raises Temporary when the node is down."""
     if not is_bound(cluster.namespace(node, "pid")):
         raise Temporary("is not running", obj=node, action=f"{advice.ours(cluster.name, 'up')} starts it.")
-    return await printed(in_node(cluster.namespaces(node), argv), seconds=_SECONDS)
+    return await printed(alone_in_node(cluster.namespaces(node), argv), seconds=_SECONDS)
 
 
 async def ours(*words: str) -> str:
     """What one of our own commands prints, whatever its exit status."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "120"}
-    argv = [sys.executable, "-m", "cli", *words]
+    argv = [
+        sys.executable,
+        "-P",
+        "-m",
+        "cli",
+        *words,
+    ]  # -P: nothing of the current directory, which may be another user's
     return await printed(argv, seconds=_COMMAND_SECONDS, environment=environment, statuses=(0, 1))
 
 

@@ -23,7 +23,12 @@ Root = Annotated[
 def join(
     url: Annotated[str, typer.Argument(metavar="URL", help="The API server, as https://HOST:6443.")] = "",
     token: Annotated[
-        str, typer.Option(metavar="TOKEN", help="A bootstrap token, as kubeadm token create prints it.")
+        str,
+        typer.Option(
+            metavar="TOKEN",
+            help="A bootstrap token, as kubeadm token create prints it, or @FILE with one: every user of the machine"
+            " sees command lines.",
+        ),
     ] = "",
     ca_hash: Annotated[
         list[str] | None,

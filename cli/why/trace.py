@@ -9,6 +9,7 @@ from cli.display.terminal import new_console
 from cli.why import recorded, waterfall
 from cli.why.model import Explained, Facts
 from nodelib.errors import NotFound, Permanent
+from nodelib.files import no_link
 from nodelib.json_values import Json, objects_in
 from nodelib.traces import otlp as otlp_text
 from nodelib.version import KUBERNETES_VERSION
@@ -62,7 +63,8 @@ def _write(pod: Explained, obj: Json, now: float, path: str) -> None:
         sys.stdout.write(line)
         return
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        # The folder may be another user's: what he has put there is neither followed nor waited for.
+        with open(path, "w", encoding="utf-8", opener=no_link) as file:
             file.write(line)
     except OSError as error:
         raise Permanent(str(error), obj=path, step="write the trace", action="Name a file that can be written.") from (

@@ -89,11 +89,11 @@ async def _check_network(
 ) -> tuple[tuple[Finding, ...], list[dict[str, Any]] | None]:
     """The findings, and the routes there if there is a pod network."""
     argv = [sys.executable, "-I", "-S", pod_network.__file__, dns]
-    done = await command.run(namespaces.entered(net, argv) if net else argv, check=False, timeout=60)
-    if done.returncode != 0:
-        why = done.stderr.decode(errors="replace").strip()[-200:]
-        return (Finding(f"{name}: pod network", "warning", f"could not be checked: {why}"),), None
-    seen = json.loads(done.stdout)
+    try:
+        done = await command.run(namespaces.entered(net, argv) if net else argv, timeout=60)
+        seen = json.loads(done.stdout)
+    except (command.CommandError, ValueError) as error:
+        return (Finding(f"{name}: pod network", "warning", f"could not be checked: {str(error)[-200:]}"),), None
     here = netcheck.place(name, seen, cluster)
     return netcheck.check(here), seen["routes"] if netcheck.has_pods(here) else None
 

@@ -3,7 +3,8 @@
 `python -S -m controlplane.kubeadm.balancer LISTEN:PORT BACKEND:PORT...`. Standard library only. A backend that refuses
 or does not answer within a second is skipped. When a backend dies, its connections end and clients dial again. A
 backend that hangs (stopped, cut off) may still accept and keep connections, so each one is asked for /livez, and when
-it stops answering its connections are closed too.
+it stops answering its connections are closed too. Everybody who reaches the address may connect: where there is no room
+for more, silent connections give way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from nodelib.room import Room, Seat
 from nodelib.tasks import cancel_and_wait
 
 _DIAL = 1.0  # seconds for a backend to accept a connection
@@ -39,24 +41,27 @@ class _Backend:
 class Balancer:
     """Round robin over `backends`, as (host, port)."""
 
-    def __init__(self, backends: list[tuple[str, int]]) -> None:
+    def __init__(self, backends: list[tuple[str, int]], room: Room | None = None) -> None:
         self._backends = [_Backend(host, port) for host, port in backends]
         self._turn = itertools.cycle(range(len(backends)))
+        self._room = room or Room()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client's connection until it ends."""
-        found = await self._dial()
-        if found is None:
-            writer.close()
-            return
-        backend, there, back = found
-        ways = (asyncio.create_task(_pass(reader, back)), asyncio.create_task(_pass(there, writer)))
-        backend.sessions.update(ways)
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        await cancel_and_wait(*ways)
-        backend.sessions.difference_update(ways)
-        for side in (writer, back):
-            side.transport.abort() if backend.silent else side.close()
+        async with self._room.seat(writer) as seat:
+            found = await self._dial() if seat is not None else None
+            if seat is None or found is None:
+                writer.close()
+                return
+            backend, there, back = found
+            seat.leads_to(back)
+            ways = (asyncio.create_task(_pass(reader, back, seat)), asyncio.create_task(_pass(there, writer, seat)))
+            backend.sessions.update(ways)
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await cancel_and_wait(*ways)
+            backend.sessions.difference_update(ways)
+            for side in (writer, back):
+                side.transport.abort() if backend.silent else side.close()
 
     async def watch(self, answers: Check) -> None:
         """Until cancelled: close the sessions of a backend that has stopped answering, and prefer the others."""
@@ -103,9 +108,10 @@ async def answers_livez(host: str, port: int) -> bool:
             writer.transport.abort()
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seat: Seat) -> None:
     with contextlib.suppress(OSError):
         while piece := await reader.read(_PIECE):
+            seat.heard()
             writer.write(piece)
             await writer.drain()
 

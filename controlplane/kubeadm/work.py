@@ -7,6 +7,7 @@ The nodes are those of `up`; what runs on them comes from kubeadm: the control p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -28,17 +29,19 @@ from controlplane.cluster.work.control_plane import start_unit
 from controlplane.cluster.work.node_images import import_images
 from controlplane.kubeadm.plan import commands, config, kindnet
 from controlplane.machine.edge import cgroups, files
-from controlplane.machine.edge.namespaces import in_cgroups, in_node
+from controlplane.machine.edge.namespaces import alone_in_node, in_cgroups
 from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress, Say
 from controlplane.supervisor.edge import units
 from nodelib import command
 from nodelib.clock import Clock
 from nodelib.errors import NotFound, Permanent
+from nodelib.files import bytes_of
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
 _CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_LARGEST = 1 << 20  # bytes of a certificate or a kubeconfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +152,17 @@ async def _nodewright_join(context: Context, node: Node, secret: Mapping[str, st
     cluster = context.cluster
     with context.progress.step(f"{node.name}: nodewright join") as say:
         log = f"{cluster.log_dir(node.name)}/join.log"
-        line = commands.join_line(cluster, node, context.tools, secret["token"], ca_hash)
+        token = f"{commands_dir(cluster, node)}/join-token"
+        files.write(token, secret["token"])
+        line = commands.join_line(cluster, node, context.tools, token, ca_hash)
         words: list[str] = []
-        status = await run_lines(
-            _inside(cluster, node, line), log=log, on_line=words.append, on_text=lambda piece: None
-        )
+        try:
+            status = await run_lines(
+                _inside(cluster, node, line), log=log, on_line=words.append, on_text=lambda piece: None
+            )
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(token)
         if status != 0:
             raise Permanent(
                 " | ".join(words[-6:]),
@@ -221,7 +230,7 @@ async def _network_and_proxy(context: Context, first: Node) -> None:
 def _inside(cluster: Cluster, node: Node, argv: list[str]) -> list[str]:
     """The command in the node, and in the cgroups of its daemons, which it may leave processes to."""
     folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{node.name}/system")
-    return in_cgroups(folders, in_node(cluster.namespaces(node.name), argv))
+    return in_cgroups(folders, alone_in_node(cluster.namespaces(node.name), argv))
 
 
 def _secret(cluster: Cluster) -> dict[str, str]:
@@ -252,5 +261,4 @@ def _ca_hash(cluster: Cluster, first: Node) -> str:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+    return bytes_of(path, _LARGEST, 0).decode(errors="replace")  # a node may have a pipe there, or what has no end

@@ -24,6 +24,7 @@ from controlplane.images.edge.archive import merge_archives
 from controlplane.images.plan.known import BY_NAME
 from controlplane.images.plan.recipes import AGNHOST_NAME, BUSYBOX_NAME, COREDNS_NAME, PAUSE_NAME
 from controlplane.images.work import binaries_for, ensure_images, identities
+from controlplane.machine.edge import files
 from controlplane.prebuilt import plan as prebuilt_plan
 from controlplane.prebuilt.model import MANIFEST, PACKAGE, Manifest, Packed, Program
 from controlplane.progress import Progress, Say
@@ -115,6 +116,7 @@ def _write_all(stage: Path, order: Order, commit: _Commit, work: Path, progress:
 
 def _check(order: Order) -> None:
     folder = order.folder
+    files.refuse_of_others(folder, "release")
     if folder.exists() and not folder.is_dir():
         raise Invalid("is not a directory", obj=str(folder), step="release", action="Name a folder.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / SUMS).is_file():
@@ -246,5 +248,5 @@ def _publish(stage: Path, folder: Path) -> list[Path]:
         shutil.move(stage / name, folder / name)
         (folder / name).chmod(0o644)
     lines = (f"{archives.digest_of(folder / name)}  {name}\n" for name in names)
-    (folder / SUMS).write_text("".join(lines))
+    files.write(str(folder / SUMS), "".join(lines), 0o644)
     return [folder / name for name in (*names, SUMS)]

@@ -1,7 +1,8 @@
 """The HTTP server: on loopback, bounded in connections, heads and time; it serves what `judge` lets through.
 
 Whoever has an account on this machine can connect, so that a connection without an accepted request is closed after
-ten seconds, and there are never more than 64.
+ten seconds, and there are never more than 64: the oldest of those gives way to a new one, so that nobody keeps the
+page from its owner by saying nothing.
 """
 
 from __future__ import annotations
@@ -177,9 +178,13 @@ class _Bounded(web.Server):
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         if len(self.connections) > _CONNECTIONS:
-            transport.abort()
-            return
+            self._make_room(transport)
         asyncio.get_running_loop().call_later(_STRANGER, self._look, transport)
+
+    def _make_room(self, new: asyncio.Transport) -> None:
+        waiting = (one.transport for one in self.connections)
+        strangers = [one for one in waiting if one is not None and one not in self.known and not one.is_closing()]
+        (strangers or [new])[0].abort()
 
     def _look(self, transport: asyncio.Transport) -> None:
         if transport not in self.known:

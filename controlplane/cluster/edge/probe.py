@@ -10,6 +10,8 @@ import struct
 import sys
 import time
 
+_MOST = 1 << 20  # bytes of an answer: whoever may change the Service chooses who answers
+
 
 def ask(address: str, port: int, path: str, timeout: float) -> str:
     """The body of one GET over a new connection. Raises OSError without a good answer."""
@@ -19,8 +21,11 @@ def ask(address: str, port: int, path: str, timeout: float) -> str:
         request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         connection.sendall(request.encode())
         answer = b""
+        deadline = time.monotonic() + timeout
         while chunk := connection.recv(65536):
             answer += chunk
+            if len(answer) > _MOST or time.monotonic() > deadline:
+                raise OSError("the answer has no end")
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         raise OSError(f"answered {head[:60].decode(errors='replace')!r}")

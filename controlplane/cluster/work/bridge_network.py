@@ -64,6 +64,8 @@ def install(cluster: Cluster, cidrs: dict[str, str]) -> None:
                     step="install CNI plugins for upstream's kubelet",
                     action="apt-get install containernetworking-plugins",
                 )
+            if os.path.islink(target):  # who is root in the node left it: the copy would be where it leads
+                os.unlink(target)
             if not os.path.exists(target):
                 shutil.copy2(source, target)
         files.write_if_changed(f"{own}/cni/net.d/10-bridge.conflist", bridge_conflist(cidr), 0o644)

@@ -120,18 +120,18 @@ def _no_authority(words: str, path: str) -> Invalid:
 
 def write_hosts(cluster: Cluster, node: Node) -> None:
     """hosts.toml of each registry with mirrors; those of registries that the file no longer names are removed."""
-    folder = Path(cluster.node_dir(node.name), registries.FOLDER)
+    own = cluster.node_dir(node.name)
     wanted = {one.host: one for one in cluster.options.custom.registries if one.mirrors}
-    for place in (folder, *(folder / host for host in wanted)):
-        if place.is_symlink():  # a pod may have left it, and it would lead out of the node
-            place.unlink()
-    for there in folder.iterdir() if folder.is_dir() else ():
-        ours = text_of(str(there / "hosts.toml")).startswith(registries.MARK)
-        if ours and there.name not in wanted and not there.is_symlink():
-            shutil.rmtree(there)
+    if wanted or os.path.isdir(f"{own}/{registries.FOLDER}"):
+        with files.inside(own, registries.FOLDER) as folder:
+            for there in Path(folder).iterdir():
+                ours = text_of(str(there / "hosts.toml")).startswith(registries.MARK)
+                if ours and there.name not in wanted and not there.is_symlink():
+                    shutil.rmtree(there)
     for host, registry in wanted.items():
-        for number, mirror in enumerate(registry.mirrors):
-            if mirror.ca_file:
-                own = folder / host / registries.ca_name(number)
-                files.write_if_changed(str(own), _authority(mirror.ca_file), 0o644)
-        files.write_if_changed(str(folder / host / "hosts.toml"), registries.hosts(registry), 0o644)
+        with files.inside(own, f"{registries.FOLDER}/{host}") as folder:
+            for number, mirror in enumerate(registry.mirrors):
+                if mirror.ca_file:
+                    text = _authority(mirror.ca_file)
+                    files.write_if_changed(f"{folder}/{registries.ca_name(number)}", text, 0o644)
+            files.write_if_changed(f"{folder}/hosts.toml", registries.hosts(registry), 0o644)

@@ -16,7 +16,7 @@ from controlplane.cluster.plan import image_refs
 from controlplane.cluster.plan.components import Tools
 from controlplane.images.edge.layout import read_archive
 from controlplane.images.edge.unxz import SUFFIX, unxz
-from controlplane.machine.edge.namespaces import in_node, is_bound
+from controlplane.machine.edge.namespaces import alone_in_node, is_bound
 from nodelib import command
 from nodelib.errors import Conflict, Invalid, NotFound, Temporary
 from nodelib.text import one_line
@@ -45,7 +45,7 @@ async def import_images(
 
 async def _import_compressed(cluster: Cluster, node: Node, tools: Tools, path: str) -> None:
     ctr = [tools.binaries["ctr"], "-n", "k8s.io", "images", "import", "--local", "-"]
-    inside = in_node(cluster.namespaces(node.name), ctr)
+    inside = alone_in_node(cluster.namespaces(node.name), ctr)
     await command.run(
         ["bash", "-c", 'set -o pipefail; $UNXZ "$0" | "$@"', path, *inside],
         timeout=_IMPORT_TIMEOUT,
@@ -75,7 +75,7 @@ async def load(cluster: Cluster, node: Node, archive: Path, *, gzip: bool) -> li
     """Import an archive. Returns the images' names. Raises Temporary, or Invalid with containerd's reason."""
     _refuse_without_node(cluster, node, "load an image")
     ctr = cluster.tools.get("ctr") or "ctr"
-    inside = in_node(cluster.namespaces(node.name), [ctr, "-n", "k8s.io", "images", "import", "--local", "-"])
+    inside = alone_in_node(cluster.namespaces(node.name), [ctr, "-n", "k8s.io", "images", "import", "--local", "-"])
     # Through standard input: the file may be where the node has its own mounts.
     script = 'gzip -dc -- "$0" | "$@"' if gzip else 'exec "$@" < "$0"'
     done = await command.run(["sh", "-c", script, str(archive), *inside], timeout=_IMPORT_TIMEOUT, check=False)
@@ -140,4 +140,4 @@ def _refuse_without_node(cluster: Cluster, node: Node, step: str) -> None:
 
 async def _ctr(cluster: Cluster, node: Node, tools: Tools, *arguments: str) -> command.Completed:
     argv = [tools.binaries["ctr"], "-n", "k8s.io", *arguments]
-    return await command.run(in_node(cluster.namespaces(node.name), argv), timeout=_IMPORT_TIMEOUT)
+    return await command.run(alone_in_node(cluster.namespaces(node.name), argv), timeout=_IMPORT_TIMEOUT)

@@ -13,6 +13,7 @@ import datetime
 import ipaddress
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cryptography import x509
@@ -50,24 +51,44 @@ def ensure(cluster: Cluster, now: float) -> dict[str, str]:
     pairs: dict[str, Pair] = {}
     for wanted in plan.certificates(cluster):
         issuer = pairs.get(wanted.issuer)
-        existing = _load(wanted.path)
+        with _place(cluster, wanted.path) as path:
+            existing = _load(path)
         reason = plan.must_issue(wanted, _facts(existing), _key_id(issuer), now)
         if not reason and existing is not None:
             pairs[wanted.path] = existing
             continue
         pairs[wanted.path] = _issue(wanted, issuer, now)
-        _store(wanted.path, pairs[wanted.path])
+        with _place(cluster, wanted.path) as path:
+            _store(path, pairs[wanted.path])
         made[wanted.path] = reason
     made |= _service_account_key(cluster)
     made |= _encryption_config(cluster)
     made |= _authentication_config(cluster)
     authority = _pem(pairs[f"{cluster.pki_dir}/ca"].certificate)
     for node in cluster.nodes:
-        _private(f"{cluster.node_dir(node.name)}/kubernetes/pki/ca.crt", authority)
+        with _place(cluster, f"{cluster.node_dir(node.name)}/kubernetes/pki/ca.crt") as path:
+            _private(path, authority)
     for config in plan.kubeconfigs(cluster):
-        if files.write_if_changed(config.path, kubeconfig(config, authority, pairs[config.certificate])):
+        text = kubeconfig(config, authority, pairs[config.certificate])
+        with _place(cluster, config.path) as path:
+            changed = files.write_if_changed(path, text)
+        if changed:
             made.setdefault(config.path, "certificate or server changed")
     return made
+
+
+@contextlib.contextmanager
+def _place(cluster: Cluster, path: str) -> Iterator[str]:
+    """Where a file is to be read and written: in the folders of a node without following the node's links."""
+    own = next((one for node in cluster.nodes if path.startswith(one := f"{cluster.node_dir(node.name)}/")), "")
+    if not own:
+        yield path
+        return
+    folder, name = os.path.split(path.removeprefix(own))
+    with files.inside(own, folder) as there:
+        if os.path.islink(f"{there}/{name}"):
+            os.unlink(f"{there}/{name}")
+        yield f"{there}/{name}"
 
 
 def kubeconfig(config: plan.Kubeconfig, authority: bytes, pair: Pair) -> str:
@@ -138,10 +159,8 @@ def _name(common_name: str, organization: str) -> x509.Name:
 def _load(path: str) -> Pair | None:
     # An unreadable file is treated as a missing one.
     try:
-        with open(f"{path}.crt", "rb") as file:
-            certificate = x509.load_pem_x509_certificate(file.read())
-        with open(f"{path}.key", "rb") as file:
-            key = serialization.load_pem_private_key(file.read(), None)
+        certificate = x509.load_pem_x509_certificate(bytes_of(f"{path}.crt", _LARGEST, 0))
+        key = serialization.load_pem_private_key(bytes_of(f"{path}.key", _LARGEST, 0), None)
     except (OSError, ValueError):
         return None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
@@ -221,7 +240,11 @@ def _authentication_config(cluster: Cluster) -> dict[str, str]:
 def _private(path: str, data: bytes) -> None:
     """Write it for root only; an older `up` made it readable for all."""
     files.write_if_changed(path, data)
-    os.chmod(path, 0o600)
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
 
 
 def _store(path: str, pair: Pair) -> None:

@@ -22,6 +22,10 @@ def detach(node_dir: str) -> int:
     """Detach those of one node, whose processes have ended; how many there were. Raises OSError."""
     count = 0
     for image in glob.iglob(f"{glob.escape(node_dir)}/kubelet{ROOT.removeprefix(KUBELET)}/volumes/*/disk.img"):
+        # A link that the node left leads to an image that is not its own.
+        parts = image.removeprefix(node_dir).split("/")
+        if any(os.path.islink(node_dir + "/".join(parts[:end])) for end in range(2, len(parts) + 1)):
+            continue
         for loop in loops.find(image):
             loops.detach(loop)
             count += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import aiohttp
 
 from nodelib import agent_socket
@@ -28,7 +30,7 @@ async def by_socket(path: str) -> Json:
 async def by_api(kubeconfig: str, node: str) -> Json:
     """The KubeletConfiguration that the kubelet of this node shows the API server. Raises NodewrightError."""
     async with KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-doctor", timeout=_SECONDS) as client:
-        return _checked(await client.get(f"/api/v1/nodes/{node}/proxy/configz"), f"node {node}")
+        return _checked(await client.get(f"/api/v1/nodes/{quote(node, safe='')}/proxy/configz"), f"node {node}")
 
 
 def _checked(answer: object, obj: str) -> Json:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import glob
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from controlplane.doctor.model import FileFact
 from controlplane.machine.edge import listeners
-from nodelib import file_trees
+from nodelib import file_trees, files
+from nodelib.openat2 import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
 
 _MODULES = {"cli.node_main": "kubelet", "agent": "kubelet", "proxy": "kube-proxy"}
 _COMMANDS = {"kubelet": "kubelet", "agent": "kubelet", "kube-proxy": "kube-proxy", "proxy": "kube-proxy"}
@@ -26,7 +26,6 @@ _UNITS = (
     "/usr/lib/systemd/system/kubelet.service",
     "/usr/lib/systemd/system/kubelet.service.d/*.conf",
 )
-_MOST_LINKS = 16
 _MOST = 1 << 20  # bytes of a command line or a configuration
 _LISTEN = "0A"
 
@@ -43,12 +42,11 @@ class Daemon:
 
     def read(self, path: str) -> str:
         """A configuration file as the daemon sees it. Raises OSError, also for what is no file or much too long."""
-        handle = os.open(_real(self.root, path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        handle = files.readable(_opened(self.root, path))
         with open(handle, encoding="utf-8", errors="replace") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST:
-                raise OSError(errno.EFBIG, "no regular file of a plausible size", path)
-            return file.read()
+            if os.fstat(handle).st_size > _MOST:
+                raise OSError(errno.EFBIG, "is too long", path)
+            return file.read(_MOST)
 
     def place(self, path: str) -> str:
         """The path by which this process reaches what the daemon sees at `path`."""
@@ -61,11 +59,26 @@ class Daemon:
 
     def named(self, folder: str, ending: str) -> tuple[str, ...]:
         """The files below a folder whose names end so, as the daemon sees them."""
-        return tuple(one.removeprefix(self.root) for one in file_trees.named(_real(self.root, folder), ending))
+        try:
+            here = _opened(self.root, folder)
+        except OSError:
+            return ()
+        try:
+            way = f"/proc/self/fd/{here}"
+            return tuple(f"{folder}{one.removeprefix(way)}" for one in file_trees.named(way, ending))
+        finally:
+            os.close(here)
 
     def fact(self, path: str) -> FileFact:
         """Mode and owner of a file as the daemon sees it."""
-        return file_fact(_real(self.root, path), path)
+        try:
+            here = _opened(self.root, path)
+        except OSError as error:
+            return FileFact(path, problem=error.strerror or str(error))
+        try:
+            return file_fact(here, path)
+        finally:
+            os.close(here)
 
     @property
     def root(self) -> str:
@@ -126,8 +139,8 @@ def unit_files(kubelet: Daemon) -> tuple[str, ...]:
     return kubelet.files(*_UNITS)
 
 
-def file_fact(real: str, shown: str) -> FileFact:
-    """Mode and owner of the file at `real`, under the name `shown`."""
+def file_fact(real: str | int, shown: str) -> FileFact:
+    """Mode and owner of the file at `real`, or of that descriptor, under the name `shown`."""
     try:
         found = os.stat(real)
     except OSError as error:
@@ -135,13 +148,16 @@ def file_fact(real: str, shown: str) -> FileFact:
     return FileFact(shown, found.st_mode & 0o7777, found.st_uid, found.st_gid)
 
 
-def _real(root: str, path: str) -> str:
-    """Where `path` is, with links at its end read below `root`: an absolute one would lead into this machine's tree."""
-    for _ in range(_MOST_LINKS):
-        if not os.path.islink(root + path):
-            break
-        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(root + path)))
-    return root + path
+def _opened(root: str, path: str) -> int:
+    """A descriptor (O_PATH) of what is at `path` below `root`, where every link is resolved.
+
+    The kernel itself would resolve an absolute one, also of a folder on the way, from the root of this machine.
+    """
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return openat2(top, path.lstrip("/") or ".", os.O_PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+    finally:
+        os.close(top)
 
 
 def listening(daemon: Daemon, port: int) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 
+_MOST = 4 << 20  # bytes of metrics
 _SYSCTLS = (
     "net.ipv4.ip_forward",
     "net.ipv6.conf.all.forwarding",
@@ -81,8 +82,8 @@ def responses(dns: str) -> dict[str, int]:
     host = f"[{dns}]" if ":" in dns else dns
     try:
         with urllib.request.urlopen(f"http://{host}:9153/metrics", timeout=2) as answer:
-            text = answer.read().decode(errors="replace")
-    except OSError:
+            text = answer.read(_MOST).decode(errors="replace")
+    except (OSError, ValueError):
         return {}
     found: dict[str, int] = {}
     for line in text.splitlines():

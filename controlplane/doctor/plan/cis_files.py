@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from controlplane.doctor.model import FileFact, NodeFacts
@@ -87,7 +88,8 @@ def _verdict(
     files: Sequence[FileFact], wrong: Sequence[FileFact], shown: Mapping[str, str], fix: str, none: str
 ) -> Verdict:
     if wrong:
-        paths = " ".join(one.path for one in wrong)
+        # For pasting, on the machine of an administrator: paths are the words of whoever started the kubelet.
+        paths = shlex.join(one.path for one in wrong)
         return bad("; ".join(shown[one.path] for one in wrong), f"{fix} {paths}")
     unread = [f"{one.path}: {one.problem}" for one in files if one.problem]
     if unread or not files:

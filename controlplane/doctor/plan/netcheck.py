@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,7 +137,7 @@ def _rp_filter(here: Place) -> Said:
     names_text = ", ".join(strict)
     return (
         f"strict on {names_text}: an answer that takes another way back (NodePort, several uplinks) is dropped",
-        " ".join(f"sysctl -w net.ipv4.conf.{name}.rp_filter=2" for name in ("all", *strict)),
+        " ".join(f"sysctl -w {shlex.quote(f'net.ipv4.conf.{name}.rp_filter=2')}" for name in ("all", *strict)),
     )
 
 

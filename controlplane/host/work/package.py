@@ -17,6 +17,7 @@ from pathlib import Path
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.host.plan import package as plan
 from controlplane.host.work import payload
+from controlplane.machine.edge.files import refuse_of_others
 from controlplane.progress import Progress
 from nodelib.command import run_sync
 from nodelib.errors import Invalid
@@ -54,6 +55,7 @@ def write(folder: Path, project: Path, python: str, progress: Progress) -> Path:
             step="package",
             action="Name a directory that exists, or a new one in it. Nothing was written.",
         )
+    refuse_of_others(folder, "package")
     if not shutil.which("dpkg-deb"):
         raise Invalid("is not installed", obj="dpkg-deb", step="package", action="Run this on Debian or Ubuntu.")
     work = Path(cache_root(), "package")
@@ -101,6 +103,7 @@ def build(stage: Path, work: Path, version: str, commit: Commit, folder: Path) -
     target = folder / f"{plan.NAME}_{version}_{made_for.architecture}.deb"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(commit.time)}
     # Debian's default, xz, took a hundred times as long (7 s for a tree without Python packages, on a busy machine).
+    target.unlink(missing_ok=True)  # it writes through a link
     argv = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(stage), str(target)]
     run_sync(argv, timeout=_TIMEOUT, env=environment)
     return target

@@ -19,6 +19,7 @@ from controlplane.images.edge.archive import merge_archives
 from controlplane.images.plan.kubeadm_recipes import component_images
 from controlplane.images.plan.recipes import BUSYBOX_NAME, COREDNS_NAME, ETCD_NAME, PAUSE_NAME
 from controlplane.images.work import binaries_for, ensure_images
+from controlplane.machine.edge.files import refuse_of_others
 from controlplane.progress import Progress
 from nodelib.command import run_sync
 from nodelib.errors import Invalid
@@ -61,6 +62,7 @@ def _claim(folder: Path) -> None:
             "is not empty and no payload", obj=str(folder), step="write the payload", action="Name an empty folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
+    refuse_of_others(folder, "write the payload")
     (folder / _MARK).touch()
 
 
@@ -86,7 +88,7 @@ def install_packages(folder: Path, lock: Path, python: str) -> str:
     if mark.exists() and mark.read_text() == key:
         return f"for Python {version}, there"
     shutil.rmtree(folder, ignore_errors=True)
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--no-deps"]
+    pip = [python, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--no-deps"]
     wanted = ["--require-hashes", "--only-binary=:all:", f"--target={folder}", f"--requirement={lock}"]
     run_sync([*pip, *wanted], timeout=_PIP_TIMEOUT)
     mark.write_text(key)

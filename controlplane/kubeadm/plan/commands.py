@@ -63,11 +63,11 @@ def kubeadm_line(cluster: Cluster, node: Node, tools: Tools, *arguments: str) ->
     return ["env", "-i", f"PATH={path}", "HOME=/root", tools.binaries["kubeadm"], *arguments]
 
 
-def join_line(cluster: Cluster, node: Node, tools: Tools, token: str, ca_hash: str) -> list[str]:
-    """`nodewright join` on a node."""
+def join_line(cluster: Cluster, node: Node, tools: Tools, token_file: str, ca_hash: str) -> list[str]:
+    """`nodewright join` on a node. Every user of this machine sees the command line: the token is in a file."""
     words = [
         *(tools.python, "-m", "cli", "join", f"https://{cluster.api_address}:{API_PORT}"),
-        *(f"--token={token}", f"--ca-hash={ca_hash}", f"--node-name={node.name}", "--plain"),
+        *(f"--token=@{token_file}", f"--ca-hash={ca_hash}", f"--node-name={node.name}", "--plain"),
     ]
     environment = [f"PATH={CLEAN_PATH}", "HOME=/root", f"PYTHONPATH={tools.project}"]
     return ["env", "-i", *environment, *words]

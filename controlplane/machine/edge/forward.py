@@ -1,7 +1,8 @@
 """Leads TCP ports of this machine to nodes: `python -S -m controlplane.machine.edge.forward PLACE=PLACE,PLACE ...`.
 
 Standard library only. Each connection goes to the next of the places behind its port that accepts it within a second;
-each of its two directions ends by itself, so that a client may finish what it sends and still read the answer.
+each of its two directions ends by itself, so that a client may finish what it sends and still read the answer. Every
+user of the machine may connect: where there is no room for more, silent connections give way.
 """
 
 from __future__ import annotations
@@ -11,30 +12,32 @@ import contextlib
 import itertools
 import sys
 
+from nodelib.room import Room, Seat
+
 _DIAL = 1.0  # seconds for a place to accept a connection
 _PIECE = 1 << 16
-_MOST = 4096  # connections of a port at a time
 Place = tuple[str, int]
 
 
 class Forward:
     """One port, and the places behind it, which take turns."""
 
-    def __init__(self, behind: list[Place]) -> None:
+    def __init__(self, behind: list[Place], room: Room | None = None) -> None:
         self._behind = behind
         self._turn = itertools.cycle(range(len(behind)))
-        self._room = asyncio.Semaphore(_MOST)
+        self._room = room or Room()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until both of its directions have ended."""
-        async with self._room:
-            found = await self._dial()
-            if found is None:
+        async with self._room.seat(writer) as seat:
+            found = await self._dial() if seat is not None else None
+            if seat is None or found is None:
                 writer.transport.abort()
                 return
             there, back = found
+            seat.leads_to(back)
             try:
-                await asyncio.gather(_pass(reader, back), _pass(there, writer))
+                await asyncio.gather(_pass(reader, back, seat), _pass(there, writer, seat))
             finally:
                 for side in (writer, back):
                     side.close()
@@ -48,9 +51,10 @@ class Forward:
         return None
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seat: Seat) -> None:
     try:
         while piece := await reader.read(_PIECE):
+            seat.heard()
             writer.write(piece)
             await writer.drain()
         writer.write_eof()
@@ -67,11 +71,11 @@ def place(text: str) -> Place:
 async def run(words: list[str]) -> None:
     """Serve until cancelled. Raises OSError when a port is taken."""
     async with contextlib.AsyncExitStack() as stack:
-        servers = []
+        servers, room = [], Room()
         for word in words:
             listen, _, behind = word.partition("=")
             host, port = place(listen)
-            forward = Forward([place(one) for one in behind.split(",")])
+            forward = Forward([place(one) for one in behind.split(",")], room)
             servers.append(await stack.enter_async_context(await asyncio.start_server(forward.serve, host, port)))
         await asyncio.gather(*(server.serve_forever() for server in servers))
 

@@ -15,6 +15,7 @@ from nodelib.errors import Permanent
 
 _MNT_DETACH = 2
 _MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
+_ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -65,6 +66,14 @@ def in_node(spaces: Mapping[str, str], argv: Sequence[str]) -> list[str]:
     """The command line that runs `argv` as a process of a node: `spaces` has the file of each kind of namespace."""
     words = [f"--{'mount' if kind == 'mnt' else kind}={path}" for kind, path in spaces.items()]
     return [shutil.which("nsenter") or "nsenter", *words, "--", *argv]
+
+
+def alone_in_node(spaces: Mapping[str, str], argv: Sequence[str]) -> list[str]:
+    """in_node() without the environment of this process.
+
+    Who is root in the node can read that of every process there; an administrator's may hold passwords and tokens.
+    """
+    return ["env", "-i", *_ENVIRONMENT, *in_node(spaces, argv)]
 
 
 def in_cgroups(folders: Sequence[str], argv: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import RELEASE, Cluster, in_url
 from controlplane.cluster.plan.components import Tools
+from controlplane.cluster.plan.registries import FOLDER
 from controlplane.cluster.work.node_images import import_images
 from controlplane.machine.edge import files
 from controlplane.machine.edge.streamed import run_lines
@@ -99,20 +100,20 @@ async def registry(cluster: Cluster, images: Mapping[str, Path]) -> AsyncIterato
     from controlplane.images.edge.registry import UPSTREAM_REGISTRIES, catalogue, hosts_toml, serving
 
     served = await asyncio.to_thread(catalogue, images.values())
-    paths = [
-        Path(cluster.node_dir(node.name), "etc-containerd/certs.d", registry, "hosts.toml")
-        for node in cluster.nodes
-        for registry in UPSTREAM_REGISTRIES
-    ]
+    places = [(cluster.node_dir(node.name), registry) for node in cluster.nodes for registry in UPSTREAM_REGISTRIES]
     async with serving(served, cluster.host_address, 0) as port:
         try:
-            for path in paths:
-                text = hosts_toml(path.parent.name, f"http://{in_url(cluster.host_address)}:{port}", fallback=False)
-                files.write(str(path), text, 0o644)
+            for own, name in places:
+                text = hosts_toml(name, f"http://{in_url(cluster.host_address)}:{port}", fallback=False)
+                with files.inside(own, f"{FOLDER}/{name}") as folder:
+                    files.write(f"{folder}/hosts.toml", text, 0o644)
             yield
         finally:
-            for path in paths:
-                path.unlink(missing_ok=True)
+            for own, name in places:
+                if not Path(own).is_dir():
+                    continue
+                with files.inside(own, f"{FOLDER}/{name}") as folder:
+                    Path(folder, "hosts.toml").unlink(missing_ok=True)
 
 
 async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> tuple[dict[str, str], Mapping[str, Path]]:
@@ -141,6 +142,7 @@ async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> tuple[
 def clear_reports(directory: Path) -> None:
     """Make an empty folder for reports."""
     directory.mkdir(parents=True, exist_ok=True)
+    files.refuse_of_others(directory, "write the results of a suite")
     for old in (*directory.glob("junit*.xml"), *directory.glob("results.json")):
         old.unlink()
 

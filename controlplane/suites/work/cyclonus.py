@@ -29,6 +29,7 @@ async def run(cluster: Cluster, order: PolicyOrder, progress: Progress) -> Repor
     suite = await prepare(cluster, plan.SUITE, plan.IMAGE, order.binaries_dir, progress)
     directory = order.results or Path(cluster.dir, plan.SUITE)
     directory.mkdir(parents=True, exist_ok=True)
+    files.refuse_of_others(directory, "write the results of a suite")
     sctp = await asyncio.to_thread(has_sctp)
     argv = plan.arguments(suite, cluster.admin_kubeconfig, include=order.focus, exclude=order.skip, sctp=sctp)
     log, began = directory / "suite.log", time.monotonic()

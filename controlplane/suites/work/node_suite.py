@@ -110,6 +110,7 @@ def _results_of(order: NodeOrder) -> Path:
     """The folder of the results; not below the node's directory, which is removed with the node."""
     directory = order.results or Path(cache_root(), "conformance", f"{order.name}-{order.agent}")
     directory.mkdir(parents=True, exist_ok=True)
+    files.refuse_of_others(directory, "write the results of a suite")
     return directory
 
 
@@ -174,7 +175,7 @@ class _Suite:
             async with registry(self.cluster, images):
                 status = await run_lines(argv, log=str(log), on_line=watch.line, on_text=watch.text)
         for left in (*Path(self.folder).glob("*.log"), *Path(self.folder, "results").glob("*")):
-            if left.is_file():
+            if left.is_file() and not left.is_symlink():  # a link of the node leads to a file of this machine
                 shutil.copy2(left, directory / left.name)
         return await asyncio.to_thread(read_report, directory, log, {}, time.monotonic() - began, status)
 

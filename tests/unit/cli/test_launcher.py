@@ -12,18 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from cli.commands import kubectl
+from controlplane.cluster.model import Cluster, Options
 from tests.unit.cli.nobody import folder_for_all
 
 PROJECT = Path(__file__).resolve().parents[3]
 
 
-def launched(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def launched(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(PROJECT / "nodewright"), *arguments],
         capture_output=True,
         text=True,
         timeout=180,
-        env={**os.environ, **environment},
+        cwd=cwd,
+        env={**{name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}, **environment},
     )
 
 
@@ -40,6 +43,41 @@ def test_a_given_interpreter_is_used(arguments: list[str]) -> None:
     found = launched(*arguments, NODEWRIGHT_PYTHON=sys.executable, NODEWRIGHT_CACHE="/proc/nodewright")
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith("nodewright ")
+
+
+def test_modules_in_the_current_directory_are_not_run(tmp_path: Path) -> None:
+    """Root may stand in /tmp, or in the home of a user who has put something there."""
+    for name in ("cli/__init__.py", "cli/__main__.py", "venv.py", "typer.py"):
+        (tmp_path / "theirs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "theirs" / name).write_text("raise SystemExit('a stranger was here')")
+    found = launched("--version", cwd=tmp_path / "theirs", NODEWRIGHT_PYTHON=sys.executable)
+    assert (found.returncode, found.stderr) == (0, "")
+    # An interpreter with which the environment is not finished, so that nothing is downloaded.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").write_text(
+        f'#!/bin/sh\n[ "$2" != venv ] || exec {sys.executable} -m venv --help\nexec {sys.executable} "$@"\n'
+    )
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    found = launched(
+        "--version",
+        cwd=tmp_path / "theirs",
+        NODEWRIGHT_PYTHON="",
+        NODEWRIGHT_CACHE=str(tmp_path / "cache"),
+        PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+    )
+    assert "creating the Python environment" in found.stderr
+    assert "stranger" not in found.stdout + found.stderr
+
+
+def test_a_plugin_of_kubectl_finds_the_modules_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, str]] = []
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.setattr(
+        kubectl, "reachable", lambda _: Cluster("lab", "10.89.3.0/24", Options(), tools={"kubectl": "/k"})
+    )
+    monkeypatch.setattr(os, "execve", lambda path, argv, environment: given.append(environment))
+    kubectl.run("lab", ["get", "pods"])
+    assert "KUBECONFIG" in given[0] and "PYTHONSAFEPATH" not in given[0]
 
 
 @pytest.fixture

@@ -310,3 +310,17 @@ async def test_a_service_that_is_new_is_there(here: Page) -> None:
         await seen.until(lambda: seen.state.get("synced"))
         await put(here.api, shop_service("web", "10.9.0.7"))
         await seen.until(lambda: "service/shop/web" in seen.rows, seconds=1)
+
+
+async def test_silent_connections_do_not_keep_the_page_from_its_owner(here: Page) -> None:
+    """Any user of the machine can open them, again and again."""
+    silent = [await asyncio.open_connection("127.0.0.1", here.port) for _ in range(3 * server._CONNECTIONS)]
+    began = asyncio.get_running_loop().time()
+    async with browser(here) as one:
+        status, _, _ = await ask(here, here.url)
+        assert status == 200
+        silent += [await asyncio.open_connection("127.0.0.1", here.port) for _ in range(server._CONNECTIONS)]
+        await one.until(lambda: one.state)  # who is known is not closed
+    assert asyncio.get_running_loop().time() - began < server._STRANGER
+    for _, writer in silent:
+        writer.transport.abort()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import shutil
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +57,46 @@ def test_a_damaged_file_is_made_again(cluster: Cluster, damage: bytes) -> None:
     pki.ensure(cluster, NOW)
     Path(cluster.pki_dir, "apiserver.crt").write_bytes(damage)
     assert pki.ensure(cluster, NOW) == {f"{cluster.pki_dir}/apiserver": "missing"}
+
+
+def test_a_link_that_a_node_left_leads_nowhere(cluster: Cluster, tmp_path: Path) -> None:
+    """The node sees its folder as /etc/kubernetes, and whoever is root in it may change it."""
+    pki.ensure(cluster, NOW)
+    folder, elsewhere = Path(cluster.node_dir("node1"), "kubernetes"), tmp_path / "elsewhere"
+    shutil.rmtree(folder / "pki")
+    elsewhere.mkdir()
+    (folder / "pki").symlink_to(elsewhere)
+    pki.ensure(cluster, NOW)
+    assert list(elsewhere.iterdir()) == []
+    assert not (folder / "pki").is_symlink() and (folder / "pki" / "kubelet.key").exists()
+
+
+def test_the_mode_of_what_a_link_leads_to_is_not_changed(cluster: Cluster, tmp_path: Path) -> None:
+    pki.ensure(cluster, NOW)
+    authority, other = Path(cluster.node_dir("node1"), "kubernetes/pki/ca.crt"), tmp_path / "other"
+    other.write_bytes(authority.read_bytes())
+    other.chmod(0o644)
+    authority.unlink()
+    authority.symlink_to(other)
+    pki.ensure(cluster, NOW)
+    assert other.stat().st_mode & 0o777 == 0o644
+    assert not authority.is_symlink() and authority.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("how", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)], ids=["pipe", "endless"])
+def test_a_file_of_a_node_that_never_ends_is_made_again(cluster: Cluster, how: Callable[[Path], None]) -> None:
+    pki.ensure(cluster, NOW)
+    path = Path(cluster.node_dir("node1"), "kubernetes/pki/kubelet.crt")
+    path.unlink()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2 << 30, before[1]))
+    try:
+        how(path)
+        assert pki.ensure(cluster, NOW) == {str(path.with_suffix("")): "missing"}
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert path.read_bytes().startswith(b"-----BEGIN")
 
 
 def test_a_new_authority_signs_everything_anew(cluster: Cluster) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 
+from cli.commands.join import token_of
 from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan.components import Tools
 from controlplane.config.model import Member, Taint
+from controlplane.kubeadm import work
 from controlplane.kubeadm.plan import commands, config
+from nodelib.errors import Invalid
 
 CLUSTER = Cluster("adm", "10.89.7.0/24", Options(nodes=3, kubeadm=True))
 HA = replace(CLUSTER, options=Options(nodes=4, kubeadm=True, control_planes=3))
@@ -75,3 +83,30 @@ def test_a_node_joins_with_the_taints_that_it_is_to_have() -> None:
         for node in cluster.nodes
     ]
     assert taints == [[], [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]]
+
+
+async def test_no_command_line_has_a_bootstrap_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every user of the machine sees command lines, and with the token any node's certificate may be asked for."""
+    token, seen = "abcdef.0123456789abcdef", list[str]()
+
+    async def run_lines(argv: list[str], *, log: str, on_line: Callable[[str], None], on_text: Any) -> int:
+        seen.extend(argv)
+        given = next(word.partition("=")[2] for word in argv if word.startswith("--token="))
+        on_line(token_of(given))
+        return 1
+
+    monkeypatch.setattr(work, "run_lines", run_lines)
+    monkeypatch.setattr(work, "_inside", lambda cluster, node, line: line)
+    cluster = replace(CLUSTER, root=str(tmp_path))
+    step = SimpleNamespace(step=lambda title: nullcontext(lambda text: None))
+    context: Any = SimpleNamespace(cluster=cluster, tools=TOOLS, progress=step)
+    with pytest.raises(Exception, match=token):  # what the stand-in read from the file
+        await work._nodewright_join(context, cluster.nodes[2], {"token": token}, "sha256:1")
+    assert not any(token in word for word in seen)
+    assert not list(tmp_path.rglob("join-token"))
+
+
+def test_a_file_of_a_token_that_is_not_there_is_named() -> None:
+    assert token_of("abcdef.0123456789abcdef") == "abcdef.0123456789abcdef"
+    with pytest.raises(Invalid, match="No such file"):
+        token_of("@/nonexistent/token")
