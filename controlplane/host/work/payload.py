@@ -88,7 +88,7 @@ def install_packages(folder: Path, lock: Path, python: str) -> str:
     if mark.exists() and mark.read_text() == key:
         return f"for Python {version}, there"
     shutil.rmtree(folder, ignore_errors=True)
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--no-deps"]
+    pip = [python, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--no-deps"]
     wanted = ["--require-hashes", "--only-binary=:all:", f"--target={folder}", f"--requirement={lock}"]
     run_sync([*pip, *wanted], timeout=_PIP_TIMEOUT)
     mark.write_text(key)

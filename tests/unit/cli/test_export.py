@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.export import parts
+from cli.export import parts, sources
 from cli.export.folder import claim, contents, save, write
 from cli.export.parts import Part
 from cli.export.redact import Redactor
@@ -338,3 +338,13 @@ async def test_secrets_are_listed_to_their_end() -> None:
             await client.close()
     assert whole and len(found) == 250 and not all_of_them and len(some) == 100
     assert Redactor(found).text("value-of-249-") == "(left out)"
+
+
+async def test_modules_in_the_current_directory_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pip installed is not started by the launcher, which sees to that."""
+    (tmp_path / "cli").mkdir()
+    for name in ("__init__.py", "__main__.py"):
+        (tmp_path / "cli" / name).write_text("raise SystemExit('a stranger was here')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert (await sources.ours("--version")).startswith("nodewright ")
