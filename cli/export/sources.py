@@ -66,13 +66,8 @@ async def on_node(cluster: Cluster, node: str, argv: Sequence[str]) -> str:
 async def ours(*words: str) -> str:
     """What one of our own commands prints, whatever its exit status."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "120"}
-    argv = [
-        sys.executable,
-        "-P",
-        "-m",
-        "cli",
-        *words,
-    ]  # -P: nothing of the current directory, which may be another user's
+    # -P: no module of the current directory, which may be another user's.
+    argv = [sys.executable, "-P", "-m", "cli", *words]
     return await printed(argv, seconds=_COMMAND_SECONDS, environment=environment, statuses=(0, 1))
 
 

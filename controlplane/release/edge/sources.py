@@ -86,17 +86,8 @@ def python_wheels(lock: Path, minor: str, folder: Path, python: str) -> list[Pat
     if not done.exists():
         machine = os.uname().machine
         abi = f"cp{minor.replace('.', '')}"
-        pip = [
-            python,
-            "-P",
-            "-m",
-            "pip",
-            "--disable-pip-version-check",
-            "--no-input",
-            "download",
-            "--quiet",
-            "--no-deps",
-        ]
+        pip = [python, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
+        pip += ["download", "--quiet", "--no-deps"]
         kind = ["--only-binary=:all:", "--implementation=cp", f"--python-version={minor}"]
         kind += [f"--abi={one}" for one in (abi, "abi3", "none")]
         kind += [f"--platform={one}_{machine}" for one in _PLATFORMS]

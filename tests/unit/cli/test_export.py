@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.export import parts
+from cli.export import parts, sources
 from cli.export.folder import claim, contents, save, write
 from cli.export.parts import Part
 from cli.export.redact import Redactor
