@@ -44,7 +44,10 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"\./nodewright (install|uninstall)$", "changes this machine: tests/unit/controlplane/host/test_install.py"),
     (r"\./nodewright uninstall --purge$", "removes the cache that the tests use: tests/unit/cli/test_purge.py"),
     (r"\./nodewright (package|payload)\b", "builds for minutes: tests/unit/controlplane/host/test_package.py"),
-    (r"(python3 -m venv |/opt/nodewright/bin/|export PATH=)", "installs a release: tests/cluster/test_release.py"),
+    (
+        r"(python3 -m venv |/opt/nodewright/bin/|ln -s /opt/nodewright/bin/|export PATH=)",
+        "installs a release: tests/cluster/test_release.py",
+    ),
     (r"\./nodewright test\b", "it is what runs this test"),
     (r"\./nodewright conformance\b", "the tier `smoke` runs it: tests/conformance/test_smoke.py"),
     (r"\./nodewright view\b", "it serves until it is ended: tests/cluster/test_view.py"),
