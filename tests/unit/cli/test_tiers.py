@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -33,7 +34,7 @@ class Runs:
 
 def ran(monkeypatch: pytest.MonkeyPatch, *arguments: str, **statuses: int) -> tuple[Runs, int, str]:
     """The command lines that were run, the exit status and the output."""
-    runs = Runs({f"tests/{name}": status for name, status in statuses.items()})
+    runs = Runs({word if word in WORKERS else f"tests/{word}": status for word, status in statuses.items()})
     monkeypatch.setattr(command, "spawn", runs)
     done = CliRunner().invoke(app, ["test", *arguments])
     return runs, done.exit_code, done.output
@@ -123,6 +124,33 @@ def test_the_exit_status_and_the_table_tell_the_result(
 ) -> None:
     _, status, text = ran(monkeypatch, "unit", **statuses)
     assert status == expected and word in text
+
+
+@pytest.mark.parametrize(
+    ("failed", "second", "tries", "expected", "word"),
+    [
+        (["unit/a.py::one"], 0, 2, 0, "passed, 1 at 2nd try"),
+        (["unit/a.py::one", "netns/b.py::of_an_earlier_run"], 1, 2, 1, "FAILED (status 1)"),
+        (["unit/a.py::one", "unit/a.py::two", "unit/a.py::three", "unit/a.py::four"], 0, 1, 1, "FAILED (status 1)"),
+        ([], 0, 1, 1, "FAILED (status 1)"),
+    ],
+    ids=["by chance", "a defect", "too many for chance", "nothing written down"],
+)
+def test_few_failed_tests_of_a_whole_tier_get_a_second_try(
+    failed: list[str], second: int, tries: int, expected: int, word: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    (tmp_path / ".pytest_cache/v/cache").mkdir(parents=True)
+    (tmp_path / ".pytest_cache/v/cache/lastfailed").write_text(json.dumps({f"tests/{name}": True for name in failed}))
+    monkeypatch.setattr(command, "PROJECT", tmp_path)
+    runs, status, text = ran(monkeypatch, "unit", **{"unit": 1} if second else {}, **{"--dist": 1})
+    assert (len(runs.argvs), status) == (tries, expected) and word in text
+    assert tries == 1 or runs.argvs[1][3:] == ["--last-failed", "--last-failed-no-failures", "none"]
+
+
+def test_what_was_selected_by_hand_has_one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(ran(monkeypatch, "unit", "-x", unit=1)[0].argvs) == 1
 
 
 def test_a_tier_without_tests_fails_nothing_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
