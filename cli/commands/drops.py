@@ -46,7 +46,7 @@ def run(name: str, pod: str, *, namespace: str, follow: bool, as_json: bool) -> 
 
 def _anew(name: str) -> str:
     """A living cluster cannot get it."""
-    return f"Make the cluster anew: {ours(name, 'down')}, then {ours(name, 'up', '--network-policy')}."
+    return f"Make the cluster anew: {ours(name, 'down')}, then {ours(name, 'up')}."
 
 
 def _no_daemon(name: str) -> NodewrightError:
@@ -56,7 +56,7 @@ def _no_daemon(name: str) -> NodewrightError:
         "no policy daemon runs on this machine, and there is no cluster of `up`",
         obj=name,
         step="ask for refused packets",
-        action="Network policies are enforced by clusters of `up --network-policy`, and where `python -m policy` runs.",
+        action="Network policies are enforced by clusters of `up`, and where `python -m policy` runs.",
     )
 
 

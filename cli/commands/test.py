@@ -35,7 +35,7 @@ class TestTier:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a tier ended. `status` is the exit status of its tool; `again`: so many tests passed at the second try only."""
+    """How a tier ended. `status`: of its tool; `again`: how many tests passed at the second try only."""
 
     tier: TestTier
     status: int

@@ -115,7 +115,7 @@ class ClusterAnswers:
     async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
         """Raises Temporary where policies are not enforced, Permanent where the kernels cannot be read."""
         if self._cluster is not None and not self._cluster.options.enforces_policies:
-            raise Temporary(NOT_ENFORCED, action="Raise it with `up --network-policy`.")
+            raise Temporary(NOT_ENFORCED, action="Make the cluster anew with `up`, without that option.")
         return await self._wirings.policy(policy, [name for _, name in stores[NODE]])
 
     def isolated_by(self, pod: Json, policies: Iterable[Json]) -> Mapping[str, str]:

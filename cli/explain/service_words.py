@@ -152,7 +152,7 @@ def pending(service: Json, facts: Facts) -> Iterator[Problem]:
             "It has no external address (kubectl shows <pending>): nothing in this cluster gives addresses to Services"
             " of type LoadBalancer.",
             "Install a controller that does, such as MetalLB, or make the cluster anew: `nodewright down`, then"
-            " `nodewright up --load-balancer`."
+            " `nodewright up` without --no-load-balancer, --routed and --kubeadm."
             f" {meanwhile}",
         )
 

@@ -33,12 +33,19 @@ def up(
         Maker, typer.Option(metavar="MAKER", help="Whose kube-proxy runs: nodewright or upstream.")
     ] = Maker.NODEWRIGHT,
     network_policy: Annotated[
-        bool, typer.Option("--network-policy/--no-network-policy", help="Enforce NetworkPolicies on the nodes.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--network-policy/--no-network-policy",
+            help="Enforce NetworkPolicies on the nodes (never with --kubeadm or --agent upstream).",
+        ),
+    ] = True,
     load_balancer: Annotated[
         bool,
-        typer.Option("--load-balancer/--no-load-balancer", help="Give addresses to Services of type LoadBalancer."),
-    ] = False,
+        typer.Option(
+            "--load-balancer/--no-load-balancer",
+            help="Give addresses to Services of type LoadBalancer (never with --kubeadm or --routed).",
+        ),
+    ] = True,
     load_balancer_pool: Annotated[
         str,
         typer.Option(

@@ -12,7 +12,10 @@ from nodelib.json_values import Json, compact, decode, object_or_empty, objects_
 from nodelib.text import one_line
 from policy.settings import SOCKET
 
-NOT_ENFORCED = "network policies are not enforced in this cluster: it was raised without --network-policy"
+NOT_ENFORCED = (
+    "network policies are not enforced in this cluster: "
+    "it was made with --no-network-policy, --kubeadm or --agent upstream"
+)
 _NOT_RUNNING = "its policy daemon is not running"
 _SECONDS = 3.0
 _LARGEST = 4 << 20  # bytes of an answer

@@ -33,6 +33,8 @@ OUTSIDE = (CONTROL_PLANE, BALANCER, PORTS)  # units that run on this machine and
 KINDS = ("net", "uts", "ipc", "cgroup", "pid", "mnt")  # a node's namespaces; nsenter(1) needs the mounts last
 BALANCER_HOST = 10  # its host number in the nodes' subnet
 
+_ONCE_OFF = ("network_policy", "load_balancer")
+
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -58,8 +60,8 @@ class Options:
     proxy_mode: str = "iptables"
     agent: str = "nodewright"  # or upstream, for comparison
     proxy: str = "nodewright"
-    network_policy: bool = False  # whether the nodes enforce NetworkPolicies
-    load_balancer: bool = False  # whether Services of type LoadBalancer get addresses
+    network_policy: bool = True  # whether the nodes enforce NetworkPolicies
+    load_balancer: bool = True  # whether Services of type LoadBalancer get addresses
     load_balancer_pool: str = ""  # ranges of these addresses, separated by commas; "" for the default
     storage: bool = False  # whether the nodes provide volumes for claims without a class
     ip_family: str = "ipv4"  # a key of FAMILIES
@@ -99,7 +101,8 @@ class Options:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known = dict.fromkeys(_ONCE_OFF, False)  # of a cluster that was made before they existed
+        known |= {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         known["members"] = tuple(map(Member.from_json, known.get("members") or ()))
         known["custom"] = Custom.from_json(known.get("custom") or {})
         return cls(**known)

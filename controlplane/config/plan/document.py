@@ -196,8 +196,8 @@ _NETWORKING = Table(
     {
         "ipFamily": Field(Text("a family", ("ipv4", "ipv6", "dual")), "Addresses of nodes, pods and Services."),
         "proxyMode": Field(Text("a mode", ("iptables", "nftables", "userspace")), "How the proxy programs Services."),
-        "networkPolicy": Field(Switch(), "Whether the nodes enforce NetworkPolicies; by default they do not."),
-        "loadBalancer": Field(Switch(), "Whether Services of type LoadBalancer get addresses; by default they do not."),
+        "networkPolicy": Field(Switch(), "Whether the nodes enforce NetworkPolicies; by default they do."),
+        "loadBalancer": Field(Switch(), "Whether Services of type LoadBalancer get addresses; by default they do."),
         "loadBalancerPool": Field(
             Text("ranges of addresses", problem=_pool), "These addresses; by default the last quarter of nodeSubnet."
         ),

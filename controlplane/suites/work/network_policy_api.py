@@ -1,4 +1,4 @@
-"""Runs the conformance suite of sigs.k8s.io/network-policy-api against a cluster of `up --network-policy`."""
+"""Runs the conformance suite of sigs.k8s.io/network-policy-api against a cluster whose nodes enforce policies."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def need_policies(cluster: Cluster, suite: str) -> None:
             "its nodes do not enforce network policies",
             obj=f"cluster {cluster.name}",
             step=f"run the suite {suite}",
-            action=f"Make a cluster with {ours(cluster.name, 'up', '--network-policy')}.",
+            action=f"Make one with {ours(cluster.name, 'up')}: no --no-network-policy, --kubeadm or --agent upstream.",
         )
 
 

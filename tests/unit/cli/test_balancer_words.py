@@ -90,7 +90,7 @@ CASES = {
     "another class": Case(
         balanced("x", loadBalancerClass="example.com/lb"), leases({}), ("the controller of its loadBalancerClass",)
     ),
-    "none of our daemons": Case(balanced("x"), [], ("nothing in this cluster gives addresses",), "--load-balancer"),
+    "none of our daemons": Case(balanced("x"), [], ("nothing in this cluster gives addresses",), "--no-load-balancer"),
 }
 
 

@@ -177,7 +177,7 @@ def test_a_cluster_that_enforces_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "lab" / "cluster.json").write_text(json.dumps(lab))
     monkeypatch.setenv("NODEWRIGHT_STATE", str(tmp_path))
     monkeypatch.setattr(command, "need_root", lambda _: None)
-    with pytest.raises(Temporary, match="raised without --network-policy"):
+    with pytest.raises(Temporary, match="made with --no-network-policy"):
         command.run("lab", "", namespace="", follow=False, as_json=False)
 
 

@@ -110,12 +110,13 @@ def test_unexpected_conditions_beside_ready() -> None:
 
 
 def test_what_a_cluster_was_raised_with() -> None:
-    assert settings(Options()) == {
+    assert settings(Options(network_policy=False, load_balancer=False)) == {
         "proxy mode": "iptables",
         "IP family": "ipv4",
         "uplink": "yes",
         "links": "one bridge",
     }
+    assert settings(Options())["network policies"] == "enforced"
     more = settings(Options(proxy="upstream", kubeadm=True, uplink=False, routed=True, addons="metrics"))
     assert (more["proxy"], more["by"], more["uplink"], more["links"]) == ("upstream", "kubeadm", "no", "routed")
     assert more["addons"] == "metrics" and "agent" not in more

@@ -89,7 +89,7 @@ def test_a_file_replaces_what_only_files_say_and_no_file_keeps_it() -> None:
             "its cpus cannot change", "node remove gpu1", id="CPUs",
         ),
         pytest.param(
-            Options(network_policy=True), {"network_policy"}, "was made without --network-policy", "down --name lab",
+            Options(network_policy=False), {"network_policy"}, "was made with --network-policy", "down --name lab",
             id="a switch",
         ),
         pytest.param(Options(proxy_mode="nftables"), {"proxy_mode"}, "cannot change", "down --name lab", id="mode"),
