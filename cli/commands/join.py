@@ -43,9 +43,9 @@ def token_of(text: str) -> str:
         ) from error
 
 
-def print_rights() -> None:
+def print_rights(*, policies: bool = False) -> None:
     """Print the RBAC objects that an admin applies before a join by token."""
-    print(rights_text(), end="")
+    print(rights_text(policies), end="")
 
 
 def run_leave(*, plain: bool = False) -> None:
@@ -53,7 +53,7 @@ def run_leave(*, plain: bool = False) -> None:
     need_root("leave")
     display = Display(plain=plain or None)
     with display:
-        asyncio.run(leave(display, SystemClock()))
+        asyncio.run(leave(display, SystemClock(), str(PROJECT)))
     note("This machine is no longer a node. Remove its Node object: kubectl delete node NAME")
 
 
@@ -67,6 +67,7 @@ def report(joined: Joined) -> str:
             f"\nNode {joined.node} is Ready, {joined.seconds:.1f} s.",
             f"  pod network: {network}",
             f"  service proxy: {proxy}",
+            *(["  network policies: enforced"] if joined.policies else []),
             f"  logs: {FOLDER}/*.log",
         )
     )

@@ -23,13 +23,14 @@ from nodelib.errors import Invalid
 class TestTier:
     """One step of the test run: a folder of tests/, or a tool, as arguments of the Python interpreter.
 
-    `parallel`: its tests share nothing, so each core runs a part of them when the whole tier is run.
+    `share`: how the cores share its tests when the whole tier is run, an argument of pytest-xdist's --dist; "": one
+    after the other. Tests of a file may share a fixture that is costly, and names.
     """
 
     name: str
     folder: str = ""
     tool: tuple[str, ...] = ()
-    parallel: bool = False
+    share: str = ""
     needs_root: bool = False
 
 
@@ -53,8 +54,8 @@ TIERS = (
     TestTier("types", tool=("-m", "mypy")),
     # `python -m importlinter.cli` would do nothing and succeed: the module does not call its command.
     TestTier("contracts", tool=("-c", "from importlinter.cli import lint_imports_command as lint; lint()")),
-    TestTier("unit", "unit", parallel=True),
-    TestTier("netns", "netns", needs_root=True),
+    TestTier("unit", "unit", share="worksteal"),
+    TestTier("netns", "netns", share="loadfile", needs_root=True),
     TestTier("cluster", "cluster", needs_root=True),
     TestTier("smoke", "conformance", needs_root=True),
 )
@@ -181,7 +182,7 @@ def _run_pytest(tier: TestTier, arguments: Sequence[str]) -> tuple[int, int]:
     run says of the others. It gets a second try, alone, and the table tells of it. A defect fails both times.
     """
     command = [sys.executable, "-m", "pytest", f"tests/{tier.folder}"]
-    workers = ("-n", "auto", "--dist", "worksteal") if tier.parallel and not arguments else ()
+    workers = ("-n", "auto", "--dist", tier.share) if tier.share and not arguments else ()
     status = spawn([*command, *workers, *arguments])
     few = len(_last_failed(tier)) if status == _FAILED and not arguments else 0
     if not 0 < few <= _FEW:

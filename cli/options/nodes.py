@@ -60,6 +60,14 @@ def join(
     cluster_cidr: Annotated[
         str, typer.Option(metavar="CIDR", help="Range of all pods; by default taken from kubeadm's configuration.")
     ] = "",
+    network_policy: Annotated[
+        bool,
+        typer.Option(
+            "--network-policy/--no-network-policy",
+            help="Enforce NetworkPolicies for the node's pods; with our pod network only. Nodes may then read all pods"
+            " of the cluster.",
+        ),
+    ] = False,
     kubelet_arg: Annotated[
         list[str] | None, typer.Option(metavar="FLAG", help="One more flag for the agent (may be repeated).")
     ] = None,
@@ -77,14 +85,14 @@ def join(
 
     * `./nodewright join --kubeconfig admin.conf --node-name worker9`
 
-    * `./nodewright join --print-rights | kubectl apply -f -`
+    * `./nodewright join --print-rights | kubectl apply -f -` (with --network-policy, what policies need, too)
     """
     with reported():
         from cli.commands import join as work
         from controlplane.host.work.join import Request
 
         if print_rights:
-            work.print_rights()
+            work.print_rights(policies=network_policy)
             return
         request = Request(
             server=url,
@@ -98,6 +106,7 @@ def join(
             network=pod_network,
             proxy=proxy,
             cluster_cidr=cluster_cidr,
+            policies=network_policy,
             arguments=tuple(kubelet_arg or ()),
         )
         work.run(request, plain=plain)

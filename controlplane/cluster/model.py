@@ -101,7 +101,7 @@ class Options:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:
-        known = dict.fromkeys(_ONCE_OFF, False)  # of a cluster that was made before they existed
+        known: dict[str, Any] = dict.fromkeys(_ONCE_OFF, False)  # of a cluster that was made before they existed
         known |= {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         known["members"] = tuple(map(Member.from_json, known.get("members") or ()))
         known["custom"] = Custom.from_json(known.get("custom") or {})

@@ -19,7 +19,7 @@ _MOST_SERVERS = 15  # of CoreDNS's plugin forward
 _SELF_RENEWAL = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
 
 # The policy daemon of a node needs every pod's labels and addresses: a policy may select any of them.
-_POLICY_RULES = [
+POLICY_RULES = [
     {"apiGroups": [""], "resources": ["pods", "namespaces", "nodes"], "verbs": ["list", "watch"]},
     {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
     {"apiGroups": ["policy.networking.k8s.io"], "resources": ["clusternetworkpolicies"], "verbs": ["list", "watch"]},
@@ -48,7 +48,7 @@ def rights() -> list[Object]:
             rules=[{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}],
         ),
         binding("nodewright:pod-network", "nodewright:pod-network", _subject("Group", "system:nodes")),
-        typed(_RBAC, "ClusterRole", POLICY_USER, rules=_POLICY_RULES),
+        typed(_RBAC, "ClusterRole", POLICY_USER, rules=POLICY_RULES),
         binding(POLICY_USER, POLICY_USER, _subject("User", POLICY_USER)),
         # kubeadm's rule: the controller manager approves it when a node renews its own client certificate.
         binding("nodewright:renew", _SELF_RENEWAL, _subject("Group", "system:nodes")),

@@ -15,8 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
+from controlplane.cluster.plan.manifests import POLICY_RULES
+from nodelib import safe_yaml
 from nodelib.errors import Invalid, Permanent
-from nodelib.json_values import Json
+from nodelib.json_values import Json, object_or_empty
 
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 # Names of the DaemonSets that are known to bring a pod network.
@@ -27,6 +31,7 @@ KUBELET_CONF, BOOTSTRAP_CONF = "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/
 CA_FILE = "/etc/kubernetes/pki/ca.crt"
 CONFIG, DROP_INS = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/config.d"
 PROXY_CONFIG = "/etc/kubernetes/nodewright-proxy.yaml"
+POLICY_SOCKET = "/run/nodewright/policy.sock"
 HASH_COMMAND = (
     "openssl x509 -pubkey -in /etc/kubernetes/pki/ca.crt | openssl pkey -pubin -outform der"
     " | openssl dgst -sha256 -hex | sed 's/^.* /sha256:/'"
@@ -169,9 +174,22 @@ def resolve(network: str, proxy: str, found: Addons | None) -> tuple[str, str]:
     return network, proxy
 
 
-def permissions(network: str, proxy: str) -> list[Permission]:
-    """What our pod network and proxy must read with the node's credentials, beyond upstream's role for nodes."""
+def check_policies(network: str, found: Addons | None) -> None:
+    """Raises Invalid when policies are to be enforced for pods of a network that is not ours."""
+    if found is not None and network != "nodewright":
+        raise Invalid(
+            f"the node's pods get their network from {found.network or 'elsewhere'}, whose policies are its own matter",
+            obj="--network-policy",
+            step="look for the cluster's pod network",
+            action="Leave it out; where our pod network is wanted, give --pod-network nodewright.",
+        )
+
+
+def permissions(network: str, proxy: str, policies: bool = False) -> list[Permission]:
+    """What our daemons must read with the node's credentials, beyond upstream's role for nodes."""
     wanted = [Permission("list", "nodes")] if network == "nodewright" else []
+    if policies:
+        wanted += [Permission("list", "networkpolicies", "networking.k8s.io"), Permission("list", "pods")]
     if proxy == "nodewright":
         wanted.append(Permission("list", "endpointslices", "discovery.k8s.io"))
     return wanted
@@ -232,17 +250,33 @@ def proxy_config(node: str, cluster_cidr: str, mode: str) -> str:
     return json.dumps(config, indent=1) + "\n"
 
 
-def rights_text() -> str:
+def dns_servers(kubelet: str) -> tuple[str, ...]:
+    """The cluster's DNS servers, by the KubeletConfiguration of its nodes."""
+    try:
+        found = object_or_empty(safe_yaml.load(kubelet)).get("clusterDNS")
+    except yaml.YAMLError:
+        return ()  # the agent says what is wrong with it
+    return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+
+
+def rights_text(policies: bool = False) -> str:
     """rights() as text for `kubectl apply -f -`."""
     head = f"""# What nodes that join with `nodewright join` need beyond upstream's roles. An admin applies it once.
 # A token of kubeadm's default group joins then; without kubeadm's own roles, make the token for the group below:
 #   kubeadm token create --print-join-command --groups {GROUP}
 """
-    return head + json.dumps({"apiVersion": "v1", "kind": "List", "items": rights()}, indent=1) + "\n"
+    return head + json.dumps({"apiVersion": "v1", "kind": "List", "items": rights(policies)}, indent=1) + "\n"
 
 
-def rights() -> list[Json]:
-    """What joining nodes need beyond upstream's roles; applied by an admin's join, or before a join by token."""
+def rights(policies: bool = False) -> list[Json]:
+    """What joining nodes need beyond upstream's roles; applied by an admin's join, or before a join by token.
+
+    `policies`: every node may then read all pods, since a policy may select any of them. Upstream's nodes may not.
+    """
+    more = []
+    if policies:
+        name = "nodewright:network-policy-nodes"
+        more = [_object("ClusterRole", name, rules=POLICY_RULES), _binding(name, name, "system:nodes")]
     read_nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}
     names = list(CONFIG_MAPS)
     read_config = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": names, "verbs": ["get"]}
@@ -256,6 +290,7 @@ def rights() -> list[Json]:
         _binding("nodewright:renew", f"{base}:selfnodeclient", "system:nodes"),
         _object("ClusterRole", "nodewright:join", rules=[read_config, read_nodes]),
         _binding("nodewright:join", "nodewright:join", GROUP),
+        *more,
     ]
 
 

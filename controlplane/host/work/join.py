@@ -55,6 +55,7 @@ class Request:
     network: str = "auto"
     proxy: str = "auto"
     cluster_cidr: str = ""
+    policies: bool = False  # whether the node enforces network policies, which needs our pod network
     arguments: tuple[str, ...] = ()  # additional flags of the agent
     project: str = ""
     python: str = ""
@@ -69,6 +70,7 @@ class Joined:
     addons: plan.Addons
     network: str
     proxy: str
+    policies: bool
     seconds: float
 
 
@@ -104,7 +106,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     with progress.step("files"):
         await asyncio.to_thread(_write_files, request, known)
     with progress.step("containerd and agent") as say:
-        network, proxy = plan.resolve(request.network, request.proxy, known.addons)
+        network, proxy = _resolve(request, known)
         await asyncio.to_thread(_start, request, known, network, proxy)
         await join_waits.until_certified(request.node, FOLDER, clock)
         remove_bootstrap()  # from now on the node has credentials of its own; the token must not lie around
@@ -112,14 +114,22 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     if known.addons is None:
         with progress.step("DaemonSets of the cluster") as say:
             known.addons = await join_waits.addons_on_node(request.node, FOLDER, clock)
-            network, proxy = plan.resolve(request.network, request.proxy, known.addons)
+            network, proxy = _resolve(request, known)
             await asyncio.to_thread(_start, request, known, network, proxy)
             say(f"network {known.addons.network or 'none, so ours'}, proxy {known.addons.proxy or 'none, so ours'}")
     with progress.step("rights of nodes"):
-        await join_waits.until_allowed(request.node, plan.permissions(network, proxy), clock)
+        needed = plan.permissions(network, proxy, request.policies)
+        await join_waits.until_allowed(request.node, needed, clock, policies=request.policies)
     with progress.step("node Ready"):
         await join_waits.until_ready(request.node, FOLDER, clock)
-    return Joined(request.node, known.addons, network, proxy, clock.monotonic() - began)
+    return Joined(request.node, known.addons, network, proxy, request.policies, clock.monotonic() - began)
+
+
+def _resolve(request: Request, known: _Known) -> tuple[str, str]:
+    network, proxy = plan.resolve(request.network, request.proxy, known.addons)
+    if request.policies:
+        plan.check_policies(network, known.addons)
+    return network, proxy
 
 
 async def _by_token(request: Request, clock: Clock) -> _Known:
@@ -146,7 +156,8 @@ async def _by_admin(request: Request, clock: Clock) -> _Known:
     problem: ApiError | None = None
     try:
         async with KubeClient(replace(admin, server=server), user_agent=discovery.USER_AGENT) as client:
-            await workloads.apply(client, [*plan.rights(), plan.token_secret(identity, secret, expires)], clock)
+            objects = [*plan.rights(request.policies), plan.token_secret(identity, secret, expires)]
+            await workloads.apply(client, objects, clock)
             sets = await client.get("/apis/apps/v1/namespaces/kube-system/daemonsets")
     except* ApiError as refused:  # all objects are applied at once, so several may fail
         problem = next(one for one in refused.exceptions if isinstance(one, ApiError))
@@ -248,6 +259,8 @@ def _start(request: Request, known: _Known, network: str, proxy: str) -> None:
     programs.append(_agent(request, known, network, _hostname()))
     if proxy == "nodewright":
         programs.append(_python_program(request, "proxy", "proxy", f"--config={plan.PROXY_CONFIG}", "--v=2"))
+    if _enforces(request, network):
+        programs.append(_policy(request, known))
     units.write_spec(FOLDER, cgroups=(), namespaces=(), programs=programs)
     units.ensure_supervisor(FOLDER, f"{FOLDER}/supervisor.log", request.project)
 
@@ -276,10 +289,26 @@ def _agent(request: Request, known: _Known, network: str, hostname: str) -> Prog
         f"--pod-network={network}",
         *([f"--node-ip={request.node_ip}"] if request.node_ip else []),
         *(f"--pod-network-cidr={cidr}" for cidr in known.cluster_cidrs),
+        *([f"--network-policy-socket={plan.POLICY_SOCKET}"] if _enforces(request, network) else []),
         "--v=2",
         *request.arguments,
     ]
     return _python_program(request, "agent", "cli.node_main", *flags)
+
+
+def _enforces(request: Request, network: str) -> bool:
+    return request.policies and network == "nodewright"
+
+
+def _policy(request: Request, known: _Known) -> Program:
+    flags = (
+        f"--kubeconfig={plan.KUBELET_CONF}",
+        f"--hostname-override={request.node}",
+        f"--socket={plan.POLICY_SOCKET}",
+        f"--cluster-dns={','.join(plan.dns_servers(known.kubelet))}",
+        "--v=2",
+    )
+    return _python_program(request, "policy", "policy", *flags)
 
 
 def _python_program(request: Request, name: str, module: str, *flags: str) -> Program:

@@ -21,7 +21,11 @@ from nodelib.kube.client import ApiError, KubeClient
 
 _READY_WITHIN, _SEEN_WITHIN, _ALLOWED_WITHIN = 180.0, 20.0, 10.0
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_RIGHTS = "An admin applies what nodes need: nodewright join --print-rights | kubectl apply -f -"
+
+
+def _rights(policies: bool = False) -> str:
+    more = " --network-policy" if policies else ""
+    return f"An admin applies what nodes need: nodewright join --print-rights{more} | kubectl apply -f -"
 
 
 async def until_certified(node: str, folder: str, clock: Clock, config: str = plan.KUBELET_CONF) -> None:
@@ -36,7 +40,8 @@ async def until_certified(node: str, folder: str, clock: Clock, config: str = pl
             return f"no client certificate yet: {units.tail(f'{folder}/agent.log', 1)}"
         return await _refusal(node, config)
 
-    action = f"Approve its request (kubectl get csr); where it says forbidden: {_RIGHTS}. Its log: {folder}/agent.log."
+    log = f"{folder}/agent.log"
+    action = f"Approve its request (kubectl get csr); where it says forbidden: {_rights()}. Its log: {log}."
     await until(waits, clock, _READY_WITHIN, obj=f"node {node}", step="TLS bootstrap", action=action)
 
 
@@ -73,7 +78,9 @@ async def addons_on_node(node: str, folder: str, clock: Clock) -> plan.Addons:
     return found
 
 
-async def until_allowed(node: str, permissions: Iterable[plan.Permission], clock: Clock) -> None:
+async def until_allowed(
+    node: str, permissions: Iterable[plan.Permission], clock: Clock, *, policies: bool = False
+) -> None:
     """Wait until this node has all `permissions`; a new binding takes effect a moment later.
 
     Raises Temporary with the first that is refused: without it the daemons would run but do nothing.
@@ -94,7 +101,7 @@ async def until_allowed(node: str, permissions: Iterable[plan.Permission], clock
             _ALLOWED_WITHIN,
             obj=f"node {node}",
             step="ask for the rights of nodes",
-            action=f"{_RIGHTS}; then run this again.",
+            action=f"{_rights(policies)}; then run this again.",
             pause=0.5,
         )
 

@@ -18,6 +18,7 @@ from controlplane.supervisor.edge import units
 from controlplane.waiting import until
 from nodelib import file_trees
 from nodelib.clock import Clock
+from nodelib.command import run
 from nodelib.errors import NodewrightError, NotFound
 
 _KUBELET = "/var/lib/kubelet"
@@ -25,8 +26,11 @@ _FILES = (plan.KUBELET_CONF, plan.BOOTSTRAP_CONF, plan.CA_FILE, plan.PROXY_CONFI
 _STOPS_WITHIN = 60.0
 
 
-async def leave(progress: Progress, clock: Clock) -> None:
-    """Leave the cluster; after an error it may be run again. Raises NotFound when this machine has not joined one."""
+async def leave(progress: Progress, clock: Clock, project: str) -> None:
+    """Leave the cluster; after an error it may be run again. `project`: the folder of the daemons' code.
+
+    Raises NotFound when this machine has not joined a cluster.
+    """
     if not os.path.isdir(FOLDER):
         raise NotFound(
             "this machine has not joined a cluster", obj=FOLDER, step="leave", action="There is nothing to do."
@@ -40,6 +44,7 @@ async def leave(progress: Progress, clock: Clock) -> None:
         if pid:
             os.kill(pid, signal.SIGHUP)
             await until(_daemons_run, clock, _STOPS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
+        await _remove_policies(project)
     with progress.step("pods") as say:
         say(f"{await _remove_pods()} removed")
     with progress.step("files and mounts"):
@@ -52,6 +57,13 @@ async def leave(progress: Progress, clock: Clock) -> None:
 async def _daemons_run() -> str:
     rows = units.programs(FOLDER)
     return ", ".join(name for name, row in rows.items() if row["alive"] and name != "containerd")
+
+
+async def _remove_policies(project: str) -> None:
+    """The policy daemon leaves its rules in the kernel when it ends, where they would go on refusing packets."""
+    argv = units.arguments(FOLDER, "policy")
+    if argv:
+        await run([argv[0], "-m", "policy", "--cleanup"], env={**os.environ, "PYTHONPATH": project})
 
 
 async def _supervisor_lives() -> str:

@@ -18,6 +18,7 @@ from cli.commands.test import TIERS, Outcome
 
 NAMES = ["lint", "format", "types", "contracts", "unit", "netns", "cluster", "smoke"]
 WORKERS = ["-n", "auto", "--dist", "worksteal"]
+BY_FILE = ["-n", "auto", "--dist", "loadfile"]
 PROJECT = Path(__file__).resolve().parents[3]
 
 
@@ -51,7 +52,8 @@ def test_every_tier_runs_without_arguments(monkeypatch: pytest.MonkeyPatch) -> N
     assert status == 0 and len(runs.argvs) == len(NAMES)
     assert [argv for argv in runs.argvs if "pytest" in argv] == [
         ["-m", "pytest", "tests/unit", *WORKERS],
-        *(["-m", "pytest", f"tests/{folder}"] for folder in ("netns", "cluster", "conformance")),
+        ["-m", "pytest", "tests/netns", *BY_FILE],
+        *(["-m", "pytest", f"tests/{folder}"] for folder in ("cluster", "conformance")),
     ]
     table = [line.split() for line in text.partition("Tiers:\n")[2].splitlines()]
     assert [row[0] for row in table] == [*NAMES, "all"]

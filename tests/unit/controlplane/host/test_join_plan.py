@@ -95,16 +95,59 @@ def test_ours_run_where_the_cluster_brings_none(
     assert plan.resolve(*asked, found) == (network, proxy)
 
 
+def granted_to_nodes(text: str) -> tuple[list[dict[str, Any]], set[str]]:
+    """The objects, and what those of them that are for nodes allow."""
+    objects = json.loads("".join(line for line in text.splitlines() if not line.startswith("#")))["items"]
+    roles = {one["roleRef"]["name"] for one in objects if one.get("subjects", [{}])[0].get("name") == "system:nodes"}
+    rules = [rule for one in objects if one["metadata"]["name"] in roles for rule in one.get("rules", ())]
+    return objects, {f"{verb} {kind}" for rule in rules for verb in rule["verbs"] for kind in rule["resources"]}
+
+
+def test_rights_for_policies_are_given_only_where_they_are_asked_for() -> None:
+    needs = {str(need) for need in plan.permissions("nodewright", "none", policies=True)}
+    assert needs == {"list nodes", "list pods", "list networkpolicies"}
+    assert needs <= granted_to_nodes(plan.rights_text(policies=True))[1]
+    assert "list pods" not in granted_to_nodes(plan.rights_text())[1]
+
+
+@pytest.mark.parametrize(
+    ("network", "found", "problem"),
+    [
+        ("nodewright", plan.Addons(), ""),
+        ("nodewright", plan.Addons("kindnet"), ""),
+        ("none", None, ""),
+        ("none", plan.Addons("kindnet"), "kindnet"),
+        ("none", plan.Addons(), "elsewhere"),
+    ],
+    ids=["ours", "ours beside another", "not known yet", "another", "none"],
+)
+def test_policies_go_with_our_pod_network(network: str, found: plan.Addons | None, problem: str) -> None:
+    if not problem:
+        plan.check_policies(network, found)
+        return
+    with pytest.raises(Invalid, match=problem):
+        plan.check_policies(network, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("clusterDNS: [10.96.0.10, 'fd00::a']", ("10.96.0.10", "fd00::a")),
+        ("clusterDNS: 10.96.0.10", ()),
+        ("clusterDNS: [1]", ()),
+        ("{", ()),
+        ("", ()),
+    ],
+    ids=["two", "no list", "no text", "no YAML", "empty"],
+)
+def test_the_cluster_s_dns_servers(text: str, servers: tuple[str, ...]) -> None:
+    assert plan.dns_servers(text) == servers
+
+
 def test_rights_printed_cover_what_the_daemons_need() -> None:
-    objects = json.loads("".join(line for line in plan.rights_text().splitlines() if not line.startswith("#")))
-    granted = {
-        (verb, resource)
-        for one in objects["items"]
-        for rule in one.get("rules", ())
-        for verb in rule["verbs"]
-        for resource in rule["resources"]
-    }
-    assert ("list", "nodes") in granted
+    items, granted = granted_to_nodes(plan.rights_text())
+    objects = {"items": items}
+    assert "list nodes" in granted
     roles = {one["roleRef"]["name"] for one in objects["items"] if one["kind"] == "ClusterRoleBinding"}
     assert "system:node-proxier" in roles  # upstream's: services and endpointslices
     needs = [str(need) for need in plan.permissions("nodewright", "nodewright")]
