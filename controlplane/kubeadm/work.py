@@ -140,8 +140,10 @@ async def _init(context: Context, node: Node, secret: Mapping[str, str]) -> None
 
 
 async def _rights(context: Context) -> None:
-    """Apply what our agent needs beyond kubeadm's rules (its pod network reads every Node), and kindnet if wanted."""
+    """Apply what our daemons need beyond kubeadm's rules (the pod network reads every Node), and kindnet if wanted."""
     objects = [] if context.cluster.options.agent == "upstream" else manifests.rights()
+    if context.cluster.options.joined:
+        objects.append(manifests.proxy_right())
     if context.cluster.options.network == "kindnet":
         objects += kindnet.objects()
     async with KubeClient(load_kubeconfig(context.cluster.admin_kubeconfig), user_agent="nodewright-up") as client:

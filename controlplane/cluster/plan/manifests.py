@@ -55,6 +55,11 @@ def rights() -> list[Object]:
     ]
 
 
+def proxy_right() -> Object:
+    """What our proxy reads on a node that joins: it has the node's own credentials."""
+    return binding("nodewright:node-proxier", "system:node-proxier", _subject("Group", "system:nodes"))
+
+
 def dns_base(cluster: Cluster, servers: Sequence[str]) -> list[Object]:
     """CoreDNS without its Deployment: all that can be applied before there are nodes. `servers`: see corefile()."""
     account = {"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"}
