@@ -14,7 +14,7 @@ from nodelib.nflog import Record
 
 log = logging.getLogger(__name__)
 
-COPIED = 128  # bytes of a packet: what `Report` has the kernel copy
+COPIED = 128  # bytes of a packet: what `Log` has the kernel copy
 _GATHERED, _HUNDREDTHS = 16, 10  # records that the kernel sends together, and how long it waits for them
 _BUFFER = 1 << 18
 _AT_ONCE = 8  # datagrams of one turn

@@ -28,8 +28,8 @@ from nodelib.clock import SystemClock
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Packet
 from nodelib.json_values import Json
+from nodelib.nft.actions import Queue
 from nodelib.nft.edge import NftError
-from nodelib.nft.rules import Ask
 from policy.domains.edge import HeldAnswers
 from policy.domains.work import Domains
 from policy.enforcer import Enforcer
@@ -100,7 +100,7 @@ def extension(world: PolicyWorld) -> bool:
 
     async def refused() -> bool:
         try:
-            await world.table(Family.IPV4).commit(layout.probe(Ask(1)))
+            await world.table(Family.IPV4).commit(layout.probe(Queue(1)))
         except NftError:
             return True
         return False

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.nft import wire
-from nodelib.nft.rules import Report
+from nodelib.nft.actions import Log
 from policy.model import Resolvers
 from policy.plan import cluster_layout, layout, parse, parse_cluster
 from policy.plan.difference import difference, whole
@@ -313,7 +313,7 @@ def test_each_rule_that_denies_says_which_it_is() -> None:
     (chain,) = [name for name in program.chains if name.startswith("deny-")]
     assert program.denials == {chain: "Admin ingress[1] of c-0.x no x "}
     told, last = program.chains[chain]
-    assert any(isinstance(one, Report) and one.prefix == chain for one in told.statements)
+    assert any(isinstance(one, Log) and one.prefix == chain for one in told.statements)
     assert last.comment == program.denials[chain]
 
 

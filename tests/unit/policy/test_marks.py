@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.rules import Connection, ConnectionMarked, MarkConnection, Verdict
+from nodelib.nft.actions import MarkConnection, Verdict
+from nodelib.nft.matches import Connection, ConnectionMarked
 from policy.enforcer import Enforcer
 from policy.model import Name, Policy
 from policy.plan import marks, parse
