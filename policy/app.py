@@ -282,6 +282,7 @@ class _Daemon:
 
         async def metrics(_: web.Request) -> web.Response:
             await self._count_refused()
+            self._metrics.policies.set(self._directory.policy_count)
             self._metrics.learnt.set(self._domains.memory.count)
             return text_response(self._metrics.text())
 
