@@ -18,7 +18,7 @@ from tests.builders.policies import policy
 from tests.fakes.clock import FakeClock
 from tests.fakes.policies import Silent
 from tests.fakes.policy_kernel import FakePolicyTable
-from tests.unit.policy.test_program import PODS, indexed
+from tests.unit.policy.world import PODS, indexed
 
 _KUBE_PROXY = 0x4000 | 0x8000
 
