@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import Any
 
-from cli.again import program
+from cli.command_line import program
 from cli.options import cluster, diagnosis, files, members, nodes, policies, testing
 from cli.options.application import app
 from cli.options.plain_help import called_as

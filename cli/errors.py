@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from cli.again import with_sudo
+from cli.command_line import with_sudo
 from cli.project import is_checkout
 from nodelib.errors import Invalid, NodewrightError, Permanent
 from nodelib.text import harmless, one_line

@@ -7,13 +7,13 @@ import logging
 import os
 from collections.abc import Sequence
 
+from csi.capacity import Capacity
 from csi.controller import Controller
 from csi.edge.disk import Disk
 from csi.identity import Identity
 from csi.model import DRIVER
 from csi.node import Node
 from csi.operations import Operations
-from csi.room import Room
 from csi.settings import Settings, load_settings
 from nodelib.clock import SystemClock
 from nodelib.daemon import run_daemon
@@ -49,10 +49,10 @@ async def run(settings: Settings) -> None:
     async with Supervisor("csi") as supervisor:
         supervisor.stop_on_signals()
         supervisor.on_stop("operations", operations.close)
-        room = Room(disk, settings.reserve)
+        capacity = Capacity(disk, settings.reserve)
         identity = Identity(settings.socket)
-        controller = Controller(disk, room, operations, clock, settings.node)
-        node = Node(disk, room, operations, clock, settings.node)
+        controller = Controller(disk, capacity, operations, clock, settings.node)
+        node = Node(disk, capacity, operations, clock, settings.node)
         services = {"Identity": identity.methods(), "Controller": controller.methods(), "Node": node.methods()}
         server = await serve(settings.socket, [CSI.handler(name, methods) for name, methods in services.items()])
         supervisor.on_stop("CSI server", lambda: server.stop(_GRACE))

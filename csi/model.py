@@ -43,7 +43,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeWish:
+class VolumeRequest:
     """What CreateVolume asks for. Sizes in bytes, 0: not said."""
 
     id: str

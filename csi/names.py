@@ -1,4 +1,4 @@
-"""Ids: made of what was asked for, so that the same wish has the same id, and nothing of it is ever part of a path."""
+"""Ids, made from names: the same request has the same id, and no text of a request is ever part of a path."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from csi import names
+from csi.capacity import Capacity
 from csi.controller import volume_of
 from csi.model import EPHEMERAL, TOPOLOGY, Access, Image, Kind, Mode
 from csi.operations import Operations, translated
 from csi.plan import access, sizes, volumes
 from csi.ports import Disk
-from csi.room import Room
 from nodelib.clock import Clock
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
@@ -28,8 +28,8 @@ _BYTES, _INODES = 1, 2  # VolumeUsage.Unit
 class Node:
     """Every method takes a request and returns its answer. Raises Refused."""
 
-    def __init__(self, disk: Disk, room: Room, operations: Operations, clock: Clock, node: str) -> None:
-        self._disk, self._room, self._operations, self._clock, self._node = disk, room, operations, clock, node
+    def __init__(self, disk: Disk, capacity: Capacity, operations: Operations, clock: Clock, node: str) -> None:
+        self._disk, self._capacity, self._operations, self._clock, self._node = disk, capacity, operations, clock, node
 
     def methods(self) -> dict[str, Callable[[Json], Awaitable[Json]]]:
         return {
@@ -50,50 +50,50 @@ class Node:
         return {"capabilities": [{"rpc": {"type": one}} for one in _CAPABILITIES]}
 
     async def stage(self, request: Json) -> Json:
-        number = names.given(request["volume_id"], "volume id")
+        image_id = names.given(request["volume_id"], "volume id")
         target = names.path(request["staging_target_path"], "staging path")
         _check_capability(request)
-        return await self._operations.run(number, self._stage(number, target, request["volume_capability"]))
+        return await self._operations.run(image_id, self._stage(image_id, target, request["volume_capability"]))
 
     async def unstage(self, request: Json) -> Json:
-        number = names.given(request["volume_id"], "volume id")
+        image_id = names.given(request["volume_id"], "volume id")
         target = names.path(request["staging_target_path"], "staging path")
-        return await self._operations.run(number, self._unstage(number, target))
+        return await self._operations.run(image_id, self._unstage(image_id, target))
 
     async def publish(self, request: Json) -> Json:
-        number = names.given(request["volume_id"], "volume id")
+        image_id = names.given(request["volume_id"], "volume id")
         names.path(request["target_path"], "target path")
         _check_capability(request)
         if request["volume_context"].get(EPHEMERAL) == "true":
-            return await self._operations.run(names.own_id(number), self._publish_inline(request))
-        return await self._operations.run(number, self._publish(request))
+            return await self._operations.run(names.own_id(image_id), self._publish_inline(request))
+        return await self._operations.run(image_id, self._publish(request))
 
     async def unpublish(self, request: Json) -> Json:
-        number = names.given(request["volume_id"], "volume id")
+        image_id = names.given(request["volume_id"], "volume id")
         target = names.path(request["target_path"], "target path")
-        return await self._operations.run(names.own_id(number), self._unpublish(names.own_id(number), target))
+        return await self._operations.run(names.own_id(image_id), self._unpublish(names.own_id(image_id), target))
 
     async def expand(self, request: Json) -> Json:
-        number = names.given(request["volume_id"], "volume id")
+        image_id = names.given(request["volume_id"], "volume id")
         path = names.given(request["volume_path"], "volume path")
         required, limit = sizes.asked(request.get("capacity_range"))
-        return await self._operations.run(number, self._expand(number, path, required, limit))
+        return await self._operations.run(image_id, self._expand(image_id, path, required, limit))
 
     async def stats(self, request: Json) -> Json:
-        number = names.own_id(names.given(request["volume_id"], "volume id"))
+        image_id = names.own_id(names.given(request["volume_id"], "volume id"))
         path = names.given(request["volume_path"], "volume path")
-        return await translated(self._stats(number, path))
+        return await translated(self._stats(image_id, path))
 
-    async def _stage(self, number: str, target: str, capability: Json) -> Json:
-        image = await volume_of(self._disk, number, self._node)
+    async def _stage(self, image_id: str, target: str, capability: Json) -> Json:
+        image = await volume_of(self._disk, image_id, self._node)
         wanted = access.of(capability, image)
         if image.mode is Mode.MOUNT:  # a device is made when it is published
             await self._disk.stage(image, wanted, target)
         return {}
 
-    async def _unstage(self, number: str, target: str) -> Json:
+    async def _unstage(self, image_id: str, target: str) -> Json:
         await self._disk.unmount(target)
-        image = await self._disk.image(Kind.VOLUME, number)
+        image = await self._disk.image(Kind.VOLUME, image_id)
         if image is not None:
             await self._disk.release(image)
         return {}
@@ -123,44 +123,44 @@ class Node:
 
     async def _publish_inline(self, request: Json) -> Json:
         """The volume of one pod alone, which is made and removed with it."""
-        number = names.own_id(request["volume_id"])
+        image_id = names.own_id(request["volume_id"])
         target = names.path(request["target_path"], "target path")
         mode, fs_type = access.common([request["volume_capability"]])
         if mode is Mode.BLOCK:
             raise Refused("INVALID_ARGUMENT", "an inline volume is no block device")
-        image = await self._disk.image(Kind.VOLUME, number)
+        image = await self._disk.image(Kind.VOLUME, image_id)
         if image is None:
             fs_type = access.file_system(mode, fs_type)
             size = sizes.chosen(_inline_bytes(request["volume_context"]), 0, mode, fs_type)
-            image = Image(number, request["volume_id"][:128], size, mode, fs_type, "", int(self._clock.now()))
-            async with self._room.taken(size):
+            image = Image(image_id, request["volume_id"][:128], size, mode, fs_type, "", int(self._clock.now()))
+            async with self._capacity.reserved(size):
                 await self._disk.make(Kind.VOLUME, image)
         wanted = access.of(request["volume_capability"], image, read_only=request["readonly"])
         flags = wanted.flags | (access.READ_ONLY if wanted.read_only else 0)
         await self._disk.stage(image, replace(wanted, flags=flags), target)
         return {}
 
-    async def _unpublish(self, number: str, target: str) -> Json:
+    async def _unpublish(self, image_id: str, target: str) -> Json:
         await self._disk.unmount(target)
         await self._disk.remove_target(target)
-        image = await self._disk.image(Kind.VOLUME, number)
-        if names.is_inline(number):
-            await self._disk.remove(Kind.VOLUME, number)
+        image = await self._disk.image(Kind.VOLUME, image_id)
+        if names.is_inline(image_id):
+            await self._disk.remove(Kind.VOLUME, image_id)
         elif image is not None and image.mode is Mode.BLOCK:
             await self._disk.release(image)
         return {}
 
-    async def _expand(self, number: str, path: str, required: int, limit: int) -> Json:
-        image = await volume_of(self._disk, number, self._node)
+    async def _expand(self, image_id: str, path: str, required: int, limit: int) -> Json:
+        image = await volume_of(self._disk, image_id, self._node)
         if image.mode is Mode.MOUNT and not await self._disk.is_at(image, path):
             raise Refused("NOT_FOUND", f"the volume is not mounted at {path}")
         size = sizes.grown(image.size, required, limit)
-        async with self._room.taken(size - image.size):
+        async with self._capacity.reserved(size - image.size):
             await self._disk.grow(replace(image, size=size))
         return {"capacity_bytes": size}
 
-    async def _stats(self, number: str, path: str) -> Json:
-        image = await volume_of(self._disk, number, self._node)
+    async def _stats(self, image_id: str, path: str) -> Json:
+        image = await volume_of(self._disk, image_id, self._node)
         if not await self._disk.is_at(image, path):
             raise Refused("NOT_FOUND", f"the volume is not mounted at {path}")
         if image.mode is Mode.BLOCK:

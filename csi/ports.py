@@ -11,7 +11,7 @@ from csi.model import Access, Image, Kind, Space, Usage
 class Disk(Protocol):
     """Volumes and snapshots of this node. Every method raises OSError or a NodewrightError."""
 
-    async def image(self, kind: Kind, number: str) -> Image | None: ...
+    async def image(self, kind: Kind, image_id: str) -> Image | None: ...
 
     async def images(self, kind: Kind) -> list[Image]: ...
 
@@ -20,7 +20,7 @@ class Disk(Protocol):
     async def make(self, kind: Kind, image: Image, origin: tuple[Kind, str] | None = None) -> None:
         """All of it or, whatever happens, nothing: with a file system of its own or the content of `origin`."""
 
-    async def remove(self, kind: Kind, number: str) -> None:
+    async def remove(self, kind: Kind, image_id: str) -> None:
         """Does nothing when there is none."""
 
     async def users(self, image: Image) -> list[str]:

@@ -25,11 +25,11 @@ def text(image: Image) -> str:
     )
 
 
-def read(content: bytes, number: str) -> Image:
+def read(content: bytes, image_id: str) -> Image:
     """Raises ValueError for a record that is damaged, of another version, or of something else."""
     found = decode(content)
-    if not isinstance(found, dict) or found.get("version") != _VERSION or found.get("id") != number:
-        raise ValueError(f"no record of {number}, version {_VERSION}")
+    if not isinstance(found, dict) or found.get("version") != _VERSION or found.get("id") != image_id:
+        raise ValueError(f"no record of {image_id}, version {_VERSION}")
     size, created = found.get("size"), found.get("created")
     texts = [found.get(key) for key in ("name", "mode", "fsType", "source")]
     if not (isinstance(size, int) and size > 0 and isinstance(created, int)):
@@ -37,4 +37,4 @@ def read(content: bytes, number: str) -> Image:
     if not all(isinstance(one, str) for one in texts):
         raise ValueError("a text is missing")
     name, mode, fs_type, source = map(str, texts)
-    return Image(number, name, size, Mode(mode), fs_type, source, created)
+    return Image(image_id, name, size, Mode(mode), fs_type, source, created)

@@ -45,7 +45,7 @@ class Held(Protocol):
 
 
 class Counts(Protocol):
-    """Who is told how many addresses are announced, frames were sent, and claims of others seen."""
+    """Gets how many addresses are announced, frames were sent, and claims of others seen."""
 
     def sent(self, announced: int, frames: int, conflicts: int) -> None: ...
 

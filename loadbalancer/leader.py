@@ -31,8 +31,8 @@ _WRITES_AT_ONCE = 8
 _MANY = 500  # Services; planning for more takes longer than the event loop may wait
 
 
-class Teller(Protocol):
-    """Who is told what the leader found."""
+class Observer(Protocol):
+    """Gets what the leader found."""
 
     def problem(self, service: Service, problem: Problem) -> None: ...
 
@@ -54,14 +54,16 @@ class _Basis:
 class Leader:
     """`folder`: the path of the Leases."""
 
-    def __init__(self, client: LeaseApi, folder: str, identity: str, pool: Pool, index: Index, teller: Teller) -> None:
+    def __init__(
+        self, client: LeaseApi, folder: str, identity: str, pool: Pool, index: Index, observer: Observer
+    ) -> None:
         self._client, self._folder, self._identity = client, folder, identity
-        self._pool, self._index, self._teller = pool, index, teller
+        self._pool, self._index, self._observer = pool, index, observer
         self._stored: Json = {}
         self._term = self._changes = 0
         self._done: _Basis | None = None
         self._sent: dict[str, tuple[str, tuple[Address, ...]]] = {}
-        self._told: dict[str, Problem] = {}
+        self._reported: dict[str, Problem] = {}
 
     def changed(self) -> None:
         """A Service or endpoint is another one now."""
@@ -80,7 +82,7 @@ class Leader:
         """Bring table and Services to what they should be. Raises NodewrightError; then it is to be called again."""
         if term != self._term:
             await self._load()
-            self._sent, self._told, self._term = {}, {}, term
+            self._sent, self._reported, self._term = {}, {}, term
         basis = _Basis(term, self._changes, version(self._stored), nodes)
         if basis == self._done:
             return
@@ -96,8 +98,8 @@ class Leader:
             await self._store(wanted)
             self._log_moves(before, wanted)
         await self._write_statuses(services, allocation, owned, leads)
-        self._tell(services, allocation.problems)
-        self._teller.counted(len(wanted.rows), len(allocation.problems), _moves(before, wanted))
+        self._report(services, allocation.problems)
+        self._observer.counted(len(wanted.rows), len(allocation.problems), _moves(before, wanted))
         if wanted == before:
             self._done = basis
 
@@ -171,16 +173,16 @@ class Leader:
         else:
             log.info("Service %s has %s", service.name, ", ".join(map(str, one.addresses)) or "no address")
             if one.addresses:
-                self._teller.given(service, one.addresses)
+                self._observer.given(service, one.addresses)
         self._sent[service.uid] = _key(one)
 
-    def _tell(self, services: list[Service], problems: Mapping[str, Problem]) -> None:
+    def _report(self, services: list[Service], problems: Mapping[str, Problem]) -> None:
         for one in services:
             problem = problems.get(one.uid)
-            if problem is not None and self._told.get(one.uid) != problem:
+            if problem is not None and self._reported.get(one.uid) != problem:
                 log.warning("Service %s: %s", one.name, problem.note)
-                self._teller.problem(one, problem)
-        self._told = dict(problems)
+                self._observer.problem(one, problem)
+        self._reported = dict(problems)
 
     def _log_moves(self, before: Table, wanted: Table) -> None:
         for address, row in wanted.rows.items():

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nodelib.addresses import Address as Address
 
 CLASS = "nodewright.io/load-balancer"  # spec.loadBalancerClass of Services that are ours by name
-IPS = "nodewright.io/load-balancer-ips"  # annotation: the addresses that a Service wishes for
+IPS = "nodewright.io/load-balancer-ips"  # annotation: the addresses that a Service requests
 SHARE = "nodewright.io/allow-shared-ip"  # annotation: Services of one namespace with the same text may share an address
 NAMESPACE = "nodewright-load-balancer"
 FAMILIES = {"IPv4": 4, "IPv6": 6}
@@ -46,7 +46,7 @@ class Service:
     ours: bool = True
     families: tuple[int, ...] = (4,)
     all_families: bool = True  # False: some of them will do (PreferDualStack)
-    wishes: tuple[Address, ...] = ()
+    requested: tuple[Address, ...] = ()
     share: str = ""
     ports: frozenset[tuple[str, int]] = frozenset()
     local: bool = False  # externalTrafficPolicy Local

@@ -24,9 +24,9 @@ def connect(timeout: float | None = None) -> socket.socket:
     return channel
 
 
-def message(kind: int, flags: int, number: int, body: bytes = b"", family: int = 0) -> bytes:
-    """One request. `kind`: subsystem and message type; `body`: attributes."""
-    head = struct.pack(">BBH", family, 0, 0)
+def message(kind: int, flags: int, number: int, body: bytes = b"", family: int = 0, resource: int = 0) -> bytes:
+    """One request. `kind`: subsystem and message type; `body`: attributes; `resource`: a group or queue (res_id)."""
+    head = struct.pack(">BBH", family, 0, resource)
     return HEADER.pack(HEADER.size + len(head) + len(body), kind, flags | REQUEST, number, 0) + head + body
 
 

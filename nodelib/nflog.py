@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodelib import netfilter
-from nodelib.netlink import HEADER, attribute, attributes, messages
+from nodelib.netlink import attribute, attributes, messages
 
 _SUBSYSTEM = 4 << 8  # NFNL_SUBSYS_ULOG
 _PACKET, _CONFIGURE = _SUBSYSTEM | 0, _SUBSYSTEM | 1
@@ -43,7 +42,10 @@ def binding(group: int, *, copied: int, gathered: int, hundredths: int) -> list[
         attribute(_THRESHOLD, struct.pack(">I", gathered)) + attribute(_TIMEOUT, struct.pack(">I", hundredths)),
         attribute(_FLAGS, struct.pack(">H", _NUMBERED)),
     )
-    return [_request(number, group, body) for number, body in enumerate(parts, 1)]
+    return [
+        netfilter.message(_CONFIGURE, netfilter.ACK, number, body, resource=group)
+        for number, body in enumerate(parts, 1)
+    ]
 
 
 def records(data: bytes) -> Iterator[Record]:
@@ -58,9 +60,3 @@ def records(data: bytes) -> Iterator[Record]:
             found.get(_PAYLOAD, b""),
             int.from_bytes(number, "big") if len(number) == 4 else None,
         )
-
-
-def _request(number: int, group: int, body: bytes) -> bytes:
-    head = struct.pack(">BBH", socket.AF_UNSPEC, 0, group)
-    length = HEADER.size + len(head) + len(body)
-    return HEADER.pack(length, _CONFIGURE, netfilter.REQUEST | netfilter.ACK, number, 0) + head + body

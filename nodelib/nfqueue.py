@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nodelib import netfilter
-from nodelib.netlink import HEADER, attribute, attributes, messages
+from nodelib.netlink import attribute, attributes, messages
 
 _SUBSYSTEM = 3 << 8  # NFNL_SUBSYS_QUEUE
 _PACKET, _VERDICT, _CONFIGURE = _SUBSYSTEM | 0, _SUBSYSTEM | 1, _SUBSYSTEM | 2
@@ -41,7 +40,10 @@ def binding(queue: int, *, most: int) -> list[bytes]:
         attribute(_LENGTH, struct.pack(">I", most)),
         attribute(_MASK, struct.pack(">I", _FAIL_OPEN)) + attribute(_FLAGS, struct.pack(">I", _FAIL_OPEN)),
     )
-    return [_request(_CONFIGURE, netfilter.ACK, number, queue, body) for number, body in enumerate(parts, 1)]
+    return [
+        netfilter.message(_CONFIGURE, netfilter.ACK, number, body, resource=queue)
+        for number, body in enumerate(parts, 1)
+    ]
 
 
 def packets(data: bytes) -> Iterator[Held]:
@@ -58,10 +60,4 @@ def packets(data: bytes) -> Iterator[Held]:
 def accepted(queue: int, numbers: Iterable[int]) -> bytes:
     """One datagram that lets these packets go on."""
     bodies = (attribute(_VERDICT_HEADER, struct.pack(">II", _ACCEPT, one)) for one in numbers)
-    return b"".join(_request(_VERDICT, 0, 0, queue, body) for body in bodies)
-
-
-def _request(kind: int, flags: int, number: int, queue: int, body: bytes) -> bytes:
-    head = struct.pack(">BBH", socket.AF_UNSPEC, 0, queue)
-    length = HEADER.size + len(head) + len(body)
-    return HEADER.pack(length, kind, netfilter.REQUEST | flags, number, 0) + head + body
+    return b"".join(netfilter.message(_VERDICT, 0, 0, body, resource=queue) for body in bodies)

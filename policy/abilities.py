@@ -9,8 +9,9 @@ from pathlib import Path
 
 from nodelib.errors import NotFound
 from nodelib.firewall.objects import Family
+from nodelib.nft.actions import Queue
 from nodelib.nft.edge import NftError, NftTable
-from nodelib.nft.rules import Ask, Statement
+from nodelib.nft.rules import Statement
 from policy.model import Address, Resolvers
 from policy.plan import cluster_layout, layout, marks
 
@@ -60,7 +61,7 @@ async def _resolvers(servers: tuple[Address, ...]) -> tuple[Resolvers | None, st
     if not servers:
         return None, "the policy daemon was not told the cluster's DNS servers (--cluster-dns)"
     for extension in (False, True):
-        if not await _refused(Ask(cluster_layout.QUEUE, extension)):
+        if not await _refused(Queue(cluster_layout.QUEUE, extension)):
             return Resolvers(servers, extension), ""
     return None, "the node's kernel cannot hold packets (nfnetlink_queue, and nft_queue or xt_NFQUEUE)"
 

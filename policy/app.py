@@ -36,6 +36,7 @@ from policy.edge import others, socket_server
 from policy.edge.held_file import HeldFile
 from policy.edge.metrics import Metrics
 from policy.enforcer import Enforcer
+from policy.events.work import PolicyEvents
 from policy.model import Direction
 from policy.plan import cluster_layout, layout, parse
 from policy.plan.difference import removal
@@ -43,7 +44,6 @@ from policy.plan.directory import Directory
 from policy.plan.program import Planner, Program
 from policy.protection import Protection, read
 from policy.settings import Settings, load_settings
-from policy.telling.work import Telling
 from policy.watches.cluster_intake import ClusterIntake
 from policy.watches.network_policies import Watches
 
@@ -103,8 +103,8 @@ class _Daemon:
         self._other = ""
         self._failing_since = 0.0
         self._directory = Directory(settings.node)
-        events = Events(client, settings.node, clock, "nodewright-policy")
-        self._telling = Telling(events, supervisor.once, self._directory, settings.node, clock)
+        recorder = Events(client, settings.node, clock, "nodewright-policy")
+        self._events = PolicyEvents(recorder, supervisor.once, self._directory, settings.node, clock)
         planners = {
             family: Planner(family, settings.node, report=able.report, marked=able.marked, resolvers=able.resolvers)
             for family in tables
@@ -118,11 +118,11 @@ class _Daemon:
         file = HeldFile(settings.state)
         self._protection = Protection(self._enforcer, file, file.load(), lambda: self._other)
         self._refusals = Refusals(layout.REPORTS, clock, self._metrics.count_reports) if able.report else None
-        self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._telling, self._no_drops, clock)
+        self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._events, self._no_drops, clock)
         self._refused = RefusedCounts(readers, lambda: self._enforcer.programs)
         self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
         self._cluster = ClusterIntake(
-            client, self._enforcer, self._telling.cluster_policy, self._telling.policy_gone, able.no_names
+            client, self._enforcer, self._events.cluster_policy, self._events.policy_gone, able.no_names
         )
 
     def problem(self) -> str:
@@ -150,13 +150,13 @@ class _Daemon:
     def synced(self, seconds: float, programs: Mapping[Family, Program]) -> None:
         self._failing_since = 0.0
         self._domains.synced(programs)
-        self._telling.synced()
+        self._events.synced()
         self._metrics.sync.observe(seconds)
         for family, program in programs.items():
             for direction in Direction:
                 count = len(program.elements[layout.MAPS[direction]])
                 self._metrics.isolated.labels(direction.lower(), family.value).set(count)
-        self._telling.too_large({name for program in programs.values() for name in program.left_out})
+        self._events.too_large({name for program in programs.values() for name in program.left_out})
 
     def _kept(self, program: Program) -> list[Message]:
         return self._domains.kept(program)
@@ -164,7 +164,7 @@ class _Daemon:
     def failed(self, error: Exception) -> None:
         self._metrics.failures.inc()
         self._failing_since = self._failing_since or self._clock.monotonic()
-        self._telling.failed(error)
+        self._events.failed(error)
 
     async def _begin(self) -> None:
         """Wait until everything has been listed: rules made from partial lists would cut pods off."""
@@ -204,14 +204,14 @@ class _Daemon:
         self._metrics.enforcing.set(0)
         await self._enforcer.remove()
         note = f"NetworkPolicies are not enforced by nodewright on this node: {found}"
-        self._telling.node("NetworkPolicyLeftToOther", note, warning=False)
+        self._events.node("NetworkPolicyLeftToOther", note, warning=False)
 
     def _warn_of_unfiltered_bridges(self) -> None:
         for family, path in _BRIDGE_FILTER.items():
             if family in self._enforcer.families and _read(path) != "1":
                 note = f"{path} is not 1: policies are not enforced between pods of this node ({family})"
                 log.error("%s. Load br_netfilter and set it.", note)
-                self._telling.node("NetworkPolicyBridgeNotFiltered", note)
+                self._events.node("NetworkPolicyBridgeNotFiltered", note)
 
     def _no_drops(self) -> str:
         """Why no dropped packets are reported here, "" if they are."""
@@ -226,13 +226,13 @@ class _Daemon:
         if kind == "DELETED":
             self._enforcer.set_policy(name, None)
             self._directory.set_policy(name, None)
-            self._telling.policy_gone(name)
+            self._events.policy_gone(name)
             self._metrics.forget_policy(*name)
             return
         policy, problems = parse.policy(obj)
         self._enforcer.set_policy(name, policy)
         self._directory.set_policy(name, policy)
-        self._telling.policy(name, str(object_or_empty(obj.get("metadata")).get("uid", "")), problems)
+        self._events.policy(name, str(object_or_empty(obj.get("metadata")).get("uid", "")), problems)
 
     def _on_pod(self, kind: str, obj: Json) -> None:
         if kind == "DELETED":
@@ -247,7 +247,7 @@ class _Daemon:
         pod = parse.pod(obj)
         self._enforcer.set_pod(pod.name, pod)
         self._directory.set_pod(pod.name, pod)
-        self._telling.pod(pod)
+        self._events.pod(pod)
 
     def _on_namespace(self, kind: str, obj: Json) -> None:
         name = parse.name_of(obj).name
@@ -282,6 +282,7 @@ class _Daemon:
 
         async def metrics(_: web.Request) -> web.Response:
             await self._count_refused()
+            self._metrics.policies.set(self._directory.policy_count)
             self._metrics.learnt.set(self._domains.memory.count)
             return text_response(self._metrics.text())
 

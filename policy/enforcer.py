@@ -47,7 +47,7 @@ class Table(Protocol):
 
 
 class Observer(Protocol):
-    """Who is told how syncs go."""
+    """Gets how syncs go."""
 
     def synced(self, seconds: float, programs: Mapping[Family, Program]) -> None: ...
 

@@ -115,7 +115,7 @@ class DomainNames:
 
 @dataclass(frozen=True, slots=True)
 class Resolvers:
-    """The DNS servers whose answers are believed, and how the kernel holds these (see `nodelib.nft.rules.Ask`)."""
+    """The DNS servers whose answers are believed, and how the kernel holds these (see `nodelib.nft.actions.Queue`)."""
 
     servers: tuple[Address, ...]
     extension: bool = False

@@ -90,7 +90,7 @@ async def run(settings: Settings) -> None:
         client = KubeClient(
             access,
             user_agent="nodewright-proxy",
-            limit=_limit(settings.requests),
+            limit=rate_limit(settings.requests),
             streaming_lists=settings.streaming_lists,
             measured=RequestMetrics(metrics.registry),
         )
@@ -101,7 +101,7 @@ async def run(settings: Settings) -> None:
         await supervisor.wait()
 
 
-def _limit(requests: ClientSettings) -> RateLimiter | None:
+def rate_limit(requests: ClientSettings) -> RateLimiter | None:
     if requests.qps <= 0:
         return None
     clock = SystemClock()

@@ -51,7 +51,7 @@ async def serve(
             tasks.stop_on_signals()
             tasks.spawn("memory", lambda: keep_trimmed(clock))
             tasks.spawn("board", board.run)
-            watch(client, PATHS, board.changed, board.told, tasks)
+            watch(client, PATHS, board.changed, board.on_state, tasks)
             ready(f"http://{HOST}:{opened}/{token}/")
             await tasks.wait()
 

@@ -19,7 +19,9 @@ from agent.node.work.lease import LeaseController
 from agent.node.work.local_node import LocalNode
 from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
 from agent.node.work.util_chains import UtilChains
-from agent.resources.edge import CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
+from agent.resources.edge.cgroups import CgroupTree
+from agent.resources.edge.kernel import hugepage_sizes, swap_limits
+from agent.resources.edge.systemd import SystemdSlices
 from agent.resources.plan.container_limits import Machine
 from agent.resources.plan.swap import LIMITED, Swap
 from agent.resources.work.cgroups import KubepodsTree

@@ -2,5 +2,5 @@
 
 Upstream: pkg/kubelet/cm (cgroup managers, QoS and node containers) and pkg/kubelet/allocation.
 Start with work/cgroups.py (KubepodsTree), then plan/cgroups.py, which has the names and numbers; work/allocations.py
-keeps what pods were allocated; edge.py touches the cgroup file systems.
+keeps what pods were allocated; edge/ touches the cgroup file systems.
 """

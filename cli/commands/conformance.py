@@ -19,16 +19,16 @@ from cli.display.terminal import new_console
 from cli.errors import need_root
 from cli.project import PROJECT
 from controlplane.cluster.advice import line as our_line
+from controlplane.suites.plan import cyclonus, network_policy_api
 from controlplane.suites.plan.conformance import alone, table
-from controlplane.suites.plan.network_policy_api import again
 from controlplane.suites.plan.node_suite import Setup
-from controlplane.suites.work.conformance import Order, Report
+from controlplane.suites.work.conformance import Order
 from controlplane.suites.work.conformance import run as run_suite
-from controlplane.suites.work.cyclonus import run as run_cyclonus
-from controlplane.suites.work.network_policy_api import PolicyOrder
-from controlplane.suites.work.network_policy_api import run as run_policy_suite
 from controlplane.suites.work.node_suite import NodeOrder, list_tests
 from controlplane.suites.work.node_suite import run as run_node_suite
+from controlplane.suites.work.policy_suites import PolicyOrder, PolicySuite
+from controlplane.suites.work.policy_suites import run as run_policy_suite
+from controlplane.suites.work.results import Report
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid
 
@@ -116,17 +116,12 @@ def run_policies(
     """Run a suite of policies and show its table; exit status 1 when a case failed."""
     need_root("conformance")
     cluster = find(name)
-    run_it, options = (run_cyclonus, _all_of_cyclonus) if suite == "cyclonus" else (run_policy_suite, again)
+    chosen: PolicySuite = cyclonus if suite == cyclonus.SUITE else network_policy_api
     with Display(plain=plain or None) as display:
-        report = asyncio.run(run_it(cluster, PolicyOrder(focus, skip, results, binaries), display))
-    show(report, name, new_console(), lambda case: our_line(name, "conformance", *options(case)))
+        report = asyncio.run(run_policy_suite(cluster, chosen, PolicyOrder(focus, skip, results, binaries), display))
+    show(report, name, new_console(), lambda case: our_line(name, "conformance", *chosen.again(case)))
     if report.status != 0 or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
-
-
-def _all_of_cyclonus(case: str) -> list[str]:
-    """It cannot run one case alone."""
-    return ["--suite", "cyclonus"]
 
 
 def list_node(order: NodeOrder, *, plain: bool) -> None:

@@ -39,8 +39,8 @@ def run(name: str, pod: str, *, namespace: str, follow: bool, as_json: bool) -> 
     if cluster is not None and not cluster.options.enforces_policies:
         raise Temporary(sources.NOT_ENFORCED, obj=cluster.name, action=_anew(cluster.name))
     if follow:
-        asyncio.run(_follow(paths, _Printer(wanted, as_json)))
-    elif not asyncio.run(_show(paths, wanted, as_json)):
+        asyncio.run(_follow(paths, Printer(wanted, as_json)))
+    elif not asyncio.run(show(paths, wanted, as_json)):
         raise SystemExit(1)
 
 
@@ -60,7 +60,7 @@ def _no_daemon(name: str) -> NodewrightError:
     )
 
 
-async def _show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool) -> bool:
+async def show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool) -> bool:
     """Returns whether every node reports."""
     replies = await asyncio.gather(*(sources.every_drop(path) for path in paths.values()))
     silent: dict[str, str] = {}
@@ -94,7 +94,7 @@ def _print(found: list[tuple[str, ReportedDrop]], silent: dict[str, str]) -> Non
 
 
 @dataclass(slots=True)
-class _Printer:
+class Printer:
     """Prints drops as they come; one that goes on at most once in _AGAIN seconds."""
 
     wanted: Wanted
@@ -125,7 +125,7 @@ class _Printer:
         print(one_line("  ".join(row(one, node, _time)), _LINE), flush=True)
 
 
-async def _follow(paths: dict[str, str], printer: _Printer) -> None:
+async def _follow(paths: dict[str, str], printer: Printer) -> None:
     """Until interrupted."""
     async with asyncio.TaskGroup() as group:
         for node, path in paths.items():

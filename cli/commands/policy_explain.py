@@ -42,13 +42,13 @@ def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) 
     if as_json:
         print(json.dumps(document(found, objects), indent=1))
         return
-    for line in _lines(found, objects):
+    for line in explained_lines(found, objects):
         print(one_line(line, _LINE))
     if cluster is not None and not kubeconfig and not cluster.options.enforces_policies:
         print(f"But {NOT_ENFORCED}.")
 
 
-def _lines(found: Explained, objects: Objects) -> list[str]:
+def explained_lines(found: Explained, objects: Objects) -> list[str]:
     lines = [f"pod {found.pod}" + (f": {found.exempt}" if found.exempt else "")]
     for side in () if found.exempt else found.sides:
         for title, rows in tables(side):

@@ -147,14 +147,14 @@ def frame(
 ) -> Frame:
     """What was found as a moment that can be compared with others."""
     count = judge.pods_in(every, namespace)
-    entries, told = _world(answers), tuple[str, ...]()
+    entries, happened = _world(answers), tuple[str, ...]()
     if wanted is None:
         many = f"{len(found)} of {len(every)} objects" if found else f"nothing; there are {count} pods"
         entries["not well"] = (many,)
     elif not found:
         entries[_called(wanted)] = ("there is none; it is followed as soon as there is one",)
     elif len(found) == 1 and found[0].kind == "pod":
-        told = news.timeline(found[0])
+        happened = news.timeline(found[0])
     entries |= news.entries(found, wording)
 
     def drawn(now: float) -> Iterable[RenderableType]:
@@ -172,7 +172,7 @@ def frame(
     well = {f"agent of {node}": "answers" for node in answers.agents}
     well |= {f"API server, {kind}s": "gives news again" for kind in answers.facts.lists}
     document = json.loads(json.dumps(why.document(found, answers, wording)))
-    return Frame(entries, document, drawn, {**news.well(every), **well}, told, _VOLATILE)
+    return Frame(entries, document, drawn, {**news.well(every), **well}, happened, _VOLATILE)
 
 
 def _called(wanted: Target) -> str:

@@ -48,7 +48,7 @@ async def follow(
     # From outside, the source address is unknown, so any is accepted.
     source = "" if come.pod is None and not come.here else come.address
     walk = LiveWalk(source, to.address, to.port, TABLE_PREFIX, facts)
-    matches = _matches(source, to, found, facts)
+    matches = matching(source, to, found, facts)
     async with contextlib.AsyncExitStack() as stack:
         watches = {node: Watch(cluster.namespace(node, "net"), matches) for node in nodes}
         await asyncio.gather(*(stack.enter_async_context(one) for one in watches.values()))
@@ -65,7 +65,7 @@ async def follow(
     return 0 if end.arrived else 1
 
 
-def _matches(source: str, to: Target, found: Iterable[Path], facts: Facts) -> list[Match]:
+def matching(source: str, to: Target, found: Iterable[Path], facts: Facts) -> list[Match]:
     """The packet as it is sent, and as it is after each translation that is possible."""
     ends = {split(path.to) for path in found if path.to}
     for one in facts.slices_of(to.service) if to.service is not None else []:

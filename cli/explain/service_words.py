@@ -99,7 +99,7 @@ def _external_name(service: Json, facts: Facts, domain: str) -> Iterator[Problem
 
 
 def pending(service: Json, facts: Facts) -> Iterator[Problem]:
-    """Why a load balancer has no address yet, or not the one that it wishes for."""
+    """Why a load balancer has no address yet, or not the one that it requests."""
     spec = service.get("spec") or {}
     status = (service.get("status") or {}).get("loadBalancer") or {}
     ours_to_give = runs(facts) and is_ours(service)

@@ -21,7 +21,7 @@ class Frame:
     """One moment.
 
     `entries`: what of each thing is news when it changes. `others`: what is said of a thing that has no entry any more
-    (a pod that is well now); what is in neither is gone. `told`: what has happened, a line each, with its own time; a
+    (a pod that is well now); what is in neither is gone. `happened`: a line for each thing, with its own time; a
     line that is not there any more is forgotten, and no news. `document`: the same for programs, and `volatile` its
     keys whose changes are none, at any depth. `drawn(now)`: the same for a person at a terminal, as renderables of rich
     or texts, from the top down; it may be asked again later, since times are shown as ages.
@@ -31,7 +31,7 @@ class Frame:
     document: Json
     drawn: Callable[[float], Iterable[object]]
     others: Mapping[Key, str] = field(default_factory=dict)
-    told: tuple[str, ...] = ()
+    happened: tuple[str, ...] = ()
     volatile: frozenset[str] = frozenset()
 
 
@@ -53,8 +53,8 @@ def changes(before: Frame | None, after: Frame) -> list[Change]:
 
 def lines(before: Frame | None, after: Frame, clock: str) -> Iterator[str]:
     """What is new, for a file or a pipe: each begins with a time, and its further lines are indented."""
-    known = set(before.told) if before is not None else set()
-    yield from (_one(line) for line in dict.fromkeys(after.told) if line not in known)
+    known = set(before.happened) if before is not None else set()
+    yield from (_one(line) for line in dict.fromkeys(after.happened) if line not in known)
     for change in changes(before, after):
         yield from _lines(change, clock)
 

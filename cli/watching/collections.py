@@ -30,7 +30,7 @@ class Collections:
         self._client, self._paths = client, dict(paths)
         self._stores: dict[str, dict[Key, Json]] = {kind: {} for kind in paths}
         self._synced: set[str] = set()
-        self._told = asyncio.Event()
+        self._answered = asyncio.Event()
 
     def start(self, tasks: Supervisor) -> None:
         for kind, path in self._paths.items():
@@ -41,8 +41,8 @@ class Collections:
         try:
             async with asyncio.timeout(_FIRST):
                 while self._paths.keys() - self._synced - self.problems.keys():
-                    self._told.clear()
-                    await self._told.wait()
+                    self._answered.clear()
+                    await self._answered.wait()
         except TimeoutError:
             pass
 
@@ -65,7 +65,7 @@ class Collections:
         late = kind in self._synced and _now() - self._since.get(kind, 0.0) < _LASTS
         return "" if late else self.why_silent(kind)
 
-    def told(self, kind: str, problem: str) -> None:
+    def on_state(self, kind: str, problem: str) -> None:
         """How the watch of a kind is, "" when all is well; its reflector calls this."""
         self.problems.pop(kind, None)
         if problem:
@@ -74,7 +74,7 @@ class Collections:
         else:
             self._synced.add(kind)
             self._since.pop(kind, None)
-        self._told.set()
+        self._answered.set()
         self.news.set()
 
     def _reflector(self, kind: str, path: str) -> Reflector:
@@ -89,9 +89,10 @@ class Collections:
                 store.pop(key_of(item), None)
             self.news.set()
 
-        return Reflector(
-            self._client, path, name=f"{kind}s", on_change=changed, on_state=lambda problem: self.told(kind, problem)
-        )
+        def on_state(problem: str) -> None:
+            self.on_state(kind, problem)
+
+        return Reflector(self._client, path, name=f"{kind}s", on_change=changed, on_state=on_state)
 
 
 def _now() -> float:

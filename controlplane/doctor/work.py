@@ -41,7 +41,7 @@ async def examine(project: str, binaries_dir: Path | None = None, release: Path 
     facts = await machine.read_facts(
         state_root=state_root(),
         cache_root=cache_root(),
-        built=await asyncio.to_thread(_built, binaries_dir, release),
+        built=await asyncio.to_thread(is_built, binaries_dir, release),
         packages=debian_packages(project),
         networks=await asyncio.to_thread(network.networks_in_use),
     )
@@ -117,7 +117,7 @@ def debian_packages(project: str) -> tuple[str, ...]:
     return tuple(line[0] for line in lines if line and line[1:] != ["build"])
 
 
-def _built(binaries_dir: Path | None, folder: Path | None) -> bool:
+def is_built(binaries_dir: Path | None, folder: Path | None) -> bool:
     """Whether nothing has to be built: each program is in the cache, in that directory, or in a release."""
     from controlplane.binaries.model import TABLE
     from controlplane.binaries.work import key_of

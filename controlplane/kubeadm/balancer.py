@@ -17,7 +17,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from nodelib.room import Room, Seat
+from nodelib.connection_slots import ConnectionSlots, Slot
 from nodelib.tasks import cancel_and_wait
 
 _DIAL = 1.0  # seconds for a backend to accept a connection
@@ -41,21 +41,21 @@ class _Backend:
 class Balancer:
     """Round robin over `backends`, as (host, port)."""
 
-    def __init__(self, backends: list[tuple[str, int]], room: Room | None = None) -> None:
+    def __init__(self, backends: list[tuple[str, int]], slots: ConnectionSlots | None = None) -> None:
         self._backends = [_Backend(host, port) for host, port in backends]
         self._turn = itertools.cycle(range(len(backends)))
-        self._room = room or Room()
+        self._slots = slots or ConnectionSlots()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client's connection until it ends."""
-        async with self._room.seat(writer) as seat:
-            found = await self._dial() if seat is not None else None
-            if seat is None or found is None:
+        async with self._slots.slot(writer) as slot:
+            found = await self._dial() if slot is not None else None
+            if slot is None or found is None:
                 writer.close()
                 return
             backend, there, back = found
-            seat.leads_to(back)
-            ways = (asyncio.create_task(_pass(reader, back, seat)), asyncio.create_task(_pass(there, writer, seat)))
+            slot.leads_to(back)
+            ways = (asyncio.create_task(_pass(reader, back, slot)), asyncio.create_task(_pass(there, writer, slot)))
             backend.sessions.update(ways)
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             await cancel_and_wait(*ways)
@@ -108,10 +108,10 @@ async def answers_livez(host: str, port: int) -> bool:
             writer.transport.abort()
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seat: Seat) -> None:
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, slot: Slot) -> None:
     with contextlib.suppress(OSError):
         while piece := await reader.read(_PIECE):
-            seat.heard()
+            slot.heard()
             writer.write(piece)
             await writer.drain()
 

@@ -81,7 +81,7 @@ def write(order: Order, progress: Progress) -> list[Path]:
     stage.mkdir()
     try:
         _write_all(stage, order, commit, work, progress)
-        return _publish(stage, order.folder)
+        return publish(stage, order.folder)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
@@ -235,7 +235,7 @@ def _manifest(
     )
 
 
-def _publish(stage: Path, folder: Path) -> list[Path]:
+def publish(stage: Path, folder: Path) -> list[Path]:
     """Move everything into the folder, in place of an earlier release, and write the checksums last."""
     folder.mkdir(parents=True, exist_ok=True)
     for line in (folder / SUMS).read_text().splitlines() if (folder / SUMS).exists() else ():

@@ -33,8 +33,8 @@ class Disk:
             for path in self._mounts(one):  # who was killed while he copied a volume has left it frozen
                 file_systems.thaw(path)
 
-    async def image(self, kind: Kind, number: str) -> Image | None:
-        return await alone(self._store.image, kind, number)
+    async def image(self, kind: Kind, image_id: str) -> Image | None:
+        return await alone(self._store.image, kind, image_id)
 
     async def images(self, kind: Kind) -> list[Image]:
         return await alone(self._store.images, kind)
@@ -57,9 +57,9 @@ class Disk:
                 await alone(self._store.discard, kind, image.id)
             raise
 
-    async def remove(self, kind: Kind, number: str) -> None:
-        await alone(self._detach, self._store.path(kind, number))
-        await alone(self._store.remove, kind, number)
+    async def remove(self, kind: Kind, image_id: str) -> None:
+        await alone(self._detach, self._store.path(kind, image_id))
+        await alone(self._store.remove, kind, image_id)
 
     async def users(self, image: Image) -> list[str]:
         return await alone(self._users, image)

@@ -39,15 +39,15 @@ class Store:
                     log.info("%s/%s: an interrupted call left it; it is removed", kind, name)
                     file_trees.remove(f"{folder}/{name}")
 
-    def image(self, kind: Kind, number: str) -> Image | None:
+    def image(self, kind: Kind, image_id: str) -> Image | None:
         """None: there is none. Raises OSError (EUCLEAN) for a record that is damaged."""
-        if not names.is_id(kind, number):
+        if not names.is_id(kind, image_id):
             return None
-        path = f"{self._root}/{kind}/{number}/{_RECORD}"
+        path = f"{self._root}/{kind}/{image_id}/{_RECORD}"
         try:
             with open(path, "rb", opener=files.no_link) as file:
                 content = file.read(records.MOST + 1)
-            return records.read(content, number)
+            return records.read(content, image_id)
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -66,13 +66,13 @@ class Store:
                 found.append(one)
         return found
 
-    def path(self, kind: Kind, number: str) -> str:
+    def path(self, kind: Kind, image_id: str) -> str:
         """Of the image."""
-        return f"{self._root}/{kind}/{number}/{_IMAGE}"
+        return f"{self._root}/{kind}/{image_id}/{_IMAGE}"
 
-    def draft(self, kind: Kind, number: str) -> str:
+    def draft(self, kind: Kind, image_id: str) -> str:
         """The path of a new image that does not exist yet; what an interrupted call left of it is removed."""
-        folder = f"{self._root}/{kind}/{_NEW}{number}"
+        folder = f"{self._root}/{kind}/{_NEW}{image_id}"
         file_trees.remove(folder)
         os.mkdir(folder, 0o700)
         return f"{folder}/{_IMAGE}"
@@ -86,16 +86,16 @@ class Store:
         os.rename(draft, f"{folder}/{image.id}")
         _sync(folder)
 
-    def discard(self, kind: Kind, number: str) -> None:
-        file_trees.remove(f"{self._root}/{kind}/{_NEW}{number}")
+    def discard(self, kind: Kind, image_id: str) -> None:
+        file_trees.remove(f"{self._root}/{kind}/{_NEW}{image_id}")
 
-    def remove(self, kind: Kind, number: str) -> None:
+    def remove(self, kind: Kind, image_id: str) -> None:
         """Does nothing when there is none."""
         folder = f"{self._root}/{kind}"
-        old = f"{folder}/{_OLD}{number}"
+        old = f"{folder}/{_OLD}{image_id}"
         file_trees.remove(old)
         with suppress(FileNotFoundError):
-            os.rename(f"{folder}/{number}", old)
+            os.rename(f"{folder}/{image_id}", old)
         file_trees.remove(old)
 
     def grow(self, image: Image) -> None:

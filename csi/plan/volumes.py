@@ -1,4 +1,4 @@
-"""Requests of the controller service as wishes, and volumes and snapshots as answers."""
+"""Requests of the controller service as values, and volumes and snapshots as answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Mapping, Sequence
 
 from csi import names
-from csi.model import TOPOLOGY, Image, Kind, Mode, VolumeWish
+from csi.model import TOPOLOGY, Image, Kind, Mode, VolumeRequest
 from csi.plan import access, sizes
 from nodelib.json_values import Json
 from nodelib.plugin_apis.errors import Refused
@@ -18,17 +18,17 @@ _INLINE_SIZE = "size"
 _MOST_ENTRIES = 1000
 
 
-def wish(request: Json) -> VolumeWish:
+def read_request(request: Json) -> VolumeRequest:
     """Raises Refused."""
     name = str(request.get("name") or "")
-    number = names.id_of(Kind.VOLUME, name)
+    image_id = names.id_of(Kind.VOLUME, name)
     mode, fs_type = access.common(request.get("volume_capabilities") or ())
     required, limit = sizes.asked(request.get("capacity_range"))
     by_class = _fs_type(mode, request.get("parameters") or {})
     if request.get("mutable_parameters"):
         raise Refused("INVALID_ARGUMENT", "the driver has no parameters that can be changed")
     source, kind = _source(request.get("volume_content_source"))
-    return VolumeWish(number, name, required, limit, mode, fs_type or by_class, source, kind)
+    return VolumeRequest(image_id, name, required, limit, mode, fs_type or by_class, source, kind)
 
 
 def check_parameters(parameters: Mapping[str, str]) -> None:
@@ -59,7 +59,7 @@ def reaches(topology: Json, node: str) -> bool:
     return not segments or segments.get(TOPOLOGY) == node
 
 
-def problem_with(existing: Image, wanted: VolumeWish) -> str:
+def problem_with(existing: Image, wanted: VolumeRequest) -> str:
     """Why an existing volume of the same name is not what is asked for, "" if it is."""
     if not sizes.fits(existing.size, wanted.required, wanted.limit):
         return f"it has {existing.size} bytes"

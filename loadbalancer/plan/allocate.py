@@ -1,8 +1,8 @@
 """Which Service has which address. Pure.
 
 An address stays with its Services as long as they want it and it is in the pool. The table that the leader wrote comes
-first, then what a Service's status says (the table may be lost), then wishes, then what is free; among equals the older
-Service. Two Services share an address only when both ask for it and can.
+first, then what a Service's status says (the table may be lost), then what it requests, then what is free; among equals
+the older Service. Two Services share an address only when both ask for it and can.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def allocate(services: Iterable[Service], before: Mapping[Address, tuple[str, ..
     for one in ordered:
         for address in one.current:
             work.keep(one, address)
-    for one in sorted(ordered, key=lambda one: not one.wishes):
+    for one in sorted(ordered, key=lambda one: not one.requested):
         work.settle(one)
     return Allocation(
         {address: tuple(owners) for address, owners in sorted(work.owners.items(), key=_by_value)},
@@ -88,32 +88,32 @@ class _Work:
         """Find what the Service still lacks."""
         problems = [service.problem] if service.problem else []
         for family in service.families:
-            wish = next((one for one in service.wishes if one.version == family), None)
+            requested = next((one for one in service.requested if one.version == family), None)
             kept = self.held.get((service.uid, family))
-            if service.problem or (kept is not None and wish in (None, kept)):
+            if service.problem or (kept is not None and requested in (None, kept)):
                 continue
-            problem = self._wished(service, wish) if wish is not None else self._any(service, family)
+            problem = self._requested(service, requested) if requested is not None else self._any(service, family)
             if problem is not None:
                 problems.append(problem)
         has = [family for family in service.families if (service.uid, family) in self.held]
         if service.all_families and len(has) < len(service.families):  # RequireDualStack: both or none
             for family in has:
                 self._leave(service, family)
-        elif has and not service.all_families and not service.wishes:
+        elif has and not service.all_families and not service.requested:
             problems = []  # PreferDualStack: one of the two will do
         if problems:
             self.problems[service.uid] = problems[0]
 
-    def _wished(self, service: Service, address: Address) -> Problem | None:
-        """Until the wish can be met the Service keeps what it has."""
+    def _requested(self, service: Service, address: Address) -> Problem | None:
+        """Until it can have the address the Service keeps what it has."""
         if address not in self.pool:
             return Problem(
                 "AddressOutsidePool",
-                f"{address} is wished for and is not in the pool {self.pool}. Wish for another one ({IPS} or"
-                " spec.loadBalancerIP), or for none.",
+                f"{address} is requested and is not in the pool {self.pool}. Request another one ({IPS} or"
+                " spec.loadBalancerIP), or none.",
             )
         if why := self._taken(service, address):
-            return Problem("AddressInUse", f"{address} is wished for and cannot be had: {why}")
+            return Problem("AddressInUse", f"{address} is requested and cannot be given: {why}")
         if len(self.held) >= MOST_GIVEN and (service.uid, address.version) not in self.held:
             return _TOO_MANY
         self._leave(service, address.version)

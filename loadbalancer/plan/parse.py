@@ -22,11 +22,11 @@ def service(obj: Json) -> Service:
     """Never raises: what cannot be read is a problem of the Service, or left out."""
     meta, spec = object_or_empty(obj.get("metadata")), object_or_empty(obj.get("spec"))
     notes = object_or_empty(meta.get("annotations"))
-    wishes, problem = _wishes(notes.get(IPS), spec.get("loadBalancerIP"))
+    requested, problem = _requested(notes.get(IPS), spec.get("loadBalancerIP"))
     families = _families(spec)
-    for one in wishes:
+    for one in requested:
         if one.version not in families and problem is None:
-            problem = Problem("WrongFamily", f"{one} is wished for, and the Service has no IPv{one.version} ipFamily.")
+            problem = Problem("WrongFamily", f"{one} is requested, and the Service has no IPv{one.version} ipFamily.")
     current, clean = _current(obj)
     return Service(
         name=name_of(obj),
@@ -36,7 +36,7 @@ def service(obj: Json) -> Service:
         ours=spec.get("type") == "LoadBalancer" and spec.get("loadBalancerClass") in (None, "", CLASS),
         families=families,
         all_families=spec.get("ipFamilyPolicy") != "PreferDualStack",
-        wishes=wishes,
+        requested=requested,
         share=_short(notes.get(SHARE), _LONGEST_KEY),
         ports=frozenset(_ports(spec)),
         local=spec.get("externalTrafficPolicy") == "Local",
@@ -73,7 +73,7 @@ def _families(spec: Json) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _wishes(annotation: object, field: object) -> tuple[tuple[Address, ...], Problem | None]:
+def _requested(annotation: object, field: object) -> tuple[tuple[Address, ...], Problem | None]:
     """The annotation wins over spec.loadBalancerIP, which has room for one address only."""
     where, text = (IPS, annotation) if annotation else ("spec.loadBalancerIP", field)
     if not text:
@@ -86,7 +86,7 @@ def _wishes(annotation: object, field: object) -> tuple[tuple[Address, ...], Pro
         except ValueError:
             return (), Problem("NoAddress", f"{where} has {word.strip()[:60]!r}, which is no IP address. Correct it.")
         if one.version in found:
-            return (), Problem("TwoWishes", f"{where} wishes for two IPv{one.version} addresses. Leave one out.")
+            return (), Problem("TwoWishes", f"{where} requests two IPv{one.version} addresses. Leave one out.")
         found[one.version] = one
     return tuple(found.values()), None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Callable, Coroutine
@@ -11,7 +10,7 @@ from typing import Any
 
 from nodelib import netfilter, nfqueue
 from nodelib.clock import Clock
-from nodelib.netfilter_listener import LARGEST, listening, readable, why
+from nodelib.netfilter_listener import Listener, datagrams, readable
 from nodelib.nfqueue import Held
 
 log = logging.getLogger(__name__)
@@ -20,13 +19,12 @@ _WAITING = 1024  # answers that the kernel holds; further ones pass unread
 _BUFFER = 1 << 20
 _AT_ONCE = 32  # datagrams of one turn
 _PAUSE = 0.005  # seconds after a full turn: a flood does not take the loop from everybody else
-_TRY_AGAIN = 30.0  # seconds, after another program had the queue
 
 Learn = Callable[[bytes], Coroutine[Any, Any, None] | None]
 
 
 class HeldAnswers:
-    """The listener of one queue. `counted` hears of each answer; `problem`: why nothing is read, "" if it is."""
+    """The listener of one queue. `counted` is called for each answer."""
 
     def __init__(
         self,
@@ -36,44 +34,29 @@ class HeldAnswers:
         *,
         connect: Callable[[], socket.socket] = netfilter.connect,
     ) -> None:
-        self._queue, self._clock, self._counted, self._connect = queue, clock, counted, connect
+        self._queue, self._clock, self._counted = queue, clock, counted
         self._waiting: set[asyncio.Task[None]] = set()
-        self.problem = "it has just been started"
+        requests = nfqueue.binding(queue, most=_WAITING)
+        self._listener = Listener(f"NFQUEUE {queue}", requests, _BUFFER, clock, connect)
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is read, "" if it is."""
+        return self._listener.problem
 
     async def run(self, learn: Learn) -> None:
         """Until cancelled. What is held then is lost, and asked for again by whoever waits for it."""
-        while True:
-            try:
-                channel = listening(self._connect, nfqueue.binding(self._queue, most=_WAITING), _BUFFER)
-            except OSError as error:
-                self.problem = why(error, f"NFQUEUE {self._queue}")
-                log.warning("DNS answers are not read: %s", self.problem)
-                await self._clock.sleep(_TRY_AGAIN)
-                continue
-            self.problem = ""
-            try:
-                with channel:
-                    await self._read(channel, learn)
-            finally:
-                self.problem = "the daemon is about to listen again"
+        await self._listener.run(lambda channel: self._read(channel, learn), "DNS answers are not read")
 
     async def _read(self, channel: socket.socket, learn: Learn) -> None:
         while True:
             await readable(channel)
-            full = True
-            for _ in range(_AT_ONCE):
-                try:
-                    data = channel.recv(LARGEST)
-                except BlockingIOError:
-                    full = False
-                    break
-                except OSError as error:
-                    if error.errno != errno.ENOBUFS:
-                        raise
-                    continue  # the kernel has let go what did not fit
+            turns = 0
+            for data in datagrams(channel, _AT_ONCE):
+                turns += 1
                 for one in nfqueue.packets(data):
                     self._take(channel, one, learn)
-            await self._clock.sleep(_PAUSE if full else 0)
+            await self._clock.sleep(_PAUSE if turns == _AT_ONCE else 0)
 
     def _take(self, channel: socket.socket, one: Held, learn: Learn) -> None:
         self._counted()

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import errno
-import logging
 import socket
 from collections.abc import Awaitable, Callable
 
 from nodelib import netfilter, nflog
 from nodelib.clock import Clock
-from nodelib.netfilter_listener import LARGEST, listening, readable, why
+from nodelib.netfilter_listener import Listener, datagrams, readable
 from nodelib.nflog import Record
 
-log = logging.getLogger(__name__)
-
-COPIED = 128  # bytes of a packet: what `Report` has the kernel copy
+COPIED = 128  # bytes of a packet: what `Log` has the kernel copy
 _GATHERED, _HUNDREDTHS = 16, 10  # records that the kernel sends together, and how long it waits for them
 _BUFFER = 1 << 18
 _AT_ONCE = 8  # datagrams of one turn
 _PAUSE = 0.2  # seconds between two turns: a flood costs no more than _AT_ONCE datagrams in each
-_TRY_AGAIN = 30.0  # seconds, after another program had the group
 
 Take = Callable[[list[Record]], Awaitable[None]]
 
 
 class Refusals:
-    """The listener of one group. `counted` hears how many records came, and how many were lost before them.
-
-    `problem`: why nothing is read, "" if it is.
-    """
+    """The listener of one group. `counted` is called with how many records came, and how many were lost before them."""
 
     def __init__(
         self,
@@ -38,39 +30,25 @@ class Refusals:
         *,
         connect: Callable[[], socket.socket] = netfilter.connect,
     ) -> None:
-        self._group, self._clock, self._counted, self._connect = group, clock, counted, connect
+        self._clock, self._counted = clock, counted
         self._next: int | None = None
-        self.problem = "it has just been started"
+        requests = nflog.binding(group, copied=COPIED, gathered=_GATHERED, hundredths=_HUNDREDTHS)
+        self._listener = Listener(f"NFLOG group {group}", requests, _BUFFER, clock, connect)
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is read, "" if it is."""
+        return self._listener.problem
 
     async def run(self, take: Take) -> None:
         """Until cancelled."""
-        while True:
-            try:
-                channel = listening(self._connect, self._requests(), _BUFFER)
-            except OSError as error:
-                self.problem = why(error, f"NFLOG group {self._group}")
-                log.warning("refused packets are not reported: %s", self.problem)
-                await self._clock.sleep(_TRY_AGAIN)
-                continue
-            self.problem, self._next = "", None
-            try:
-                with channel:
-                    await self._read(channel, take)
-            finally:
-                self.problem = "the daemon is about to listen again"
+        await self._listener.run(lambda channel: self._read(channel, take), "refused packets are not reported")
 
     async def _read(self, channel: socket.socket, take: Take) -> None:
+        self._next = None
         while True:
             await readable(channel)
-            for _ in range(_AT_ONCE):
-                try:
-                    data = channel.recv(LARGEST)
-                except BlockingIOError:
-                    break
-                except OSError as error:
-                    if error.errno != errno.ENOBUFS:
-                        raise
-                    continue  # what did not fit is missing in the numbers of the next records
+            for data in datagrams(channel, _AT_ONCE):  # what was thrown away is missing in the numbers of later records
                 found = list(nflog.records(data))
                 self._count(found)
                 await take(found)
@@ -85,6 +63,3 @@ class Refusals:
                 lost += (one.number - self._next) & 0xFFFFFFFF
             self._next = (one.number + 1) & 0xFFFFFFFF
         self._counted(len(found), lost)
-
-    def _requests(self) -> list[bytes]:
-        return nflog.binding(self._group, copied=COPIED, gathered=_GATHERED, hundredths=_HUNDREDTHS)

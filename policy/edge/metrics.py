@@ -40,7 +40,6 @@ class Metrics:
             registry=self.registry,
             buckets=_FAST,
         )
-
         self.refused = Counter(
             "nodewright_policy_refused_packets",
             "Packets refused while the policy isolated the pod; each of several policies counts them",

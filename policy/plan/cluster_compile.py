@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.rules import Count, NftRule, Statement, Verdict, rule
+from nodelib.nft.actions import Counter, Verdict
+from nodelib.nft.rules import NftRule, Statement, rule
 from policy.cluster_model import Action, ClusterPolicy, ClusterRule, Tier
 from policy.model import Direction, DomainNames, PolicyRule, Selection
 from policy.plan import cluster_layout
@@ -134,7 +135,7 @@ def _rules(
     if not fits:
         return []
     note = cluster_layout.label(made.policy, direction, number, of.name)
-    end: tuple[Statement, ...] = (Count(), Verdict("return" if of.action is Action.PASS else "accept"))
+    end: tuple[Statement, ...] = (Counter(), Verdict("return" if of.action is Action.PASS else "accept"))
     if of.action is Action.DENY:
         name = cluster_layout.denial_name(made.policy.name, direction, number)
         made.chains[direction][name] = cluster_layout.denial(name, note, refusing=refusing)

@@ -23,8 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodelib.firewall.objects import Family
+from nodelib.nft.actions import Counter, Queue, Verdict, VerdictOf
+from nodelib.nft.keys import Field
+from nodelib.nft.matches import Connection, InSet, ReplyDirection
 from nodelib.nft.objects import SetShape
-from nodelib.nft.rules import Answering, Ask, Connection, Count, Field, InSet, NftRule, Verdict, VerdictOf, rule
+from nodelib.nft.rules import NftRule, rule
 from nodelib.nft.wire import plain
 from policy.cluster_model import ClusterPolicy, Tier
 from policy.model import VERSION, Direction, Resolvers
@@ -55,8 +58,8 @@ def base_chain(family: Family) -> tuple[NftRule, ...]:
 
 def answers_chain(resolvers: Resolvers) -> tuple[NftRule, ...]:
     """The rule that holds the answers of these servers to pods that need them read."""
-    held = (InSet(_ASKED, SERVERS), InSet((layout.CLIENT,), ASKING), Ask(QUEUE, resolvers.extension))
-    return (rule(Answering(), *held, comment="for rules with domain names"),)
+    held = (InSet(_ASKED, SERVERS), InSet((layout.CLIENT,), ASKING), Queue(QUEUE, resolvers.extension))
+    return (rule(ReplyDirection(), *held, comment="for rules with domain names"),)
 
 
 def servers(resolvers: Resolvers, family: Family) -> frozenset[bytes]:
@@ -77,7 +80,7 @@ def closing(*, refusing: Refusing, name: str) -> tuple[NftRule, ...]:
     for state in ("invalid", "untracked"):
         alone = Connection("state", state)
         found += [rule(alone, *one.statements) for one in refusing.report(name)]
-        found.append(rule(alone, Count(), Verdict("drop"), comment=note))
+        found.append(rule(alone, Counter(), Verdict("drop"), comment=note))
     return tuple(found)
 
 

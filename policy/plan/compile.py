@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.rules import Count, NftRule, Statement, Verdict, rule
+from nodelib.nft.actions import Counter, Verdict
+from nodelib.nft.rules import NftRule, Statement, rule
 from policy.model import Direction, Policy
 from policy.plan import layout
 from policy.plan.entries import POLICY_COST, Entry, Meaning, entry
@@ -47,5 +48,5 @@ def _rules(
     for number, one in enumerate(entries):
         label = layout.comment(f"{policy.name} {direction.lower()}[{number}]")
         for statements in one.alternatives(direction, sets):
-            written.setdefault(statements, rule(*statements, Count(), Verdict("accept"), comment=label))
+            written.setdefault(statements, rule(*statements, Counter(), Verdict("accept"), comment=label))
     return tuple(written.values())

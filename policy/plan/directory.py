@@ -70,6 +70,10 @@ class Directory:
         else:
             self._policies[name] = policy
 
+    @property
+    def policy_count(self) -> int:
+        return len(self._policies)
+
     def pod(self, name: Name) -> Pod | None:
         return self._pods.get(name)
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.rules import Connection, Field, InSet, Refresh, Statement
+from nodelib.nft.actions import UpdateSet
+from nodelib.nft.keys import Field
+from nodelib.nft.matches import Connection, InSet
+from nodelib.nft.rules import Statement
 from policy.model import (
     VERSION,
     Block,
@@ -120,7 +123,12 @@ def _alternatives(
             yield InSet(key, name), FORGOTTEN
             known = layout.known_name(name)
             sets[known] = meaning
-            yield (Connection("state", "established,related"), InSet(key, known), Refresh(key, known, KNOWN), FORGOTTEN)
+            yield (
+                Connection("state", "established,related"),
+                InSet(key, known),
+                UpdateSet(key, known, KNOWN),
+                FORGOTTEN,
+            )
         else:
             yield (InSet(key, name),)
 

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.rules import InSet, NftRule, Verdict, rule
+from nodelib.nft.actions import Verdict
+from nodelib.nft.matches import InSet
+from nodelib.nft.rules import NftRule, rule
 from policy.cluster_model import Tier
 from policy.model import Direction, Name, Tracked
 from policy.plan import cluster_layout, layout

@@ -27,23 +27,11 @@ from itertools import islice
 
 from nodelib.firewall.objects import Family
 from nodelib.nft import objects
+from nodelib.nft.actions import Counter, Log, Verdict, VerdictOf
+from nodelib.nft.keys import Field
+from nodelib.nft.matches import Connection, From, InSet, Limit, To, ToBroadcast
 from nodelib.nft.objects import SetShape
-from nodelib.nft.rules import (
-    AtMost,
-    Connection,
-    Count,
-    Field,
-    From,
-    InSet,
-    NftRule,
-    Report,
-    Statement,
-    To,
-    ToBroadcast,
-    Verdict,
-    VerdictOf,
-    rule,
-)
+from nodelib.nft.rules import NftRule, Statement, rule
 from nodelib.nft.wire import Message, new_chain, new_rule, plain
 from policy.model import Direction, DomainNames, Name, NamedPort, NodeSelection, Selection, Selector
 from policy.plan import marks
@@ -53,8 +41,8 @@ PROBE = "nodewright-policy-probe"
 # After the DNAT of Services and hostPorts, and after the proxy's chains, which refuse what has no endpoint.
 PRIORITY = 10
 REPORTS = 4021  # the NFLOG group of dropped packets
-REPORTED = AtMost(10, 20)  # of each group's packets: the kernel reports no flood, and counts all of it
-REPORTS_STATEMENTS = (REPORTED, Report(REPORTS, "probe"))
+REPORTED = Limit(10, 20)  # of each group's packets: the kernel reports no flood, and counts all of it
+REPORTS_STATEMENTS = (REPORTED, Log(REPORTS, "probe"))
 
 SELF = "self"
 NAMES = "names-"
@@ -137,7 +125,7 @@ def stray_chain(family: Family, *, isolating: bool) -> tuple[NftRule, ...]:
     hardware address): policies judge by addresses. What is for all, for a group or of the link reaches pods that only
     the bridge knows, so nothing of it passes as long as one pod of this node is isolated.
     """
-    drop, note = (Count(), Verdict("drop")), "not the address of one pod, and a pod of this node is isolated"
+    drop, note = (Counter(), Verdict("drop")), "not the address of one pod, and a pod of this node is isolated"
     link = (rule(From("fe80::/10"), Verdict("return")),) if family is Family.IPV6 and not isolating else ()
     forged = forged_rule()
     if not isolating:
@@ -153,7 +141,7 @@ def forged_rule() -> NftRule:
     """Drops what a pod sends by an address that is not its own."""
     own = InSet((SENDER, Field("saddr")), SENDERS_ADDRESSES, negated=True)
     note = "a pod sends by its own addresses only"
-    return rule(InSet((SENDER,), SENDERS), own, Count(), Verdict("drop"), comment=note)
+    return rule(InSet((SENDER,), SENDERS), own, Counter(), Verdict("drop"), comment=note)
 
 
 def probe(*statements: Statement) -> list[Message]:
@@ -181,11 +169,11 @@ class Refusing:
 
     def report(self, name: str) -> tuple[NftRule, ...]:
         """Reports packets by that name. A rule of its own: one packet too many is dropped all the same."""
-        return (rule(REPORTED, Report(REPORTS, name)),) if self.reports else ()
+        return (rule(REPORTED, Log(REPORTS, name)),) if self.reports else ()
 
     def drop(self, note: str) -> NftRule:
         """Counts and drops packets, and has their connection judged again."""
-        return rule(Count(), *((marks.FORGOTTEN,) if self.marked else ()), Verdict("drop"), comment=note)
+        return rule(Counter(), *((marks.FORGOTTEN,) if self.marked else ()), Verdict("drop"), comment=note)
 
 
 def policy_chain_name(name: Name, direction: Direction) -> str:

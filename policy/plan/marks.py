@@ -22,7 +22,9 @@ conntrack keeps a silent connection (5 days by default).
 
 from __future__ import annotations
 
-from nodelib.nft.rules import Connection, ConnectionMarked, MarkConnection, NftRule, Verdict, rule
+from nodelib.nft.actions import MarkConnection, Verdict
+from nodelib.nft.matches import Connection, ConnectionMarked
+from nodelib.nft.rules import NftRule, rule
 
 KNOWN, PASSED, JUDGED = "known", "passed", "judged"
 CHAINS = (KNOWN, PASSED, JUDGED)

@@ -29,7 +29,7 @@ _PATIENCE = 10.0  # seconds; in a new cluster daemons start before their rights 
 
 
 class ClusterWatch:
-    """`ready` is set when every policy has been told, or when it is known that there is none to tell."""
+    """`ready` is set when every policy has been reported, or when it is known that there is none."""
 
     def __init__(self, client: KubeClient, *, on_policy: OnChange, on_node: OnChange) -> None:
         self.ready = asyncio.Event()
@@ -42,7 +42,7 @@ class ClusterWatch:
         )
         self._reflectors: Sequence[Reflector] = ()
         self._refused = ""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     @property
     def last_error(self) -> str:
@@ -77,7 +77,7 @@ class ClusterWatch:
         if not await self._answers():
             return
         await self._permitted(NODES, {"limit": "1"})
-        policies = Reflector(self._client, POLICIES, name=PLURAL, on_change=then_trimmed(self._tell))
+        policies = Reflector(self._client, POLICIES, name=PLURAL, on_change=then_trimmed(self._report))
         nodes = Reflector(self._client, NODES, name="nodes", on_change=then_trimmed(self._on_node))
         self._reflectors = (policies, nodes)
         async with asyncio.TaskGroup() as group:
@@ -87,24 +87,24 @@ class ClusterWatch:
             await cancel_and_wait(*tasks)
         self._reflectors = ()
         log.info("the CRD of ClusterNetworkPolicies is gone, and so are they")
-        self._forget(self._told)
+        self._forget(self._reported)
 
     async def _announce(self, policies: Reflector) -> None:
         for one in self._reflectors:
             await one.synced.wait()
-        # What an earlier run has told, which ended by a failure, may be gone by now.
-        self._forget(self._told - {name for _, name in policies.store})
+        # What an earlier run has reported, which ended by a failure, may be gone by now.
+        self._forget(self._reported - {name for _, name in policies.store})
         log.info("ClusterNetworkPolicies are watched")
         self.ready.set()
 
-    def _tell(self, kind: str, obj: Json) -> None:
+    def _report(self, kind: str, obj: Json) -> None:
         name = str(object_or_empty(obj.get("metadata")).get("name", ""))
-        (self._told.discard if kind == "DELETED" else self._told.add)(name)
+        (self._reported.discard if kind == "DELETED" else self._reported.add)(name)
         self._on_policy(kind, obj)
 
     def _forget(self, names: set[str]) -> None:
         for name in sorted(names):
-            self._tell("DELETED", {"metadata": {"name": name}})
+            self._report("DELETED", {"metadata": {"name": name}})
 
     async def _answers(self) -> bool:
         """Wait until the API server serves the policies: some time after their CRD says so. False if it is gone."""

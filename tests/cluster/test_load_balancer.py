@@ -133,10 +133,10 @@ async def test_source_ranges_hold_at_the_address(world: World) -> None:
     assert asks(world.cluster, address) == ""
 
 
-async def test_a_wish_outside_of_the_pool_is_told_with_what_to_do(world: World) -> None:
+async def test_a_requested_address_outside_of_the_pool_is_told_with_what_to_do(world: World) -> None:
     full = {"type": "LoadBalancer", "ports": [{"port": 80}], "loadBalancerIP": "192.0.2.1"}
     await world.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "far"}, "spec": full})
-    await world.event("far", "AddressOutsidePool", "192.0.2.1 is wished for and is not in the pool")
+    await world.event("far", "AddressOutsidePool", "192.0.2.1 is requested and is not in the pool")
     said = cli("why", "svc/far", "-n", world.namespace, "--name", world.cluster.name, check=False)
     assert said.returncode == 1 and "is not in the pool" in said.stdout
     shown = await world.kubectl("describe", "service", "far")

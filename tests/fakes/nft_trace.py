@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Node, Packet
-from nodelib.nft import rules as nft
+from nodelib.nft import actions, keys, matches, rules
 from nodelib.nft.wire import element_data, element_key
 from proxy.plan.context import Context
 from proxy.plan.nftables import layout
@@ -41,7 +41,7 @@ class Tracer:
     remembered: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._chains: dict[str, tuple[nft.NftRule, ...]] = layout.fixed_chains(self.ctx)
+        self._chains: dict[str, tuple[rules.NftRule, ...]] = layout.fixed_chains(self.ctx)
         self._chains |= {name: layout.chain_rules(name) for name in self.applied.chains}
         self._sets = {
             name: {element_key(raw): element_data(raw) for raw in raws}
@@ -93,51 +93,51 @@ class Tracer:
                 return verdict
         return ""
 
-    def _rule(self, rule: nft.NftRule, state: _State, node: Node) -> str:
+    def _rule(self, rule: rules.NftRule, state: _State, node: Node) -> str:
         for one in rule.statements:
             verdict = self._statement(one, state, node)
             if verdict is not None:
                 return verdict
         return ""
 
-    def _statement(self, one: nft.Statement, state: _State, node: Node) -> str | None:
+    def _statement(self, one: rules.Statement, state: _State, node: Node) -> str | None:
         """None: go on in the rule; "": it does not match; else a verdict."""
         match one:
-            case nft.InSet():
+            case matches.InSet():
                 return None if self._has(one.set, self._key(one.key, state)) != one.negated else ""
-            case nft.VerdictOf():
+            case actions.VerdictOf():
                 return str(self._sets[one.map].get(self._key(one.key, state), ""))
-            case nft.TranslateTo():
+            case actions.DestinationNat():
                 return self._translate(one, state)
-            case nft.To():
+            case matches.To():
                 inside = ipaddress.ip_address(state.to) in ipaddress.ip_network(one.cidr)
                 return None if inside else ""
-            case nft.From():
+            case matches.From():
                 inside = ipaddress.ip_address(state.source) in ipaddress.ip_network(one.cidr)
                 return None if inside != one.negated else ""
-            case nft.FromInterface():
+            case matches.FromInterface():
                 name = one.name.removesuffix("*")
                 same = state.interface.startswith(name) if one.name.endswith("*") else state.interface == name
                 return None if same != one.negated else ""
-            case nft.FromThisNode():
+            case matches.FromThisNode():
                 return None if node.is_local(state.source) else ""
-            case nft.Connection():
+            case matches.Connection():
                 return None if one.bit == "new" or state.original[0] else ""
-            case nft.Marked():
+            case matches.Marked():
                 return None if state.mark & one.mark else ""
-            case nft.SetMark():
+            case actions.SetMark():
                 state.mark = state.mark & ~one.mark if one.clear else state.mark | one.mark
                 return None
-            case nft.Masquerade():
+            case actions.Masquerade():
                 state.masqueraded = True
                 return "accept"
-            case nft.Reject():
+            case actions.Reject():
                 return "reject"
-            case nft.Verdict():
+            case actions.Verdict():
                 return f"{one.word} {one.chain}".rstrip()
         return None
 
-    def _translate(self, one: nft.TranslateTo, state: _State) -> str:
+    def _translate(self, one: actions.DestinationNat, state: _State) -> str:
         if one.map == layout.AFFINITY:
             known = self.remembered.get((f"{state.to}:{state.port}", state.source))
             if known is None:
@@ -153,10 +153,10 @@ class Tracer:
         state.to, state.port = address, int(port)
         return "accept"
 
-    def _key(self, key: nft.Key, state: _State) -> bytes:
+    def _key(self, key: keys.Key, state: _State) -> bytes:
         return b"".join([self._field(one, state) for one in key])
 
-    def _field(self, one: nft.Field, state: _State) -> bytes:
+    def _field(self, one: keys.Field, state: _State) -> bytes:
         values: Mapping[str, str] = {
             "saddr": state.source,
             "daddr": state.to,

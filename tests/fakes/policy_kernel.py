@@ -14,24 +14,11 @@ from ipaddress import ip_address, ip_network
 from nodelib.firewall.objects import Family
 from nodelib.netlink import attributes
 from nodelib.nft import wire
+from nodelib.nft.actions import Counter, Log, MarkConnection, UpdateSet, Verdict, VerdictOf
 from nodelib.nft.edge import NftError
-from nodelib.nft.rules import (
-    AtMost,
-    Connection,
-    ConnectionMarked,
-    Count,
-    Field,
-    From,
-    InSet,
-    MarkConnection,
-    NftRule,
-    Refresh,
-    Report,
-    To,
-    ToBroadcast,
-    Verdict,
-    VerdictOf,
-)
+from nodelib.nft.keys import Field
+from nodelib.nft.matches import Connection, ConnectionMarked, From, InSet, Limit, To, ToBroadcast
+from nodelib.nft.rules import NftRule
 from nodelib.nft.wire import Message
 from policy.plan import cluster_layout, layout
 from policy.plan.program import Program
@@ -209,9 +196,9 @@ def _rule(program: Program, one: NftRule, flow: Flow) -> str:
                 return word
             case ConnectionMarked():
                 return ""  # nothing was judged before
-            case AtMost():
+            case Limit():
                 return ""  # a flood is under way: no rule may need what is behind this to drop it
-            case Count() | Report() | Refresh() | MarkConnection():
+            case Counter() | Log() | UpdateSet() | MarkConnection():
                 pass
             case other:
                 raise AssertionError(other)

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from csi.capacity import Capacity
 from csi.controller import Controller
 from csi.edge.disk import Disk
 from csi.edge.loops import find
 from csi.model import Kind
 from csi.node import Node
 from csi.operations import Operations
-from csi.room import Room
 from nodelib import mounts
 from nodelib.clock import SystemClock
 from nodelib.json_values import Json
@@ -36,10 +36,10 @@ class Driver:
     def __init__(self, folder: Path, reserve: float = 0.0, disk: Disk | None = None) -> None:
         self.folder, self.root = folder, folder / "storage"
         self.disk = disk or Disk(str(self.root))
-        room, operations = Room(self.disk, reserve), Operations()
+        capacity, operations = Capacity(self.disk, reserve), Operations()
         clock = SystemClock()
-        controller = Controller(self.disk, room, operations, clock, "node1")
-        node = Node(self.disk, room, operations, clock, "node1")
+        controller = Controller(self.disk, capacity, operations, clock, "node1")
+        node = Node(self.disk, capacity, operations, clock, "node1")
         self._methods = {f"Controller.{name}": work for name, work in controller.methods().items()}
         self._methods |= {f"Node.{name}": work for name, work in node.methods().items()}
 

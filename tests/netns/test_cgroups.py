@@ -12,7 +12,10 @@ from decimal import Decimal
 
 import pytest
 
-from agent.resources.edge import CgroupError, CgroupTree, SystemdSlices, hugepage_sizes, swap_limits
+from agent.resources.edge.cgroups import CgroupTree
+from agent.resources.edge.errors import CgroupError
+from agent.resources.edge.kernel import hugepage_sizes, swap_limits
+from agent.resources.edge.systemd import SystemdSlices
 from agent.resources.plan.cgroups import Policy
 from agent.resources.work.cgroups import KubepodsTree
 from agent.resources.work.system_cgroups import SystemCgroupPaths, SystemCgroups

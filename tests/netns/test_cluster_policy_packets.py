@@ -33,7 +33,7 @@ from tests.builders.cluster_policies import (
 from tests.builders.policies import apps, policy
 from tests.netns.cni_world import wait_for
 from tests.netns.policy_world import PolicyWorld, fill, fill_cluster
-from tests.netns.test_policy_packets import ONE, PODS, SERVICE_OF_TWO, SPACES, V6, _answered
+from tests.netns.test_policy_packets import ONE, PODS, SERVICE_OF_TWO, SPACES, V6, is_answered
 from tests.netns.test_proxy_packets import CLIENT, CONTEXT, FAR, NODE, POD1, POD2, SERVICE
 from tests.unit.proxy.build import desired
 
@@ -165,7 +165,7 @@ CASES = [
 def world() -> Iterator[PolicyWorld]:
     one = PolicyWorld()
     for who in ("client", POD2, FAR):
-        wait_for(f"IPv6 between {who} and {POD1}", partial(_answered, one, who, V6[POD1]))
+        wait_for(f"IPv6 between {who} and {POD1}", partial(is_answered, one, who, V6[POD1]))
     yield one
     one.close()
 
@@ -175,7 +175,7 @@ def world() -> Iterator[PolicyWorld]:
 def test_who_may_reach_whom(world: PolicyWorld, case: Case, family: Family) -> None:
     world.apply(PODS, case.policies, SPACES, [*NODES, *case.cluster])
     found = {
-        (who, to): _answered(world, who, to if family is Family.IPV4 else V6.get(to, "fd00:244::1"))
+        (who, to): is_answered(world, who, to if family is Family.IPV4 else V6.get(to, "fd00:244::1"))
         for who, to in case.asks
     }
     assert found == case.asks
@@ -215,7 +215,7 @@ def test_changes_are_single_transactions_and_audited(world: PolicyWorld) -> None
     """The chain for packets to the node comes and goes; somebody else's change of a tier is undone."""
 
     async def answered(who: str, to: str) -> bool:
-        return await asyncio.to_thread(_answered, world, who, to)
+        return await asyncio.to_thread(is_answered, world, who, to)
 
     async def scenario() -> None:
         enforcer = world.enforcer()

@@ -28,8 +28,8 @@ from nodelib.clock import SystemClock
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Packet
 from nodelib.json_values import Json
+from nodelib.nft.actions import Queue
 from nodelib.nft.edge import NftError
-from nodelib.nft.rules import Ask
 from policy.domains.edge import HeldAnswers
 from policy.domains.work import Domains
 from policy.enforcer import Enforcer
@@ -47,7 +47,7 @@ from tests.netns.proxy_world import PEER
 from tests.netns.test_cni_spoofing import mac_of
 from tests.netns.test_policy_daemon import daemon as process
 from tests.netns.test_policy_daemon import events
-from tests.netns.test_policy_packets import _RAW, DROPPED, PODS, SPACES, V6, _answered
+from tests.netns.test_policy_packets import DROPPED, PODS, SEND_FRAMES, SPACES, V6, is_answered
 from tests.netns.test_proxy_packets import CLIENT, CONTEXT, FAR, POD1, POD2, SERVICE
 from tests.unit.proxy.build import desired
 from tests.waiting import until
@@ -89,7 +89,7 @@ def world() -> Iterator[PolicyWorld]:
         server = one.client.start(sys.executable, "-S", *argv, stdout=subprocess.PIPE, env=env)
         assert server.stdout is not None and server.stdout.readline() == b"READY\n"
     for who in (POD1, POD2):
-        wait_for("IPv6", partial(_answered, one, who, WEB6))
+        wait_for("IPv6", partial(is_answered, one, who, WEB6))
     yield one
     one.close()
 
@@ -100,7 +100,7 @@ def extension(world: PolicyWorld) -> bool:
 
     async def refused() -> bool:
         try:
-            await world.table(Family.IPV4).commit(layout.probe(Ask(1)))
+            await world.table(Family.IPV4).commit(layout.probe(Queue(1)))
         except NftError:
             return True
         return False
@@ -208,7 +208,7 @@ async def test_nobody_but_the_server_is_believed(world: PolicyWorld, extension: 
         ends = mac_of(world.pods[POD1], "eth0") + mac_of(world.pods[POD2], "eth0")
         frame = bytes.fromhex(ends.replace(":", "")) + b"\x08\x00" + checked(datagram(CLIENT, POD1, forged))
         before = one.read
-        await asyncio.to_thread(world.pods[POD2].run, sys.executable, "-IS", "-c", _RAW, frame.hex())
+        await asyncio.to_thread(world.pods[POD2].run, sys.executable, "-IS", "-c", SEND_FRAMES, frame.hex())
         other = world.pods[FAR].start(
             sys.executable, "-S", _PEER, "serve", "53", json.dumps({"forged.example.com": [60, WEB[2]]}),
             stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(_ROOT)},

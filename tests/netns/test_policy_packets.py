@@ -50,7 +50,7 @@ def world() -> Iterator[PolicyWorld]:
     one = PolicyWorld()
     # Right after a link is set up its IPv6 neighbours are not found yet.
     for who in ("client", POD2, FAR):
-        wait_for(f"IPv6 between {who} and {POD1}", partial(_answered, one, who, V6[POD1]))
+        wait_for(f"IPv6 between {who} and {POD1}", partial(is_answered, one, who, V6[POD1]))
     yield one
     one.close()
 
@@ -181,13 +181,13 @@ CASES = [
 def test_who_may_reach_whom(world: PolicyWorld, case: Case, family: Family) -> None:
     world.apply(case.pods, case.policies, SPACES)
     found = {
-        (who, to): _answered(world, who, to if family is Family.IPV4 else V6.get(to, "fd00:244::1"))
+        (who, to): is_answered(world, who, to if family is Family.IPV4 else V6.get(to, "fd00:244::1"))
         for who, to in case.asks
     }
     assert found == case.asks
 
 
-def _answered(world: PolicyWorld, who: str, to: str) -> bool:
+def is_answered(world: PolicyWorld, who: str, to: str) -> bool:
     """Whether a packet came back: pods answer, the client and the node refuse the connection at once."""
     return DROPPED not in world.ask(who, to, 8080, 1, timeout=1)
 
@@ -216,7 +216,7 @@ def test_no_link_local_address_leads_around_a_policy(world: PolicyWorld) -> None
     for policies in ([policy(select=ONE)], [policy(select={"app": "two"}, policyTypes=["Egress"])]):
         world.apply(PODS, policies, SPACES)
         assert asked() == DROPPED
-    assert _answered(world, FAR, V6[POD1]), "neighbour discovery goes on"
+    assert is_answered(world, FAR, V6[POD1]), "neighbour discovery goes on"
 
 
 PORTS = [{"name": "p80", "port": 80, "protocol": "TCP", "nodePort": 30080}]
@@ -306,19 +306,19 @@ def test_a_change_writes_what_changed_and_a_flush_by_somebody_else_is_undone(wor
         fill(enforcer, PODS, [policy(select=ONE, ingress=[{"from": [apps("two", "new")]}])], SPACES)
         enforcer.start()
         await enforcer.sync()
-        assert not await asyncio.to_thread(_answered, world, FAR, POD1)
+        assert not await asyncio.to_thread(is_answered, world, FAR, POD1)
         fill(enforcer, [pod("new", FAR, V6[FAR])], namespaces=SPACES)
         await enforcer.sync()
-        assert await asyncio.to_thread(_answered, world, FAR, POD1)
+        assert await asyncio.to_thread(is_answered, world, FAR, POD1)
         assert not await enforcer.audit(deep=True), "our own writes are as we left them"
         world.node.run("nft", "flush", "chain", "ip", "nodewright-policy", "ingress")
         assert await enforcer.audit(deep=False)
         await enforcer.sync()
-        assert not await asyncio.to_thread(_answered, world, "client", POD1)
+        assert not await asyncio.to_thread(is_answered, world, "client", POD1)
         world.node.run("nft", "flush", "map", "ip", "nodewright-policy", "ingress")
         assert await enforcer.audit(deep=True)
         await enforcer.sync()
-        assert not await asyncio.to_thread(_answered, world, "client", POD1)
+        assert not await asyncio.to_thread(is_answered, world, "client", POD1)
         world.node.run("nft", "flush", "chain", "ip", "nodewright-policy", "stray")
         fill(enforcer, policies=[policy("more", select={"app": "two"})], namespaces=SPACES)
         await enforcer.sync()
@@ -326,7 +326,7 @@ def test_a_change_writes_what_changed_and_a_flush_by_somebody_else_is_undone(wor
         await enforcer.sync()
         assert not await enforcer.audit(deep=True)
         await enforcer.remove()
-        assert await asyncio.to_thread(_answered, world, "client", POD1)
+        assert await asyncio.to_thread(is_answered, world, "client", POD1)
 
     asyncio.run(scenario())
 
@@ -344,7 +344,7 @@ def test_the_kernel_takes_what_somebody_writes_to_stop_the_rules_of_the_node(wor
     began = time.monotonic()
     world.apply([*PODS, claims], [*policies, policy(select=ONE)], {**SPACES, "c": {}})
     assert time.monotonic() - began < 20
-    assert not _answered(world, POD2, POD1), "the rules of others are in force"
+    assert not is_answered(world, POD2, POD1), "the rules of others are in force"
     world.apply(PODS, [], SPACES)
 
 
@@ -395,7 +395,7 @@ def test_an_isolated_pod_hears_nothing_by_addresses_that_are_not_its_own(world: 
     world.apply(PODS, [], SPACES)
 
 
-_RAW = """
+SEND_FRAMES = """
 import socket, sys
 sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 sock.bind(("eth0", 0))
@@ -424,12 +424,12 @@ def test_a_pod_sends_nothing_under_the_address_of_another(world: PolicyWorld) ->
         await enforcer.sync()
         assert not await enforcer.audit(deep=True), "the kernel has what was written"
         frames = [sent(one, b"forged") for one in (POD2, "10.244.0.99", "192.0.2.9")] + [sent(POD1, b"own")]
-        await asyncio.to_thread(world.pods[POD1].run, sys.executable, "-IS", "-c", _RAW, *frames)
+        await asyncio.to_thread(world.pods[POD1].run, sys.executable, "-IS", "-c", SEND_FRAMES, *frames)
 
     asyncio.run(scenario())
     assert listener.stdout.readline() == b"own\n"
     assert "0a:58" in world.node.run("nft", "list", "set", "ip", "nodewright-policy", "senders").stdout
-    assert _answered(world, POD1, POD2) and world.ask(POD1, V6[POD2], 8080, 1, timeout=3) != DROPPED
+    assert is_answered(world, POD1, POD2) and world.ask(POD1, V6[POD2], 8080, 1, timeout=3) != DROPPED
     (outcome,) = world.traced(Packet(POD1, POD2, 8080, "tcp", "br0"))
     assert outcome.verdict == "ACCEPT"
     listener.kill()

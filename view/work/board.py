@@ -31,7 +31,7 @@ class Viewing(Protocol):
 
 
 class Board:
-    """`stores` are the objects by kind. `changed()` and `told()` are called by the watches."""
+    """`stores` are the objects by kind. `changed()` and `on_state()` are called by the watches."""
 
     def __init__(self, clock: Clock, cluster: str, isolated_by: IsolatedBy = lambda pod, policies: {}) -> None:
         self.stores: dict[str, dict[Key, Json]] = {kind: {} for kind in PATHS}
@@ -63,7 +63,7 @@ class Board:
             self._count(old, -1)
             self._count(obj, 1)
 
-    def told(self, kind: str, problem: str, synced: bool) -> None:
+    def on_state(self, kind: str, problem: str, synced: bool) -> None:
         """How a watch is: `problem` says why there is no news, "" when all is well."""
         before = self.state()
         self._problems.pop(kind, None)

@@ -14,7 +14,7 @@ from agent.common.model.pod_settings import NodeContext
 from agent.common.model.pods import Pod
 from agent.common.plan import downward
 from agent.common.plan.secrets import decode_secret
-from agent.containers.plan.expand import Room, expand, lookup_in
+from agent.containers.plan.expand import Budget, expand, lookup_in
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, create_command
 from nodelib.errors import Invalid, NotFound, Permanent
 from nodelib.json_values import Json
@@ -62,23 +62,23 @@ def environment(pod: Pod, container: Json, sources: EnvSources) -> dict[str, str
     links = pod.spec.get("enableServiceLinks", True)
     service_env = service_variables(sources.services, pod.namespace, links)
     env: dict[str, str] = {}
-    room = Room()
+    budget = Budget()
     for origin in container.get("envFrom") or []:
-        _add_all(pod, origin, sources, env, room)
+        _add_all(pod, origin, sources, env, budget)
     lookup = lookup_in(env, service_env)
     for variable in container.get("env") or []:
         name, value = variable["name"], variable.get("value") or ""
         if value:
-            env[name] = expand(value, lookup, room)
+            env[name] = expand(value, lookup, budget)
             continue
         origin = variable.get("valueFrom")
-        found = _from_source(pod, container, name, origin, sources, room) if origin else ""
+        found = _from_source(pod, container, name, origin, sources, budget) if origin else ""
         if found is not None:
-            env[name] = room.take(found)
+            env[name] = budget.take(found)
     return env | {name: value for name, value in service_env.items() if name not in env}
 
 
-def _add_all(pod: Pod, origin: Json, sources: EnvSources, env: dict[str, str], room: Room) -> None:
+def _add_all(pod: Pod, origin: Json, sources: EnvSources, env: dict[str, str], budget: Budget) -> None:
     prefix = origin.get("prefix") or ""
     for field_name, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
         ref = origin.get(field_name)
@@ -90,10 +90,10 @@ def _add_all(pod: Pod, origin: Json, sources: EnvSources, env: dict[str, str], r
                 continue
             raise _missing_object(pod, kind, ref.get("name", ""))
         for key, value in sorted((found.get("data") or {}).items()):
-            env[room.take(prefix + key)] = room.take(_text(pod, kind, ref["name"], key, value))
+            env[budget.take(prefix + key)] = budget.take(_text(pod, kind, ref["name"], key, value))
 
 
-def _from_source(pod: Pod, container: Json, name: str, origin: Json, sources: EnvSources, room: Room) -> str | None:
+def _from_source(pod: Pod, container: Json, name: str, origin: Json, sources: EnvSources, budget: Budget) -> str | None:
     """The value; None, which leaves the variable out, for an optional source that does not exist."""
     if ref := origin.get("fieldRef"):
         return downward.env_field(pod, ref.get("fieldPath", ""), sources.pod_ips, sources.node)
@@ -104,7 +104,7 @@ def _from_source(pod: Pod, container: Json, name: str, origin: Json, sources: En
     if ref := origin.get("secretKeyRef"):
         return _key(pod, SECRET, ref, sources)
     if ref := origin.get("fileKeyRef"):
-        return _file_key(pod, ref, sources, room)
+        return _file_key(pod, ref, sources, budget)
     raise Invalid(
         f"valueFrom of {name!r} names no source that this agent knows",
         obj=f"pod {pod.full_name}",
@@ -131,10 +131,10 @@ def _key(pod: Pod, kind: str, ref: Json, sources: EnvSources) -> str | None:
     )
 
 
-def _file_key(pod: Pod, ref: Json, sources: EnvSources, room: Room) -> str | None:
+def _file_key(pod: Pod, ref: Json, sources: EnvSources, budget: Budget) -> str | None:
     volume, path, key = ref.get("volumeName", ""), ref.get("path", ""), ref.get("key", "")
     text = sources.files.get((volume, path))
-    value = parse_env_file(room.take(text), key) if text is not None else ""  # read anew for each reference
+    value = parse_env_file(budget.take(text), key) if text is not None else ""  # read anew for each reference
     if value:
         return value
     if ref.get("optional"):

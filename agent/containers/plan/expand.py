@@ -13,7 +13,7 @@ from nodelib.errors import Invalid
 MOST_TEXT = 16 * 1024 * 1024  # what a message to a runtime may hold; no kernel starts a process with that much
 
 
-class Room:
+class Budget:
     """How much text the references of one container may still make.
 
     A few variables that name each other twice, or an object that many references name, make more text than a machine
@@ -24,7 +24,7 @@ class Room:
         self._left = MOST_TEXT
 
     def take(self, text: str) -> str:
-        """The same text. Raises Invalid when there was not enough room left for it."""
+        """The same text. Raises Invalid when there was not enough left for it."""
         self._left -= len(text)
         if self._left < 0:
             raise Invalid(
@@ -35,9 +35,9 @@ class Room:
         return text
 
 
-def expand(text: str, lookup: Callable[[str], str], room: Room | None = None) -> str:
-    """`text` with every reference replaced by lookup(name). Raises Invalid when `room` does not hold what they make."""
-    room = room or Room()
+def expand(text: str, lookup: Callable[[str], str], budget: Budget | None = None) -> str:
+    """`text` with every reference replaced by lookup(name). Raises Invalid when they make more than `budget`."""
+    budget = budget or Budget()
     out: list[str] = []
     at, last_close = 0, text.rfind(")")
     while True:
@@ -51,7 +51,7 @@ def expand(text: str, lookup: Callable[[str], str], room: Room | None = None) ->
             out.append("$")
             at = found + 2
         elif following == "(" and close > 0:
-            out.append(room.take(lookup(text[found + 2 : close])))
+            out.append(budget.take(lookup(text[found + 2 : close])))
             at = close + 1
         else:
             out.append("$" + following)
@@ -72,8 +72,8 @@ def lookup_in(*maps: Mapping[str, str]) -> Callable[[str], str]:
 
 def expand_all(texts: list[str] | None, env: Mapping[str, str]) -> list[str]:
     """A command or argument list, expanded. Raises Invalid when that is too much text."""
-    lookup, room = lookup_in(env), Room()
-    return [expand(text, lookup, room) for text in texts or []]
+    lookup, budget = lookup_in(env), Budget()
+    return [expand(text, lookup, budget) for text in texts or []]
 
 
 def expand_sub_path(expression: str, env: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from agent.common.model.pods import Pod
 from agent.common.work.pod_errors import run_blocking
 from agent.containers.model import PreparedPod
 from agent.containers.plan import env as env_plan
-from agent.containers.plan.expand import Room
+from agent.containers.plan.expand import Budget
 from agent.containers.ports import ConfigObjects, ContainerDisk
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
@@ -38,7 +38,7 @@ class EnvironmentReader:
     async def _read_files(self, pod: Pod, container: Json, prepared: PreparedPod) -> dict[tuple[str, str], str]:
         """Text by (volume, path) for each fileKeyRef; a file that does not exist is left out."""
         files: dict[tuple[str, str], str] = {}
-        room = Room()
+        budget = Budget()
         for volume, path in env_plan.file_references(container):
             mounted = prepared.volumes.get(volume)
             if mounted is None:
@@ -47,5 +47,5 @@ class EnvironmentReader:
                 )
             text = await run_blocking(pod, f"file {path}", partial(self._disk.read_inside, mounted.path, path))
             if text is not None:
-                files[volume, path] = room.take(text)
+                files[volume, path] = budget.take(text)
         return files

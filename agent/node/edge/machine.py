@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from agent.node.edge.selinux import selinux
 from agent.node.model import MachineFacts
-from agent.resources.edge import hugepage_sizes
+from agent.resources.edge.kernel import hugepage_sizes
 from agent.stats.edge.cgroups import CgroupReader
 from nodelib.cgroups import cpus_here
 from nodelib.errors import Permanent

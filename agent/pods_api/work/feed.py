@@ -29,9 +29,9 @@ _MOST_BYTES = 16 * 1024 * 1024  # of them
 
 @dataclass(slots=True, eq=False)
 class Watcher:
-    """`told`: the pods that it knows, by UID."""
+    """`known`: the pods as it knows them, by UID."""
 
-    told: dict[str, ServedPod] = field(default_factory=dict)
+    known: dict[str, ServedPod] = field(default_factory=dict)
     waiting: deque[Event] = field(default_factory=deque)
     size: int = 0
     dropped: bool = False
@@ -59,12 +59,12 @@ class Watcher:
 
 
 class PodFeed:
-    """`encode` turns a Pod into bytes, or raises Invalid; `on_drop` is called for each event that is not told."""
+    """`encode` turns a Pod into bytes, or raises Invalid; `on_drop` is called for each event that is not sent."""
 
     def __init__(self, encode: Callable[[Json], bytes], on_drop: Callable[[], None] = lambda: None) -> None:
         self._encode, self._on_drop = encode, on_drop
         self._watchers: set[Watcher] = set()
-        self._last: dict[str, ServedPod] = {}  # what was told last, by UID
+        self._last: dict[str, ServedPod] = {}  # as it was sent last, by UID
 
     def add(self, pods: Iterable[ServedPod]) -> Watcher:
         """A watcher that is told of `pods` by the caller, and by next() of all that changes. Raises Refused."""
@@ -94,8 +94,8 @@ class PodFeed:
         self._last[uid] = one
         data = self._encoded(served(one))
         for watcher in tuple(self._watchers) if data is not None else ():
-            change = Change.MODIFIED if uid in watcher.told else Change.ADDED
-            watcher.told[uid] = one
+            change = Change.MODIFIED if uid in watcher.known else Change.ADDED
+            watcher.known[uid] = one
             self._tell(watcher, change, data or b"")
 
     def gone(self, uid: str) -> None:
@@ -103,7 +103,7 @@ class PodFeed:
         self._last.pop(uid, None)
         data: bytes | None = None
         for watcher in tuple(self._watchers):
-            known = watcher.told.pop(uid, None)
+            known = watcher.known.pop(uid, None)
             if known is not None:
                 data = data if data is not None else self._encoded(only_name(known))
                 self._tell(watcher, Change.DELETED, data or b"")

@@ -1,7 +1,7 @@
 """Cgroup names and numbers: where a pod's cgroup is and what is written into it, for v1 and v2.
 
 Follows pkg/kubelet/cm (helpers_linux.go, cgroup_manager_linux.go, qos and node container managers). A write is
-(controller, file, text), which resources/edge.py carries out. CPU time in microseconds, memory in bytes.
+(controller, file, text), which resources/edge/cgroups.py carries out. CPU time in microseconds, memory in bytes.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ Timed = Callable[[str], AbstractContextManager[object]]
 
 
 class Tree(Protocol):
-    """resources/edge.py CgroupTree."""
+    """resources/edge/cgroups.py CgroupTree."""
 
     version: int
     controllers: frozenset[str]
@@ -51,7 +51,7 @@ class Tree(Protocol):
 
 
 class Slices(Protocol):
-    """resources/edge.py SystemdSlices."""
+    """resources/edge/systemd.py SystemdSlices."""
 
     async def check(self) -> None: ...
 

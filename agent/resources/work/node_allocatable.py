@@ -27,7 +27,7 @@ _DONE, _FAILED = "NodeAllocatableEnforced", "FailedNodeAllocatableEnforcement"
 
 
 class ReservedTree(Protocol):
-    """resources/edge.py CgroupTree."""
+    """resources/edge/cgroups.py CgroupTree."""
 
     async def lacks(self, path: str, controllers: Iterable[str]) -> tuple[str, ...]: ...
 

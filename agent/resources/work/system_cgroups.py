@@ -24,7 +24,7 @@ _ROUNDS = 10  # processes that start meanwhile are there in the next one
 
 
 class ProcessTree(Protocol):
-    """resources/edge.py CgroupTree."""
+    """resources/edge/cgroups.py CgroupTree."""
 
     async def make(self, path: str, writes: Iterable[Write]) -> None: ...
 

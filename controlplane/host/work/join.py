@@ -75,7 +75,7 @@ class Joined:
 
 
 @dataclass(slots=True)
-class _Known:
+class KnownCluster:
     """What is known of the cluster so far."""
 
     access: ClusterAccess  # with the bootstrap token
@@ -132,7 +132,7 @@ def _resolve(request: Request, known: _Known) -> tuple[str, str]:
     return network, proxy
 
 
-async def _by_token(request: Request, clock: Clock) -> _Known:
+async def _by_token(request: Request, clock: Clock) -> KnownCluster:
     given = await asyncio.to_thread(_read, request.ca_file) if request.ca_file else None
     identity, _ = plan.split_token(request.token)
     deadline = clock.monotonic() + _SIGNED_WITHIN
@@ -144,10 +144,10 @@ async def _by_token(request: Request, clock: Clock) -> _Known:
     text = plan.check_cluster_info(info, request.token)
     authority = discovery.authority_of(text)
     plan.check_pins(discovery.public_key(authority), request.pins)
-    return _Known(ClusterAccess(request.server.rstrip("/"), ca_data=authority, token=request.token))
+    return KnownCluster(ClusterAccess(request.server.rstrip("/"), ca_data=authority, token=request.token))
 
 
-async def _by_admin(request: Request, clock: Clock) -> _Known:
+async def _by_admin(request: Request, clock: Clock) -> KnownCluster:
     admin = load_kubeconfig(request.kubeconfig)
     plan.check_admin(request.kubeconfig, insecure=admin.insecure, skip=request.skip_verification)
     server = (request.server or admin.server).rstrip("/")
@@ -170,10 +170,10 @@ async def _by_admin(request: Request, clock: Clock) -> _Known:
         ) from problem
     found = plan.addons(item["metadata"]["name"] for item in sets["items"])
     access = ClusterAccess(server, ca_data=admin.ca_data, token=f"{identity}.{secret}", insecure=admin.insecure)
-    return _Known(access, addons=found)
+    return KnownCluster(access, addons=found)
 
 
-async def _check_name(request: Request, known: _Known) -> None:
+async def _check_name(request: Request, known: KnownCluster) -> None:
     joined_as = _joined_as()
     if joined_as and joined_as != request.node:
         raise Conflict(
@@ -201,7 +201,7 @@ async def _check_name(request: Request, known: _Known) -> None:
         )
 
 
-async def _read_cluster(request: Request, known: _Known) -> None:
+async def _read_cluster(request: Request, known: KnownCluster) -> None:
     async with KubeClient(known.access, user_agent=discovery.USER_AGENT) as client:
         known.kubelet = (await _config_map(client, "kubelet-config")).get("kubelet", "")
         text = (await _config_map(client, "kubeadm-config")).get("ClusterConfiguration", "")
@@ -234,7 +234,7 @@ async def _config_map(client: KubeClient, name: str) -> dict[str, str]:
     return data
 
 
-def _write_files(request: Request, known: _Known) -> None:
+def _write_files(request: Request, known: KnownCluster) -> None:
     # Readable by root only, as the CIS benchmark requires (4.1.1 to 4.1.10).
     files.write(plan.CA_FILE, known.access.ca_data or b"")
     save_kubeconfig(plan.BOOTSTRAP_CONF, known.access)
@@ -254,9 +254,9 @@ def remove_bootstrap(path: str = plan.BOOTSTRAP_CONF) -> None:
         os.unlink(path)
 
 
-def _start(request: Request, known: _Known, network: str, proxy: str) -> None:
+def _start(request: Request, known: KnownCluster, network: str, proxy: str) -> None:
     programs = [] if _answers(SOCKET) and not _ours("containerd") else [_containerd(request)]
-    programs.append(_agent(request, known, network, _hostname()))
+    programs.append(agent_program(request, known, network, _hostname()))
     if proxy == "nodewright":
         programs.append(_python_program(request, "proxy", "proxy", f"--config={plan.PROXY_CONFIG}", "--v=2"))
     if _enforces(request, network):
@@ -279,7 +279,7 @@ def _containerd(request: Request) -> Program:
     return Program("containerd", argv, f"{FOLDER}/containerd.log", {**env, "HOME": "/root"})
 
 
-def _agent(request: Request, known: _Known, network: str, hostname: str) -> Program:
+def agent_program(request: Request, known: KnownCluster, network: str, hostname: str) -> Program:
     flags = [
         f"--config={plan.CONFIG}",
         f"--config-dir={plan.DROP_INS}",

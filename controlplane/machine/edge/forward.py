@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import sys
 
-from nodelib.room import Room, Seat
+from nodelib.connection_slots import ConnectionSlots, Slot
 
 _DIAL = 1.0  # seconds for a place to accept a connection
 _PIECE = 1 << 16
@@ -22,22 +22,22 @@ Place = tuple[str, int]
 class Forward:
     """One port, and the places behind it, which take turns."""
 
-    def __init__(self, behind: list[Place], room: Room | None = None) -> None:
+    def __init__(self, behind: list[Place], slots: ConnectionSlots | None = None) -> None:
         self._behind = behind
         self._turn = itertools.cycle(range(len(behind)))
-        self._room = room or Room()
+        self._slots = slots or ConnectionSlots()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until both of its directions have ended."""
-        async with self._room.seat(writer) as seat:
-            found = await self._dial() if seat is not None else None
-            if seat is None or found is None:
+        async with self._slots.slot(writer) as slot:
+            found = await self._dial() if slot is not None else None
+            if slot is None or found is None:
                 writer.transport.abort()
                 return
             there, back = found
-            seat.leads_to(back)
+            slot.leads_to(back)
             try:
-                await asyncio.gather(_pass(reader, back, seat), _pass(there, writer, seat))
+                await asyncio.gather(_pass(reader, back, slot), _pass(there, writer, slot))
             finally:
                 for side in (writer, back):
                     side.close()
@@ -51,10 +51,10 @@ class Forward:
         return None
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seat: Seat) -> None:
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, slot: Slot) -> None:
     try:
         while piece := await reader.read(_PIECE):
-            seat.heard()
+            slot.heard()
             writer.write(piece)
             await writer.drain()
         writer.write_eof()
@@ -71,11 +71,11 @@ def place(text: str) -> Place:
 async def run(words: list[str]) -> None:
     """Serve until cancelled. Raises OSError when a port is taken."""
     async with contextlib.AsyncExitStack() as stack:
-        servers, room = [], Room()
+        servers, slots = [], ConnectionSlots()
         for word in words:
             listen, _, behind = word.partition("=")
             host, port = place(listen)
-            forward = Forward([place(one) for one in behind.split(",")], room)
+            forward = Forward([place(one) for one in behind.split(",")], slots)
             servers.append(await stack.enter_async_context(await asyncio.start_server(forward.serve, host, port)))
         await asyncio.gather(*(server.serve_forever() for server in servers))
 

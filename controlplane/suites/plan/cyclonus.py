@@ -20,14 +20,14 @@ _STEP = re.compile(r"(?:Discrepancy found:)?(\d+) wrong, (\d+) ignored, (\d+) co
 _ENDED = re.compile(r"finished policy #(\d+)")
 
 
-def arguments(suite: str, kubeconfig: str, *, include: str, exclude: str, sctp: bool) -> list[str]:
-    """The command line. `include` and `exclude` are tags, by commas; the suite's own default leaves out half of it."""
+def arguments(suite: str, kubeconfig: str, *, focus: str, skip: str, sctp: bool) -> list[str]:
+    """The command line. `focus` and `skip` are tags, by commas; the suite's own default leaves out half of it."""
     protocols = ("TCP", "UDP", "SCTP") if sctp else ("TCP", "UDP")
-    left_out = ",".join(one for one in (exclude, "" if sctp else "sctp") if one)
+    left_out = ",".join(one for one in (skip, "" if sctp else "sctp") if one)
     return [
         *("env", f"KUBECONFIG={kubeconfig}", suite, "generate"),
         f"--server-protocol={','.join(protocols)}",
-        f"--include={include}",
+        f"--include={focus}",
         f"--exclude={left_out}",
         # What is refused is lost, so each such answer takes the timeout of a job.
         *("--job-timeout-seconds=1", "--perturbation-wait-seconds=2", "--retries=3"),
@@ -38,6 +38,10 @@ def arguments(suite: str, kubeconfig: str, *, include: str, exclude: str, sctp: 
 def is_read(line: str) -> bool:
     """Whether read_output() needs it; of all others, tables of some hundred lines a case, nothing is kept."""
     return any(pattern.match(line) for pattern in (_LISTED, _TAGS, _STARTED, _STEP, _ENDED))
+
+
+def ends_case(line: str) -> bool:
+    return _ENDED.match(line) is not None
 
 
 def read_output(lines: Iterable[str]) -> tuple[Result, ...]:
@@ -63,6 +67,11 @@ def read_output(lines: Iterable[str]) -> tuple[Result, ...]:
             reason = "" if outcome == "passed" else " | ".join(steps) or "no step was evaluated"
             found.append(Result(f"#{current} {names.get(current, '')}", features.get(current, ""), outcome, 0, reason))
     return tuple(found)
+
+
+def again(name: str) -> list[str]:
+    """The options of `conformance` that run this case: it cannot be run alone."""
+    return ["--suite", SUITE]
 
 
 def _direction(tags: list[str]) -> str:

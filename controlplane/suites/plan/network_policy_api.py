@@ -18,7 +18,7 @@ _WITH_SCTP = ("SCTP", "Gress$", "InlineCIDRPeers", "NodePeers/deny-egress")
 _STARTED = re.compile(r"=== (?:RUN|CONT|NAME)\s+(\S+)")
 _ENDED = re.compile(r"\s*--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)")
 _OUTCOMES: dict[str, Outcome] = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
-_TELLING = re.compile(r"Error:|Expected|FAILED|[Tt]imed out|unable to|error ")
+_REASON = re.compile(r"Error:|Expected|FAILED|[Tt]imed out|unable to|error ")
 _SHOWN = 3  # lines of a failure
 
 
@@ -37,10 +37,19 @@ def _below(pattern: str) -> str:
     return "/".join([f"^{_ROOT}$", *(f"({part})" for part in pattern.split("/"))])
 
 
+def is_read(line: str) -> bool:
+    """Whether read_output() needs it: any line may tell why a case failed."""
+    return True
+
+
+def ends_case(line: str) -> bool:
+    return _ENDED.match(line) is not None
+
+
 def read_output(lines: Iterable[str]) -> tuple[Result, ...]:
     """The cases that ran, and tests that failed before their first case. The feature is the test's name."""
     ended: dict[str, Result] = {}
-    told: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     current = ""
     for line in lines:
         if found := _STARTED.match(line):
@@ -49,10 +58,10 @@ def read_output(lines: Iterable[str]) -> tuple[Result, ...]:
             name = found[2]
             _, _, below = name.partition("/")
             outcome = _OUTCOMES[found[1]]
-            why = " | ".join(told.get(name, [])[-_SHOWN:]) if outcome == "failed" else ""
+            why = " | ".join(reasons.get(name, [])[-_SHOWN:]) if outcome == "failed" else ""
             ended[name] = Result(below, below.partition("/")[0], outcome, float(found[3]), why)
-        elif _TELLING.search(line):
-            told.setdefault(current, []).append(" ".join(line.split()))
+        elif _REASON.search(line):
+            reasons.setdefault(current, []).append(" ".join(line.split()))
     parents = {name.rpartition("/")[0] for name in ended}
     return tuple(one for name, one in ended.items() if name not in parents and one.name and one.outcome != "skipped")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from controlplane.cluster.edge.roots import cache_root
@@ -19,7 +18,7 @@ from controlplane.machine.edge import files
 from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress
 from controlplane.suites.plan import conformance as plan
-from nodelib.errors import Temporary
+from controlplane.suites.work.results import Report, make_folder, missing, write
 
 BINARIES = ("e2e.test", "ginkgo", "kubectl", "ctr")
 _TIERS = Path(__file__).resolve().parent.parent / "tiers.txt"
@@ -38,17 +37,6 @@ class Order:
     results: Path | None = None
     binaries_dir: Path | None = None
     storage_driver: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The results of a run and the folder of its files; `listed` has the names of a dry run."""
-
-    results: tuple[plan.Result, ...]
-    directory: Path
-    seconds: float
-    status: int
-    listed: tuple[str, ...] = ()
 
 
 async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
@@ -141,8 +129,7 @@ async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> tuple[
 
 def clear_reports(directory: Path) -> None:
     """Make an empty folder for reports."""
-    directory.mkdir(parents=True, exist_ok=True)
-    files.refuse_of_others(directory, "write the results of a suite")
+    make_folder(directory)
     for old in (*directory.glob("junit*.xml"), *directory.glob("results.json")):
         old.unlink()
 
@@ -177,13 +164,7 @@ def read_report(directory: Path, log: Path, features: dict[str, str], seconds: f
     """Read the JUnit files and write results.json. Raises Temporary when there are none."""
     reports = sorted(directory.glob("junit*.xml"))
     if not reports:
-        tail = " | ".join(log.read_text(errors="replace").strip().splitlines()[-4:])
-        raise Temporary(
-            f"the suite exited with status {status} and without a report: {tail}",
-            obj="e2e.test",
-            action=f"See its log: {log}",
-        )
+        lines = log.read_text(errors="replace").strip().splitlines()
+        raise missing("report", "e2e.test", status, lines[-4:], log)
     results = tuple(r for path in reports for r in plan.read_junit(path.read_text(errors="replace"), features))
-    data = {"seconds": round(seconds, 1), "status": status, "results": [asdict(result) for result in results]}
-    files.write(str(directory / "results.json"), json.dumps(data, indent=1), 0o644)
-    return Report(results, directory, seconds, status)
+    return write(directory, results, seconds, status)

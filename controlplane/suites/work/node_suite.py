@@ -34,7 +34,8 @@ from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress
 from controlplane.standins import plan as system_bus
 from controlplane.suites.plan import node_suite as plan
-from controlplane.suites.work.conformance import Report, Watcher, clear_reports, read_report, registry
+from controlplane.suites.work.conformance import Watcher, clear_reports, read_report, registry
+from controlplane.suites.work.results import Report, make_folder
 from controlplane.supervisor.model import Program
 from controlplane.up.work import Request, settle
 from nodelib.clock import Clock
@@ -109,8 +110,7 @@ async def list_tests(order: NodeOrder, progress: Progress) -> tuple[str, ...]:
 def _results_of(order: NodeOrder) -> Path:
     """The folder of the results; not below the node's directory, which is removed with the node."""
     directory = order.results or Path(cache_root(), "conformance", f"{order.name}-{order.agent}")
-    directory.mkdir(parents=True, exist_ok=True)
-    files.refuse_of_others(directory, "write the results of a suite")
+    make_folder(directory)
     return directory
 
 

@@ -38,9 +38,9 @@ def near(policy: Policy, flow: Flow, client: Party, server: Party, looks: Looks)
             best, at = rank, number
         if looks.left < 0 or best == _BOTH:
             break
-    told = _told(policy, flow, rules, best, at)
+    found = _described(policy, flow, rules, best, at)
     cut_off = looks.left < 0 and best < _BOTH
-    return replace(told, text=f"{told.text} (only part of it was looked at: it is very long)") if cut_off else told
+    return replace(found, text=f"{found.text} (only part of it was looked at: it is very long)") if cut_off else found
 
 
 def best(found: Iterable[Near]) -> Near | None:
@@ -65,7 +65,7 @@ def remedy(one: Near | None, flow: Flow) -> str:
     }.get(one.missing, "")
 
 
-def _told(policy: Policy, flow: Flow, rules: tuple[PolicyRule, ...], rank: int, at: int) -> Near:
+def _described(policy: Policy, flow: Flow, rules: tuple[PolicyRule, ...], rank: int, at: int) -> Near:
     side, port = flow.direction.lower(), words.port(flow.port, flow.protocol)
     towards = "from" if flow.direction is Direction.INGRESS else "to"
     if rank < _NONE:

@@ -15,26 +15,10 @@ from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
 from nodelib.nft import wire
-from nodelib.nft.rules import (
-    Connection,
-    Field,
-    From,
-    FromInterface,
-    FromThisNode,
-    InSet,
-    Key,
-    Marked,
-    Masquerade,
-    NftRule,
-    Reject,
-    Remember,
-    SetMark,
-    To,
-    TranslateTo,
-    Verdict,
-    VerdictOf,
-    rule,
-)
+from nodelib.nft.actions import DestinationNat, Masquerade, Reject, SetMark, UpdateMap, Verdict, VerdictOf
+from nodelib.nft.keys import Field, Key
+from nodelib.nft.matches import Connection, From, FromInterface, FromThisNode, InSet, Marked, To
+from nodelib.nft.rules import NftRule, rule
 from nodelib.nft.wire import Message
 from proxy.plan.context import Context, LocalDetector
 
@@ -194,15 +178,15 @@ def chain_rules(name: str) -> tuple[NftRule, ...]:
         if name.startswith(prefix):
             on = rule(Verdict("goto", name.removeprefix(prefix)))
             first = (
-                rule(_TO_MARK) if prefix == "external-" else rule(TranslateTo((*FRONTEND, Field("saddr")), AFFINITY))
+                rule(_TO_MARK) if prefix == "external-" else rule(DestinationNat((*FRONTEND, Field("saddr")), AFFINITY))
             )
             return (first, on)
     word, _, text = name.rpartition("-")
     number = int(text)
     if word == "remember":
-        return (rule(Remember((*_ORIGINAL, _CLIENT), (Field("daddr"), Field("dport")), AFFINITY, number)),)
+        return (rule(UpdateMap((*_ORIGINAL, _CLIENT), (Field("daddr"), Field("dport")), AFFINITY, number)),)
     choice = Field("random", number, LOCAL if word == "local" else 0)
-    return (rule(TranslateTo((*FRONTEND, choice), ENDPOINTS)),)
+    return (rule(DestinationNat((*FRONTEND, choice), ENDPOINTS)),)
 
 
 def needed_chains(name: str) -> tuple[str, ...]:

@@ -64,10 +64,10 @@ CASES = {
         ("it is the address of a/x",),
         others=(balanced("x"), balanced("y")),
     ),
-    "another wish than it has": Case(
+    "another request than it has": Case(
         balanced("x", given=("192.0.2.1",), ips="192.0.2.2"),
         leases(FULL),
-        ("It has 192.0.2.1 and not what it asks for: 192.0.2.2 is wished for",),
+        ("It has 192.0.2.1 and not what it asks for: 192.0.2.2 is requested",),
         announced="192.0.2.1 is announced by node1",
         others=(balanced("y"),),
     ),

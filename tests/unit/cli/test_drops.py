@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cli.commands import drops as command
-from cli.commands.drops import _Printer, _show
-from cli.commands.policy_explain import _lines
+from cli.commands.drops import Printer, show
+from cli.commands.policy_explain import explained_lines
 from cli.policies import sources
 from cli.policies.drops_text import Wanted, sentence
 from cli.policies.explain_text import Objects, document
@@ -43,7 +43,7 @@ async def daemon(tmp_path: Path) -> AsyncIterator[tuple[World, str]]:
 
 
 async def test_all_drops_are_a_table_and_reasons(daemon: tuple[World, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert await _show({"node1": daemon[1]}, Wanted(), False)
+    assert await show({"node1": daemon[1]}, Wanted(), False)
     head, first, second, _, reason = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["LAST", "NODE", "FROM"]
     assert first.split()[1:7] == ["node1", "a/a2", "a/a1", "80/TCP", "ingress", "a/deny"]
@@ -53,7 +53,7 @@ async def test_all_drops_are_a_table_and_reasons(daemon: tuple[World, str], caps
 
 
 async def test_json_for_scripts(daemon: tuple[World, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert not await _show({"node1": daemon[1], "node2": ""}, Wanted("a", "a2"), True)
+    assert not await show({"node1": daemon[1], "node2": ""}, Wanted("a", "a2"), True)
     found = json.loads(capsys.readouterr().out)
     assert found["silent"] == {"node2": "its policy daemon is not running"}
     (one,) = found["drops"]
@@ -91,7 +91,7 @@ async def test_a_node_that_cannot_report_says_why(
 ) -> None:
     world, path = daemon
     world.log._problem = lambda: "the node's kernel cannot report dropped packets"
-    assert not await _show({"node1": path}, Wanted("no", "such"), False)
+    assert not await show({"node1": path}, Wanted("no", "such"), False)
     said = capsys.readouterr()
     assert said.err == "node1: the node's kernel cannot report dropped packets\n"
     assert said.out.startswith("No refused packets are known.")
@@ -101,7 +101,7 @@ async def test_follow_prints_what_comes_and_a_flood_of_one_flow_once(
     daemon: tuple[World, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     world, path = daemon
-    printer = _Printer(Wanted("a", "a2"), as_json=False)
+    printer = Printer(Wanted("a", "a2"), as_json=False)
     task = asyncio.create_task(follow_node("node1", path, printer))
     shown = ""
 
@@ -128,7 +128,7 @@ async def test_a_daemon_that_starts_again_is_followed_from_its_beginning(
 ) -> None:
     monkeypatch.setattr("policy.drops.log.WAITS", 0.05)  # a killed process would answer nobody
     path = str(tmp_path / "policy.sock")
-    printer, shown = _Printer(Wanted(), as_json=True), ""
+    printer, shown = Printer(Wanted(), as_json=True), ""
     follower = asyncio.create_task(follow_node("node1", path, printer))
     for number in (1, 2):
         world = World(DENY)
@@ -205,7 +205,7 @@ def explained(name: str, *policies: Json) -> list[str]:
     known = objects(*policies)
     found = known.pod(Name("a", name))
     assert found is not None
-    return _lines(known.explained(found), known)
+    return explained_lines(known.explained(found), known)
 
 
 def test_policy_explain_is_a_table_for_each_direction() -> None:
@@ -227,7 +227,7 @@ def test_policy_explain_has_the_tiers_of_cluster_network_policies_around_it() ->
         known = Objects(Listed(PODS), Listed(SPACES), Listed(own), Listed(tuple(above)))
         web = known.pod(Name("a", "web"))
         assert web is not None
-        lines = [" ".join(line.split()) for line in _lines(known.explained(web), known)]
+        lines = [" ".join(line.split()) for line in explained_lines(known.explained(web), known)]
         assert lines[2:6] == [
             "ingress: ClusterNetworkPolicies decide first, in this order (tier Admin):",
             "ACTION PEER NOW PORT POLICY RULE",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import again, errors
+from cli import command_line, errors
 from cli.project import PROJECT, is_checkout
 
 
@@ -65,8 +65,8 @@ def test_tables_of_help_are_as_wide_where_the_program_has_a_long_name(installed:
 
 def test_sudo_gets_the_whole_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NODEWRIGHT_LAUNCHER", raising=False)
-    assert again.program() == "./nodewright"
-    monkeypatch.setattr(again, "is_checkout", lambda: False)
+    assert command_line.program() == "./nodewright"
+    monkeypatch.setattr(command_line, "is_checkout", lambda: False)
     monkeypatch.setattr(sys, "argv", ["/opt/nodewright/bin/nodewright", "up"])
-    assert again.program() == "/opt/nodewright/bin/nodewright"
-    assert again.with_sudo("up").endswith("/opt/nodewright/bin/nodewright up")
+    assert command_line.program() == "/opt/nodewright/bin/nodewright"
+    assert command_line.with_sudo("up").endswith("/opt/nodewright/bin/nodewright up")

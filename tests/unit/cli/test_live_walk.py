@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.explain.facts import Facts
-from cli.explain.live import _matches
+from cli.explain.live import matching
 from cli.explain.live_walk import LiveWalk
 from cli.explain.places import Target
 from controlplane.machine.model import Listener
@@ -141,4 +141,4 @@ def test_names_of_hosts_are_not_looked_up() -> None:
     }
     facts = Facts.of([service], [part], [], [], [])
     to = Target("10.96.0.7", 80, "tcp", service)
-    assert {one.destination for one in _matches("", to, [], facts)} == {"10.96.0.7", "10.0.1.2"}
+    assert {one.destination for one in matching("", to, [], facts)} == {"10.96.0.7", "10.0.1.2"}

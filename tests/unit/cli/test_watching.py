@@ -63,10 +63,10 @@ def test_only_what_differs_is_news(before: Frame | None, after: Frame, wanted: l
 
 
 def test_what_happened_is_told_once_and_forgetting_it_is_no_news() -> None:
-    first, second = moment({}, told=("1 begun", "1 begun")), moment({}, told=("1 begun", "2 ended"))
+    first, second = moment({}, happened=("1 begun", "1 begun")), moment({}, happened=("1 begun", "2 ended"))
     assert list(lines(None, first, "12:00:00")) == ["1 begun"]
     assert list(lines(first, second, "12:00:00")) == ["2 ended"]
-    assert list(lines(second, moment({}, told=("2 ended",)), "12:00:00")) == []
+    assert list(lines(second, moment({}, happened=("2 ended",)), "12:00:00")) == []
 
 
 def test_a_document_differs_by_more_than_what_changes_all_the_time() -> None:
@@ -77,7 +77,7 @@ def test_a_document_differs_by_more_than_what_changes_all_the_time() -> None:
 
 
 def test_names_of_others_drive_no_terminal_and_forge_no_line() -> None:
-    found = list(lines(None, moment({HOSTILE: (HOSTILE, HOSTILE)}, told=(HOSTILE,)), "12:00:00"))
+    found = list(lines(None, moment({HOSTILE: (HOSTILE, HOSTILE)}, happened=(HOSTILE,)), "12:00:00"))
     assert len(found) == 3 and all(line.isprintable() for line in found)
     assert not any(line.startswith("API server") for line in found)
 
@@ -154,10 +154,10 @@ def test_a_pod_that_is_ready_now_is_said_to_be_and_one_that_left_is_gone() -> No
 async def test_an_outage_between_two_frames_is_said_once_and_then_that_it_is_over() -> None:
     async with KubeClient(ClusterAccess(server="https://127.0.0.1:1"), user_agent="test") as client:
         found = Collections(client, {"pod": "/api/v1/pods"}, asyncio.Event())
-        found.told("pod", "")
+        found.on_state("pod", "")
         assert found.why_silent("pod") == ""
-        found.told("pod", "Connection refused")
-        found.told("pod", "")
+        found.on_state("pod", "Connection refused")
+        found.on_state("pod", "")
         assert found.why_silent("pod") == "Connection refused"
         found.news.clear()
         found.said()

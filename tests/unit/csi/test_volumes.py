@@ -27,7 +27,7 @@ def request(**fields: object) -> Json:
 
 def code(**fields: object) -> str:
     with pytest.raises(Refused) as raised:
-        volumes.wish(request(**fields))
+        volumes.read_request(request(**fields))
     assert raised.value.message
     return raised.value.code
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_had(fields: Json, expected: str) -> None:
 
 def test_many_nodes_are_refused_with_words() -> None:
     with pytest.raises(Refused, match="use ReadWriteOnce"):
-        volumes.wish(request(volume_capabilities=[{"mount": {}, "access_mode": {"mode": 5}}]))
+        volumes.read_request(request(volume_capabilities=[{"mount": {}, "access_mode": {"mode": 5}}]))
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,8 @@ def test_many_nodes_are_refused_with_words() -> None:
     ids=["same", "same size", "larger", "smaller", "block", "xfs", "another source"],
 )
 def test_a_second_request_of_the_same_name(fields: Json, problem: str) -> None:
-    assert problem in (found := volumes.problem_with(IMAGE, volumes.wish(request(**fields)))) and bool(found) is bool(
-        problem
-    )
+    found = volumes.problem_with(IMAGE, volumes.read_request(request(**fields)))
+    assert problem in found and bool(found) is bool(problem)
 
 
 @pytest.mark.parametrize(

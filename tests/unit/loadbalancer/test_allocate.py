@@ -57,34 +57,34 @@ CASES = [
         {"x0": ["192.0.2.1"], "x1": ["192.0.2.2"], "x2": ["192.0.2.3"]},
         {"x3": "PoolExhausted"},
     ),
-    Case("a wish", (service("x", ips="192.0.2.3"),), {"x": ["192.0.2.3"]}),
+    Case("a request", (service("x", ips="192.0.2.3"),), {"x": ["192.0.2.3"]}),
     Case(
-        "a wish comes before what is taken at random",
+        "a request comes before what is taken at random",
         (service("x", created=1), service("y", created=2, ips="192.0.2.1")),
         {"y": ["192.0.2.1"], "x": ["192.0.2.2"]},
     ),
-    Case("a wish outside of the pool", (service("x", ips="9.9.9.9"),), {}, {"x": "AddressOutsidePool"}),
+    Case("a request outside of the pool", (service("x", ips="9.9.9.9"),), {}, {"x": "AddressOutsidePool"}),
     Case(
-        "a wish that is taken",
+        "a request that is taken",
         (service("x", created=1), service("y", created=2, ips="192.0.2.1")),
         {"x": ["192.0.2.1"]},
         {"y": "AddressInUse"},
         {"192.0.2.1": ("x",)},
     ),
     Case(
-        "a new wish that is taken leaves the old address",
+        "a new request that is taken leaves the old address",
         (service("x", created=1), service("y", created=2, ips="192.0.2.1")),
         {"x": ["192.0.2.1"], "y": ["192.0.2.2"]},
         {"y": "AddressInUse"},
         {"192.0.2.1": ("x",), "192.0.2.2": ("y",)},
     ),
     Case(
-        "a new wish that is free moves the Service",
+        "a new request that is free moves the Service",
         (service("y", ips="192.0.2.3"),),
         {"y": ["192.0.2.3"]},
         table={"192.0.2.2": ("y",)},
     ),
-    Case("a wish that cannot be read", (service("x", ips="?"),), {}, {"x": "NoAddress"}),
+    Case("a request that cannot be read", (service("x", ips="?"),), {}, {"x": "NoAddress"}),
     Case(
         "shared as asked",
         (service("x", share="k"), service("y", share="k", ports=(81,))),
@@ -192,8 +192,8 @@ def test_no_address_has_two_owners_that_cannot_share_it_and_what_is_given_stays(
         assert address in POOL
         for one in owners:
             assert all(clash(one, other) == "" for other in owners if other is not one)
-            wish = next(iter(one.wishes), None)
-            assert wish in (None, address) or one.uid in found.problems
+            requested = next(iter(one.requested), None)
+            assert requested in (None, address) or one.uid in found.problems
     for one in services:
         assert len(found.of(one)) <= 1
         assert found.of(one) or one.uid in found.problems

@@ -28,7 +28,7 @@ def test_which_services_are_ours(spec: Json, ours: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "wishes", "reason"),
+    ("more", "requested", "reason"),
     [
         pytest.param({}, [], "", id="none"),
         pytest.param({"loadBalancerIP": "192.0.2.7"}, ["192.0.2.7"], "", id="field"),
@@ -42,9 +42,9 @@ def test_which_services_are_ours(spec: Json, ours: bool) -> None:
         pytest.param({"loadBalancerIP": "fe80::1%x\n"}, [], "NoAddress", id="zone"),
     ],
 )
-def test_wishes(more: dict[str, Any], wishes: list[str], reason: str) -> None:
+def test_requested_addresses(more: dict[str, Any], requested: list[str], reason: str) -> None:
     found = service(**more)
-    assert list(map(str, found.wishes)) == wishes
+    assert list(map(str, found.requested)) == requested
     assert (found.problem.reason if found.problem else "") == reason
     assert found.problem is None or len(found.problem.note) < 300
 

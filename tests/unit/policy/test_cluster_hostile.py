@@ -17,7 +17,7 @@ from tests.builders.cluster_policies import ADMIN, BASELINE, cluster_policy, egr
 from tests.builders.policies import pod, policy
 from tests.fakes.policy_kernel import FakePolicyTable, Flow, allowed, allowed_to_node
 from tests.unit.policy.test_cluster_program import NODE1, OUTSIDE, TO_A, filled, planned
-from tests.unit.policy.test_program import PODS, A, B
+from tests.unit.policy.world import PODS, A, B
 
 
 def many(count: int, *, action: str = "Deny", tier: str = ADMIN) -> list[Json]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.nft import wire
-from nodelib.nft.rules import Report
+from nodelib.nft.actions import Log
 from policy.model import Resolvers
 from policy.plan import cluster_layout, layout, parse, parse_cluster
 from policy.plan.difference import difference, whole
@@ -37,18 +37,7 @@ from tests.builders.cluster_policies import (
 )
 from tests.builders.policies import pod, policy
 from tests.fakes.policy_kernel import FakePolicyTable, Flow, allowed, allowed_to_node
-from tests.unit.policy.test_program import (
-    PODS,
-    SPACES,
-    A,
-    B,
-    C,
-    _allowed_by_words,
-    _fits,
-    _isolates_by_words,
-    _numbered,
-    indexed,
-)
+from tests.unit.policy.world import PODS, SPACES, A, B, C, allows, fits, indexed, isolating, numbered
 
 OUTSIDE, NODE1, NODE2 = "192.0.2.1", "198.51.100.1", "198.51.100.2"
 NODES = [node("node1", NODE1, os="linux"), node("node2", NODE2, os="linux", zone="b")]
@@ -313,7 +302,7 @@ def test_each_rule_that_denies_says_which_it_is() -> None:
     (chain,) = [name for name in program.chains if name.startswith("deny-")]
     assert program.denials == {chain: "Admin ingress[1] of c-0.x no x "}
     told, last = program.chains[chain]
-    assert any(isinstance(one, Report) and one.prefix == chain for one in told.statements)
+    assert any(isinstance(one, Log) and one.prefix == chain for one in told.statements)
     assert last.comment == program.denials[chain]
 
 
@@ -425,7 +414,7 @@ _POLICIES = st.lists(
 def test_verdicts_are_those_of_the_api_s_own_words(
     policies: list[Json], cluster: list[Json], protocol: int, number: int
 ) -> None:
-    policies, cluster = _numbered(policies), _numbered(cluster)
+    policies, cluster = numbered(policies), numbered(cluster)
     program = planned(policies, cluster)
     for client in (A, B, C, OUTSIDE):
         for server in (A, B, C, OUTSIDE, NODE2):
@@ -447,7 +436,7 @@ def test_any_change_is_one_transaction_that_the_kernel_takes(
     index, table, applied = filled([], [], []), FakePolicyTable(), None
     planner = Planner(Family.IPV4, "node1", report=True)
     for policies, cluster, present in states:
-        policies, cluster = _numbered(policies), _numbered(cluster)
+        policies, cluster = numbered(policies), numbered(cluster)
         wanted = {parse.policy(one)[0].name: parse.policy(one)[0] for one in policies}
         for name in set(index.policies) | set(wanted):
             index.set_policy(name, wanted.get(name))
@@ -488,9 +477,9 @@ def _verdict(
     for tier in (ADMIN, "", BASELINE):
         if not tier:
             considered = policies if own_node is None else own_node
-            if not _isolates_by_words(considered, subject, direction):
+            if not isolating(considered, subject, direction):
                 continue
-            if own_node is not None or _allowed_by_words(policies, flow, directions=(direction,)):
+            if own_node is not None or allows(policies, flow, directions=(direction,)):
                 return "Accept"
             return "Deny"
         decided = _tier(cluster, tier, subject, other, flow, direction, ends)
@@ -514,16 +503,16 @@ def _tier(
 def _selects(peer: Json, pod_: Json) -> bool:
     labels = SPACES[pod_["metadata"]["namespace"]]
     if "namespaces" in peer:
-        return _fits(peer["namespaces"], labels)
+        return fits(peer["namespaces"], labels)
     chosen = peer["pods"]
-    return _fits(chosen["namespaceSelector"], labels) and _fits(chosen["podSelector"], pod_["metadata"]["labels"])
+    return fits(chosen["namespaceSelector"], labels) and fits(chosen["podSelector"], pod_["metadata"]["labels"])
 
 
 def _is_peer(peer: Json, address: str, ends: dict[str, Json]) -> bool:
     if "networks" in peer:
         return any(ip_address(address) in ip_network(one) for one in peer["networks"])
     if "nodes" in peer:
-        fitting = [one for one in NODES if _fits(peer["nodes"], one["metadata"]["labels"])]
+        fitting = [one for one in NODES if fits(peer["nodes"], one["metadata"]["labels"])]
         return address in [one["status"]["addresses"][0]["address"] for one in fitting]
     return address in ends and _selects(peer, ends[address])
 

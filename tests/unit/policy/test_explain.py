@@ -12,7 +12,7 @@ from policy.plan import parse
 from policy.plan.explain import Allowed, Explained, Side, explain
 from tests.builders.policies import apps, block, namespaces, pod, policy
 from tests.fakes.policy_kernel import Flow, allowed
-from tests.unit.policy.test_program import PODS, SPACES, planned
+from tests.unit.policy.world import PODS, SPACES, planned
 
 P = Name("a", "p")
 MANY = [pod(f"w{number}", f"10.1.0.{number}", labels={"app": "w"}) for number in range(9)]

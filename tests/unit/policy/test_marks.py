@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodelib.firewall.objects import Family
-from nodelib.nft.rules import Connection, ConnectionMarked, MarkConnection, Verdict
+from nodelib.nft.actions import MarkConnection, Verdict
+from nodelib.nft.matches import Connection, ConnectionMarked
 from policy.enforcer import Enforcer
 from policy.model import Name, Policy
 from policy.plan import marks, parse
@@ -17,7 +18,7 @@ from tests.builders.policies import policy
 from tests.fakes.clock import FakeClock
 from tests.fakes.policies import Silent
 from tests.fakes.policy_kernel import FakePolicyTable
-from tests.unit.policy.test_program import PODS, indexed
+from tests.unit.policy.world import PODS, indexed
 
 _KUBE_PROXY = 0x4000 | 0x8000
 

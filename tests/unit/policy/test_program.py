@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -15,33 +15,10 @@ from nodelib.json_values import Json
 from policy.model import Name
 from policy.plan import layout, parse
 from policy.plan.difference import difference, whole
-from policy.plan.index import Index
-from policy.plan.program import Planner, Program
+from policy.plan.program import Planner
 from tests.builders.policies import apps, block, namespaces, pod, policy
 from tests.fakes.policy_kernel import FakePolicyTable, Flow, allowed
-
-A, B, C = "10.0.0.1", "10.0.0.2", "10.0.1.3"
-SPACES = {"a": {"team": "red"}, "b": {"team": "blue"}}
-PODS = [pod("a1", A, ports={"web": 80}), pod("a2", B), pod("b1", C, namespace="b", ports={"web": 81})]
-
-
-def indexed(pods: list[Json], policies: list[Json]) -> Index:
-    index = Index()
-    for name, labels in SPACES.items():
-        index.set_namespace(name, labels)
-    for obj in pods:
-        one = parse.pod(obj)
-        index.set_pod(one.name, one)
-    for obj in policies:
-        found, _ = parse.policy(obj)
-        index.set_policy(found.name, found)
-    return index
-
-
-def planned(pods: list[Json], policies: list[Json], family: Family = Family.IPV4) -> Program:
-    index = indexed(pods, policies)
-    return Planner(family, "node1", report=True).plan(index, index.take_changed())[0]
-
+from tests.unit.policy.world import PODS, A, B, C, allows, indexed, numbered, planned
 
 ONE = {"app": "a1"}
 
@@ -151,19 +128,15 @@ _POLICIES = st.lists(
 )
 
 
-def _numbered(policies: list[Json]) -> list[Json]:
-    return [one | {"metadata": {**one["metadata"], "name": f"p{at}"}} for at, one in enumerate(policies)]
-
-
 @settings(max_examples=150)
 @given(_POLICIES, st.sampled_from([6, 17]), st.integers(78, 86))
 def test_verdicts_are_those_of_the_api_s_own_words(policies: list[Json], protocol: int, port: int) -> None:
-    policies = _numbered(policies)
+    policies = numbered(policies)
     program = planned(PODS, policies)
     for client in (A, B, C, "192.0.2.1"):
         for server in (A, B, C, "192.0.2.1"):
             flow = Flow(client, server, protocol, port)
-            assert allowed(program, flow) is _allowed_by_words(policies, flow), flow
+            assert allowed(program, flow) is allows(policies, flow), flow
 
 
 @settings(max_examples=100)
@@ -173,7 +146,7 @@ def test_any_change_is_one_transaction_that_the_kernel_takes(states: list[tuple[
     index, table, applied = indexed([], []), FakePolicyTable(), None
     planner = Planner(Family.IPV4, "node1", report=True)
     for policies, present in states:
-        wanted = {parse.policy(one)[0].name: parse.policy(one)[0] for one in _numbered(policies)}
+        wanted = {parse.policy(one)[0].name: parse.policy(one)[0] for one in numbered(policies)}
         for name in set(index.policies) | set(wanted):
             index.set_policy(name, wanted.get(name))
         for obj, there in zip(PODS, present, strict=True):
@@ -183,92 +156,10 @@ def test_any_change_is_one_transaction_that_the_kernel_takes(states: list[tuple[
         index.forget(used)
         asyncio.run(table.commit(whole(program) if applied is None else difference(applied, program)))
         fresh = FakePolicyTable()
-        afresh = planned([obj for obj, there in zip(PODS, present, strict=True) if there], _numbered(policies))
+        afresh = planned([obj for obj, there in zip(PODS, present, strict=True) if there], numbered(policies))
         asyncio.run(fresh.commit(whole(afresh)))
         assert table.content == fresh.content
         applied = program
-
-
-def _allowed_by_words(policies: list[Json], flow: Flow, directions: tuple[str, ...] = ("Ingress", "Egress")) -> bool:
-    """NetworkPolicy as its reference describes it, on the objects themselves."""
-    if flow.client == flow.server:
-        return True
-    ends = {obj["status"]["podIPs"][0]["ip"]: obj for obj in PODS}
-    for direction, own, other, key in (
-        ("Ingress", flow.server, flow.client, "from"),
-        ("Egress", flow.client, flow.server, "to"),
-    ):
-        isolating = _isolates_by_words(policies, ends.get(own), direction) if direction in directions else []
-        rules = [(one, rule) for one in isolating for rule in one["spec"][direction.lower()]]
-        if isolating and not any(
-            _peer_fits(one["metadata"]["namespace"], rule.get(key), other, ends)
-            and _port_fits(rule.get("ports"), flow, ends)
-            for one, rule in rules
-        ):
-            return False
-    return True
-
-
-def _isolates_by_words(policies: list[Json], pod_: Json | None, direction: str) -> list[Json]:
-    """The policies that isolate the pod."""
-    return [
-        one
-        for one in policies
-        if pod_ is not None
-        and direction in one["spec"]["policyTypes"]
-        and one["metadata"]["namespace"] == pod_["metadata"]["namespace"]
-        and _fits(one["spec"]["podSelector"], pod_["metadata"]["labels"])
-    ]
-
-
-def _fits(selector: Json, labels: Json) -> bool:
-    for key, value in selector.get("matchLabels", {}).items():
-        if labels.get(key) != value:
-            return False
-    for one in selector.get("matchExpressions", []):
-        there = one["key"] in labels
-        inside = labels.get(one["key"]) in one.get("values", [])
-        if not {"In": inside, "NotIn": not inside, "Exists": there, "DoesNotExist": not there}[one["operator"]]:
-            return False
-    return True
-
-
-def _peer_fits(namespace: str, peers: list[Json] | None, address: str, ends: dict[str, Json]) -> bool:
-    if not peers:
-        return True
-    pod_ = ends.get(address)
-    for peer in peers:
-        if "ipBlock" in peer:
-            inside = ip_address(address) in ip_network(peer["ipBlock"]["cidr"])
-            if inside and not any(ip_address(address) in ip_network(one) for one in peer["ipBlock"]["except"]):
-                return True
-        elif pod_ is not None:
-            theirs = pod_["metadata"]["namespace"]
-            space = (
-                _fits(peer["namespaceSelector"], SPACES[theirs]) if "namespaceSelector" in peer else theirs == namespace
-            )
-            if space and _fits(peer.get("podSelector", {}), pod_["metadata"]["labels"]):
-                return True
-    return False
-
-
-def _port_fits(ports: list[dict[str, Any]] | None, flow: Flow, ends: dict[str, Json]) -> bool:
-    if not ports:
-        return True
-    protocol = {6: "TCP", 17: "UDP"}[flow.protocol]
-    for port in ports:
-        if port.get("protocol", "TCP") != protocol:
-            continue
-        if "port" not in port:
-            return True
-        if port["port"] == "web":
-            target = ends.get(flow.server)
-            declared = target["spec"]["containers"][0]["ports"] if target else []
-            if any(one["name"] == "web" and one["containerPort"] == flow.port for one in declared):
-                return True
-        elif port["port"] <= flow.port <= (port.get("endPort") or port["port"]):
-            return True
-    return False
 
 
 def test_a_pod_that_was_just_given_an_address_is_protected_before_its_status_says_so() -> None:

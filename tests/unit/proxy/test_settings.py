@@ -13,7 +13,7 @@ from nodelib.errors import Invalid
 from nodelib.firewall.objects import Family
 from nodelib.log import LogOptions
 from nodelib.upstream.answers import facts
-from proxy.app import _limit, main
+from proxy.app import main, rate_limit
 from proxy.config import derive
 from proxy.config.access import find_access
 from proxy.config.file import API_VERSION, IGNORED, SUPPORTED, decode_config, instead, parse_duration
@@ -286,11 +286,11 @@ def test_node_ports_are_on_the_primary_address_in_nftables_mode() -> None:
 def test_requests_are_limited_as_asked(tmp_path: Path, text: str, qps: float, burst: int) -> None:
     settings = load_settings(config(tmp_path, text))
     assert (settings.requests.qps, settings.requests.burst) == (qps, burst) and not settings.notices
-    assert (_limit(settings.requests) is None) == (qps <= 0)
+    assert (rate_limit(settings.requests) is None) == (qps <= 0)
 
 
 async def test_the_limit_is_the_one_asked_for() -> None:
-    limit = _limit(ClientSettings(1000, 2))
+    limit = rate_limit(ClientSettings(1000, 2))
     assert limit is not None
     assert [await limit.wait() for _ in range(2)] == [0, 0] and 0 < await limit.wait() <= 0.001
 

@@ -80,12 +80,12 @@ async def test_the_state_says_which_watch_gives_no_news_and_when_all_are_well_ag
     seen = Seen()
     world.board.join(seen)
     for kind in PATHS:
-        world.board.told(kind, "", synced=True)
+        world.board.on_state(kind, "", synced=True)
     assert [one["synced"] for one in seen.states] == [False, True]
-    world.board.told(POD, "connection refused", synced=False)
-    world.board.told(POD, "connection refused", synced=False)
+    world.board.on_state(POD, "connection refused", synced=False)
+    world.board.on_state(POD, "connection refused", synced=False)
     assert [one["problems"] for one in seen.states[2:]] == [["connection refused"]]
-    world.board.told(POD, "", synced=True)
+    world.board.on_state(POD, "", synced=True)
     assert seen.states[-1] == {"type": "state", "problems": [], "synced": True, "cluster": "lab"}
 
 

@@ -9,7 +9,8 @@ from decimal import Decimal
 
 import pytest
 
-from agent.resources.edge import CgroupError, CgroupTree
+from agent.resources.edge.cgroups import CgroupTree
+from agent.resources.edge.errors import CgroupError
 from agent.resources.model import Limits
 from agent.resources.plan.cgroup_reading import limits_read
 from agent.resources.plan.cgroups import Policy

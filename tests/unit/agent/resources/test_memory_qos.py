@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.resources.edge import CgroupTree
+from agent.resources.edge.cgroups import CgroupTree
 from agent.resources.model import Limits
 from agent.resources.plan import cgroups, node_allocatable
 from agent.resources.plan.cgroups import Policy

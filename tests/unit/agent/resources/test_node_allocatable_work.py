@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agent.resources.edge import CgroupTree
+from agent.resources.edge.cgroups import CgroupTree
 from agent.resources.plan.memory_qos import MemoryQos
 from agent.resources.plan.node_allocatable import Reservation, reserved
 from agent.resources.work.node_allocatable import NodeAllocatable, NodeAllocatableDeps

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.doctor.work import _built
+from controlplane.doctor.work import is_built
 from tests.unit.controlplane.prebuilt.releases import NEEDED, manifest, write
 
 
@@ -16,14 +16,14 @@ def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_built_with_a_release(tmp_path: Path) -> None:
-    assert not _built(None, None)
+    assert not is_built(None, None)
     write(tmp_path / "dist", manifest(*NEEDED))
-    assert _built(None, tmp_path / "dist")
+    assert is_built(None, tmp_path / "dist")
 
 
 def test_a_release_that_lacks_a_program_or_is_damaged_is_no_help(tmp_path: Path) -> None:
-    assert not _built(None, tmp_path / "gone")
+    assert not is_built(None, tmp_path / "gone")
     write(tmp_path / "some", manifest(*NEEDED[1:]))
-    assert not _built(None, tmp_path / "some")
+    assert not is_built(None, tmp_path / "some")
     write(tmp_path / "bad", manifest(*NEEDED), text="{}")
-    assert not _built(None, tmp_path / "bad")
+    assert not is_built(None, tmp_path / "bad")

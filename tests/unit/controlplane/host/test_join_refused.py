@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from controlplane.host.work.join import Request, _agent, _Known, join, remove_bootstrap
+from controlplane.host.work.join import KnownCluster, Request, agent_program, join, remove_bootstrap
 from controlplane.host.work.join_waits import until_certified
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid, Permanent
@@ -101,9 +101,9 @@ async def test_an_admin_s_kubeconfig_that_verifies_nothing_is_refused(tmp_path: 
 
 def test_the_name_is_given_to_the_agent_only_when_it_is_another() -> None:
     """CIS 4.2.7: without the flag the agent takes the machine's own name."""
-    known = _Known(ClusterAccess("https://10.0.0.1:6443"))
-    assert not any("hostname" in word for word in _agent(Request(node="here"), known, "none", "here").argv)
-    assert "--hostname-override=there" in _agent(Request(node="there"), known, "none", "here").argv
+    known = KnownCluster(ClusterAccess("https://10.0.0.1:6443"))
+    assert not any("hostname" in word for word in agent_program(Request(node="here"), known, "none", "here").argv)
+    assert "--hostname-override=there" in agent_program(Request(node="there"), known, "none", "here").argv
 
 
 async def test_a_certificate_of_an_earlier_membership_is_not_taken_for_the_new_one(tmp_path: Path) -> None:

@@ -218,16 +218,16 @@ def test_texts_of_licences_are_found(tmp_path: Path, name: str) -> None:
 
 def test_sums_are_of_the_files(tmp_path: Path) -> None:
     """`sha256sum -c` accepts what `release` writes."""
-    from controlplane.release.work import SUMS, _publish
+    from controlplane.release.work import SUMS, publish
 
     for name in ("b.whl", "a.deb"):
         (tmp_path / "stage").mkdir(exist_ok=True)
         (tmp_path / "stage" / name).write_text(name)
-    made = _publish(tmp_path / "stage", tmp_path / "dist")
+    made = publish(tmp_path / "stage", tmp_path / "dist")
     assert [path.name for path in made] == ["a.deb", "b.whl", SUMS]
     done = subprocess.run(["sha256sum", "-c", SUMS], cwd=tmp_path / "dist", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert hashlib.sha256(b"a.deb").hexdigest() in (tmp_path / "dist" / SUMS).read_text()
     (tmp_path / "stage" / "c.whl").write_text("c")
-    assert [path.name for path in _publish(tmp_path / "stage", tmp_path / "dist")] == ["c.whl", SUMS]
+    assert [path.name for path in publish(tmp_path / "stage", tmp_path / "dist")] == ["c.whl", SUMS]
     assert sorted(path.name for path in (tmp_path / "dist").iterdir()) == [SUMS, "c.whl"], "an older release goes"

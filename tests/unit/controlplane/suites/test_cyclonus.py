@@ -7,7 +7,7 @@ import pytest
 from controlplane.binaries.model import TABLE
 from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO
 from controlplane.suites.plan.conformance import Result
-from controlplane.suites.plan.cyclonus import IMAGE, SUITE, arguments, is_read, read_output
+from controlplane.suites.plan.cyclonus import IMAGE, SUITE, arguments, ends_case, is_read, read_output
 
 OUTPUT = """\
 testing 3 cases
@@ -50,6 +50,7 @@ def test_what_is_not_read_is_not_kept() -> None:
     assert read_output(kept) == read_output(OUTPUT.splitlines())
     assert len(kept) < len(OUTPUT.splitlines()) - 3
     assert not is_read("|  | x/a | x/b |")
+    assert [line for line in OUTPUT.splitlines() if ends_case(line)] == ["finished policy #1", "finished policy #2"]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_what_is_not_read_is_not_kept() -> None:
     [(True, "", "--exclude="), (False, "", "--exclude=sctp"), (False, "example", "--exclude=example,sctp")],
 )
 def test_the_suites_own_exclusions_are_replaced(sctp: bool, exclude: str, wanted: str) -> None:
-    line = arguments("/suite", "/config", include="egress", exclude=exclude, sctp=sctp)
+    line = arguments("/suite", "/config", focus="egress", skip=exclude, sctp=sctp)
     assert line[:4] == ["env", "KUBECONFIG=/config", "/suite", "generate"]
     assert wanted in line and "--include=egress" in line
     assert ("--server-protocol=TCP,UDP,SCTP" in line) == sctp

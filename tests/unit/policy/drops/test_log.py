@@ -21,7 +21,7 @@ from tests.builders.packets import SYN_ACK, packet, report
 from tests.builders.policies import apps, pod, policy
 from tests.fakes.clock import FakeClock
 from tests.unit.policy.test_cluster_program import planned as planned_cluster
-from tests.unit.policy.test_program import planned
+from tests.unit.policy.world import planned
 
 A, B = "10.0.0.1", "10.0.0.2"
 PODS = [pod("a1", A), pod("a2", B)]

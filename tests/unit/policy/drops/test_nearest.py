@@ -20,7 +20,7 @@ from policy.plan.directory import Directory
 from tests.builders.policies import apps, block, namespaces, pod, policy
 from tests.fakes.policy_kernel import Flow as KernelFlow
 from tests.fakes.policy_kernel import allowed
-from tests.unit.policy.test_program import planned
+from tests.unit.policy.world import planned
 
 A, B, C, OUT = "10.0.0.1", "10.0.0.2", "10.0.1.3", "192.0.2.1"
 SPACES = {"a": {"team": "red"}, "b": {"team": "blue"}}

@@ -1,4 +1,4 @@
-"""What pods and policies are told in events, in which words and how often. Pure."""
+"""What events say of pods and policies, and how often. Pure."""
 
 from __future__ import annotations
 

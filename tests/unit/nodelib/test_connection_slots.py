@@ -1,4 +1,4 @@
-"""Connections that are passed on: whoever takes all the room cannot keep it from others, shown with real processes."""
+"""Connections that are passed on: whoever takes all of them cannot keep others out, shown with real processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from nodelib.room import Room, most_connections
+from nodelib.connection_slots import ConnectionSlots, most_connections
 
 FILES = 240
 FORWARD = """
@@ -100,14 +100,14 @@ async def test_whoever_opens_more_connections_than_fit_does_not_keep_others_out(
 
 
 async def test_who_has_the_most_gives_way_and_who_speaks_stays() -> None:
-    room, ended = Room(3, fair=0.1), asyncio.Event()
+    slots, ended = ConnectionSlots(3, fair=0.1), asyncio.Event()
     held: list[object] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with room.seat(writer) as seat:
-            held.append(seat)
-            while seat is not None and await reader.read(100):
-                seat.heard()
+        async with slots.slot(writer) as slot:
+            held.append(slot)
+            while slot is not None and await reader.read(100):
+                slot.heard()
                 writer.write(b"!")
         ended.set()
 

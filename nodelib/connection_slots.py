@@ -1,4 +1,4 @@
-"""Room for connections that are passed on to somebody: how many there are, and which one gives way to a new one.
+"""Connections that are passed on to somebody: how many there may be, and which one gives way to a new one.
 
 Everybody who reaches the port may connect and say nothing. Without a bound one client could take all descriptors of
 this process: nobody else is accepted then (EMFILE), and what was accepted reaches nobody. Standard library only.
@@ -28,7 +28,7 @@ def most_connections() -> int:
     return _MOST if soft == resource.RLIM_INFINITY else max(8, min(_MOST, (soft - _RESERVED) // 2))
 
 
-class Seat:
+class Slot:
     """The place of one connection and of what it leads to, until leave() or the end of both."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -62,37 +62,37 @@ class Seat:
                 await side.wait_closed()
 
 
-class Room:
+class ConnectionSlots:
     """For the connections of all ports of a process."""
 
     def __init__(self, most: int = 0, *, fair: float = _FAIR) -> None:
         self._most, self._fair = most or most_connections(), fair
-        self._seats: dict[Seat, None] = {}
+        self._slots: dict[Slot, None] = {}
         self._waiting = 0
 
     @contextlib.asynccontextmanager
-    async def seat(self, writer: asyncio.StreamWriter) -> AsyncIterator[Seat | None]:
+    async def slot(self, writer: asyncio.StreamWriter) -> AsyncIterator[Slot | None]:
         """A place for the block; None when too many wait for one, and then the connection is closed at once."""
         if not await self._has_room():
             writer.transport.abort()
             yield None
             return
-        one = Seat(writer)
-        self._seats[one] = None
+        one = Slot(writer)
+        self._slots[one] = None
         try:
             yield one
             await one.leave()
         finally:
-            self._seats.pop(one, None)
+            self._slots.pop(one, None)
 
     async def _has_room(self) -> bool:
-        if len(self._seats) < self._most:
+        if len(self._slots) < self._most:
             return True
         if self._waiting >= _QUEUE:
             return False
         self._waiting += 1
         try:
-            while len(self._seats) >= self._most and not self._make_room():
+            while len(self._slots) >= self._most and not self._make_room():
                 await asyncio.sleep(_LOOK)
             return True
         finally:
@@ -101,11 +101,11 @@ class Room:
     def _make_room(self) -> bool:
         """Close a connection that is silent: of whoever has the most, one that never said anything, the oldest."""
         until = asyncio.get_running_loop().time() - self._fair
-        silent = [one for one in self._seats if one.at < until]
+        silent = [one for one in self._slots if one.at < until]
         if not silent:
             return False
-        by_peer = Counter(one.peer for one in self._seats)
+        by_peer = Counter(one.peer for one in self._slots)
         loser = min(silent, key=lambda one: (-by_peer[one.peer], one.has_spoken, one.at))
-        self._seats.pop(loser)
+        self._slots.pop(loser)
         loser.give_up()
         return True

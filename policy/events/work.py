@@ -1,4 +1,4 @@
-"""Tells nodes, policies and pods in events what became of policies and packets, never in floods."""
+"""Writes events about policies and packets, for nodes, policies and pods; never a flood of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from nodelib.clock import Clock
 from nodelib.kube.events import Events
 from policy.drops.model import Drop
+from policy.events import plan
 from policy.model import Name, Pod, Problem
 from policy.plan.directory import Directory
 from policy.plan.parse_cluster import KIND
-from policy.telling import plan
 from policy.watches.cluster_policies import GROUP, VERSION
 
 log = logging.getLogger(__name__)
@@ -21,18 +21,18 @@ _PAUSE = 60.0  # seconds between two events about failed syncs
 _REFUSED_APART = 300.0  # seconds between two events about refused packets of one pod in one direction
 _POLICY_APART = 60.0  # seconds between two events, and lines of the log, about what one policy says
 _AT_ONCE, _SECONDS = 20, 5.0  # events about pods at once, and then one in so many seconds; as many about policies
-_SHOWN = 5  # policies and pods that are told of one failed sync
+_SHOWN = 5  # policies and pods that get an event about one failed sync
 _UNWRITTEN = 1000
 _VERSIONS = {"NetworkPolicy": "networking.k8s.io/v1", KIND: f"{GROUP}/{VERSION}"}
 
 Once = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], object]
 
 
-class Telling:
+class PolicyEvents:
     """`once` starts work that ends by itself, under a name."""
 
-    def __init__(self, events: Events, once: Once, directory: Directory, node: str, clock: Clock) -> None:
-        self._events, self._once, self._directory, self._node, self._clock = events, once, directory, node, clock
+    def __init__(self, recorder: Events, once: Once, directory: Directory, node: str, clock: Clock) -> None:
+        self._recorder, self._once, self._directory, self._node, self._clock = recorder, once, directory, node, clock
         # Apart from each other: no flood of refused packets hides what is wrong with a policy.
         self._pace = plan.Pace(at_once=_AT_ONCE, seconds=_SECONDS, apart=_REFUSED_APART)
         self._policy_pace = plan.Pace(at_once=_AT_ONCE, seconds=_SECONDS, apart=_POLICY_APART)
@@ -78,7 +78,7 @@ class Telling:
             known.pop(name, None)
 
     def pod(self, pod: Pod) -> None:
-        """A pod as it is now: it is told of policies that isolate it and were not understood whole."""
+        """A pod as it is now: it gets an event about each policy that isolates it and was not understood whole."""
         if self._problems and pod.node == self._node and not pod.ended:
             for name in self._problems:
                 if self._directory.isolates(name, pod.name):
@@ -89,7 +89,7 @@ class Telling:
         self._unwritten.clear()
 
     def failed(self, error: Exception) -> None:
-        """Nothing that changed lately is in force: the node is told, and the policies and pods that wait for it."""
+        """Nothing that changed lately is in force: events for the node and whatever waits for it."""
         now = self._clock.monotonic()
         if now - self._last_failure < _PAUSE:
             return
@@ -125,7 +125,7 @@ class Telling:
         self, kind: str, name: Name, reason: str, note: str, *, uid: str = "", once: str = "", warning: bool = True
     ) -> None:
         async def record() -> None:
-            await self._events.record(
+            await self._recorder.record(
                 kind,
                 name.namespace,
                 name.name,

@@ -17,11 +17,11 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from policy.drops.model import Drop, Flow, Near
+from policy.events.plan import Pace, refused, whom
+from policy.events.work import PolicyEvents
 from policy.model import Direction, Name, Problem
 from policy.plan import parse
 from policy.plan.directory import Directory
-from policy.telling.plan import Pace, refused, whom
-from policy.telling.work import Telling
 from tests.builders.policies import block, pod, policy
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.clock import FakeClock
@@ -94,7 +94,7 @@ def test_no_flood_of_keys_is_faster_or_takes_more_memory(events: list[tuple[int,
 @dataclass
 class World:
     api: FakeApiServer
-    telling: Telling
+    policy_events: PolicyEvents
     directory: Directory
     clock: FakeClock
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -109,12 +109,12 @@ class World:
     def policy(self, obj: Json, *problems: str) -> None:
         found, _ = parse.policy(obj)
         self.directory.set_policy(found.name, found)
-        self.telling.policy(found.name, f"uid-{found.name.name}", [Problem("x", one) for one in problems])
+        self.policy_events.policy(found.name, f"uid-{found.name.name}", [Problem("x", one) for one in problems])
 
     def pod(self, obj: Json) -> None:
         one = parse.pod(obj)
         self.directory.set_pod(one.name, one)
-        self.telling.pod(one)
+        self.policy_events.pod(one)
 
 
 @pytest.fixture
@@ -122,14 +122,14 @@ async def world() -> AsyncIterator[World]:
     async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
         clock, directory = FakeClock(), Directory("node1")
         one: World
-        telling = Telling(
+        policy_events = PolicyEvents(
             Events(client, "node1", clock, "nodewright-policy"),
             lambda name, work: one.once(name, work),
             directory,
             "node1",
             clock,
         )
-        one = World(api, telling, directory, clock)
+        one = World(api, policy_events, directory, clock)
         yield one
 
 
@@ -157,10 +157,10 @@ async def test_what_was_left_out_is_told_on_the_policy_and_its_pods_on_this_node
 
 async def test_another_daemon_does_not_say_it_again(world: World) -> None:
     for _ in range(2):
-        world.telling._policy_pace = Pace(at_once=9, seconds=1, apart=1)
+        world.policy_events._policy_pace = Pace(at_once=9, seconds=1, apart=1)
         world.policy(policy("p"), "spec.ingress[0]: nonsense")
         assert len(await world.events()) == 1
-    world.telling._policy_pace = Pace(at_once=9, seconds=1, apart=1)
+    world.policy_events._policy_pace = Pace(at_once=9, seconds=1, apart=1)
     world.policy(policy("p"), "spec.ingress[0]: other nonsense")
     assert len(await world.events()) == 2
 
@@ -168,24 +168,24 @@ async def test_another_daemon_does_not_say_it_again(world: World) -> None:
 async def test_a_sync_that_failed_is_told_to_node_policies_and_pods_once_in_a_minute(world: World) -> None:
     world.pod(pod("one", "10.0.0.1"))
     world.policy(policy("old"))
-    world.telling.synced()
+    world.policy_events.synced()
     world.policy(policy("new"))
-    world.telling.failed(RuntimeError("no memory"))
-    world.telling.failed(RuntimeError("no memory"))
+    world.policy_events.failed(RuntimeError("no memory"))
+    world.policy_events.failed(RuntimeError("no memory"))
     assert about(await world.events()) == [
         ("NetworkPolicy", "new", "NetworkPolicyNotWritten", "uid-new"),
         ("Node", "node1", "NetworkPolicyNotWritten", ""),
         ("Pod", "one", "NetworkPolicyNotWritten", "uid-one"),
     ]
     await world.clock.advance(61)
-    world.telling.failed(RuntimeError("no memory"))
+    world.policy_events.failed(RuntimeError("no memory"))
     assert len(await world.events()) == 6
 
 
 async def test_a_refused_packet_is_an_event_on_the_pod_that_wanted_to_connect(world: World) -> None:
     world.pod(pod("client", "10.0.0.1"))
     for _ in range(100):
-        world.telling.refused(drop())
+        world.policy_events.refused(drop())
     (event,) = await world.events()
     assert event["reason"] == "NetworkPolicyDropped" and event["type"] == "Warning"
     assert about([event]) == [("Pod", "client", "NetworkPolicyDropped", "uid-client")]
@@ -213,17 +213,17 @@ async def test_many_policies_with_faults_hide_no_refused_packet_and_fill_no_log(
 ) -> None:
     for number in range(1000):
         world.policy(policy(f"p{number}"), "spec.ingress[0]: nonsense")
-    world.telling.too_large({Name("a", f"p{number}") for number in range(1000)})
+    world.policy_events.too_large({Name("a", f"p{number}") for number in range(1000)})
     assert len(await world.events()) == len(caplog.records) == 20
-    world.telling.refused(drop())
+    world.policy_events.refused(drop())
     assert len(await world.events()) == 21
 
 
 async def test_a_policy_without_room_is_told_once_until_it_has_had_room(world: World) -> None:
     world.policy(policy("p"))
-    world.telling.cluster_policy("whole", "uid-whole", ())
+    world.policy_events.cluster_policy("whole", "uid-whole", ())
     for _ in range(3):
-        world.telling.too_large({Name("a", "p"), Name("", "whole")})
+        world.policy_events.too_large({Name("a", "p"), Name("", "whole")})
         await world.clock.advance(61)
     assert len(world.tasks) == 2
     events = await world.events()
@@ -231,8 +231,8 @@ async def test_a_policy_without_room_is_told_once_until_it_has_had_room(world: W
         ("ClusterNetworkPolicy", "whole", "PolicyTooLarge", "uid-whole"),
         ("NetworkPolicy", "p", "PolicyTooLarge", "uid-p"),
     ]
-    world.telling.too_large(set())
+    world.policy_events.too_large(set())
     await world.clock.advance(61)
-    world.telling.too_large({Name("a", "p")})
+    world.policy_events.too_large({Name("a", "p")})
     (again,) = [one for one in await world.events() if one["regarding"]["name"] == "p"]
     assert "too many or too large" in again["note"]

@@ -13,82 +13,18 @@ import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
+from agent.resources.edge.errors import CgroupError, failure
+from agent.resources.edge.files import Files, FoundGroup, KernelFiles
 from nodelib.backoff import Backoff
-from nodelib.cgroups import Mounts, Undying, end_all, groups_below, mounts_here, sigkill
-from nodelib.command import CommandError, run
-from nodelib.errors import Permanent, Temporary
+from nodelib.cgroups import Mounts, Undying, end_all, mounts_here, sigkill
+from nodelib.errors import Permanent
 
 Write = tuple[str, str, str]
 
 _V2_CONTROLLERS = ("cpu", "cpuset", "memory", "hugetlb", "pids", "io")
 _KILL_TIMEOUT = 10.0  # seconds after which processes that survive SIGKILL are reported
 _RMDIR_ATTEMPTS = 6
-
-
-class CgroupError(Temporary):
-    """A cgroup that could not be created, written or removed; names path, file and cause."""
-
-
-class FoundGroup(Protocol):
-    """A cgroup as Files.below() found it (nodelib.cgroups.Group)."""
-
-    @property
-    def name(self) -> str: ...
-
-    def read(self, file: str) -> str: ...
-
-    def write(self, file: str, text: str) -> None: ...
-
-    def remove(self) -> None: ...
-
-
-class Files(Protocol):
-    """The file operations of a cgroup file system."""
-
-    def mkdir(self, path: str) -> None: ...
-
-    def read(self, path: str) -> str: ...
-
-    def write(self, path: str, text: str) -> None: ...
-
-    def folders(self, path: str) -> list[str]: ...
-
-    def exists(self, path: str) -> bool: ...
-
-    def below(self, path: str) -> Iterator[FoundGroup]:
-        """The cgroup and all below it, the deepest first; none if it does not exist. Each is valid until the next."""
-        ...
-
-
-class KernelFiles:
-    """The real file operations."""
-
-    def mkdir(self, path: str) -> None:
-        os.mkdir(path, 0o755)
-
-    def read(self, path: str) -> str:
-        with open(path, encoding="ascii") as file:
-            return file.read()
-
-    def write(self, path: str, text: str) -> None:
-        # Without O_CREAT: a file that the kernel does not offer must be an error.
-        handle = os.open(path, os.O_WRONLY)
-        try:
-            os.write(handle, text.encode("ascii"))
-        finally:
-            os.close(handle)
-
-    def folders(self, path: str) -> list[str]:
-        with os.scandir(path) as entries:
-            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-
-    def exists(self, path: str) -> bool:
-        return os.path.isdir(path)
-
-    def below(self, path: str) -> Iterator[FoundGroup]:
-        return groups_below(path)
 
 
 class CgroupTree:
@@ -205,7 +141,7 @@ class CgroupTree:
             return
         except OSError as error:
             hint = "Check that the agent is root and the mount is writable."
-            raise _failure(folder, "make cgroup", error, hint) from error
+            raise failure(folder, "make cgroup", error, hint) from error
 
     def _enable_controllers(self, parent: str) -> None:
         offered = set(self._read(f"{parent}/cgroup.controllers").split()) & self.controllers
@@ -216,7 +152,7 @@ class CgroupTree:
             self._files.write(f"{parent}/cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
         except OSError as error:
             hint = "Move the processes of this cgroup into a child of it: v2 allows processes in leaves only."
-            raise _failure(parent, f"enable {', '.join(sorted(missing))}", error, hint) from error
+            raise failure(parent, f"enable {', '.join(sorted(missing))}", error, hint) from error
 
     def _inherit_cpuset(self, parent: str, folder: str) -> None:
         """A new v1 cpuset is empty, and no process can run in it before it has CPUs and memory nodes."""
@@ -236,13 +172,13 @@ class CgroupTree:
                 hint = "More memory than that is in use and cannot be reclaimed; the agent tries again."
             else:
                 hint = "Check that the value fits the limits of the cgroups above it."
-            raise _failure(file, f"write {text}", error, hint) from error
+            raise failure(file, f"write {text}", error, hint) from error
 
     def _read(self, file: str) -> str:
         try:
             return self._files.read(file)
         except OSError as error:
-            raise _failure(file, "read", error, "Check that the cgroup file systems are mounted.") from error
+            raise failure(file, "read", error, "Check that the cgroup file systems are mounted.") from error
 
     def _children(self, path: str) -> frozenset[str]:
         found: set[str] = set()
@@ -260,7 +196,7 @@ class CgroupTree:
                     continue
                 except OSError as error:
                     hint = "Check that the cgroup may hold processes: on v2 only one without controllers for children."
-                    raise _failure(f"{top}{path}", f"move process {pid}", error, hint) from error
+                    raise failure(f"{top}{path}", f"move process {pid}", error, hint) from error
 
     def _pids(self, path: str) -> frozenset[int]:
         found: set[int] = set()
@@ -274,7 +210,7 @@ class CgroupTree:
         try:
             yield from self._files.below(folder)
         except OSError as error:
-            raise _failure(folder, "list cgroups", error, "The agent tries again.") from error
+            raise failure(folder, "list cgroups", error, "The agent tries again.") from error
 
     def _remove(self, path: str) -> None:
         if not any(self._files.exists(top + path) for top in self._all_tops):
@@ -294,7 +230,7 @@ class CgroupTree:
             for leaf in (name for name in self._children(path) if word in name):
                 self._kill(f"{path}/{leaf}")
         except OSError as error:
-            raise _failure(path, "end a container", error, "The agent tries again.") from error
+            raise failure(path, "end a container", error, "The agent tries again.") from error
         finally:
             if quota:
                 with contextlib.suppress(OSError):
@@ -353,60 +289,10 @@ class CgroupTree:
                 # The kernel frees a cgroup a moment after its last process is gone.
                 if error.errno != errno.EBUSY or attempt == _RMDIR_ATTEMPTS - 1:
                     what = f"remove cgroup {group.name[:80]!r}"
-                    raise _failure(folder, what, error, "The agent tries again.") from error
+                    raise failure(folder, what, error, "The agent tries again.") from error
                 time.sleep(pause.next())
             else:
                 return
-
-
-class SystemdSlices:
-    """Slices, created by systemctl(1): with the systemd driver systemd owns the cgroup tree."""
-
-    async def check(self) -> None:
-        """Raises Permanent when systemd is not the init system."""
-        if not os.path.isdir("/run/systemd/system"):
-            raise Permanent(
-                "systemd is not running on this machine",
-                obj="cgroupDriver: systemd",
-                step="make cgroups",
-                action="Set cgroupDriver: cgroupfs, in the container runtime (SystemdCgroup = false) as well.",
-            )
-
-    async def ensure(self, unit: str, properties: list[str]) -> None:
-        """Start the slice, then set its properties for this boot."""
-        try:
-            await run(["systemctl", "start", unit], timeout=30)
-            if properties:
-                await run(["systemctl", "set-property", "--runtime", unit, *properties], timeout=30)
-        except CommandError as error:
-            raise CgroupError(error.message, obj=unit, step="make slice", action="See journalctl -u " + unit) from error
-
-    async def stop(self, unit: str) -> None:
-        done = await run(["systemctl", "stop", unit], timeout=30, check=False)
-        if done.returncode not in (0, 5):  # 5: not loaded
-            raise CgroupError(done.stderr.decode(errors="replace").strip(), obj=unit, step="stop slice")
-
-
-def hugepage_sizes() -> tuple[int, ...]:
-    """Huge page sizes of this kernel, in bytes."""
-    try:
-        names = os.listdir("/sys/kernel/mm/hugepages")
-    except FileNotFoundError:
-        return ()
-    sizes = [name.removeprefix("hugepages-").removesuffix("kB") for name in names]
-    return tuple(sorted(int(size) * 1024 for size in sizes if size.isdigit()))
-
-
-def swap_limits(tree: CgroupTree) -> bool:
-    """Whether the memory controller can limit swap (swap accounting is on)."""
-    if tree.version == 1:
-        return "memory" in tree.controllers and os.path.exists(
-            f"{tree.folder('', 'memory')}/memory.memsw.limit_in_bytes"
-        )
-    # The root of v2 has no memory.swap.max; every other cgroup has it when swap accounting is on.
-    top = tree.folder("", "")
-    with os.scandir(top) as entries:
-        return any(os.path.exists(f"{entry.path}/memory.swap.max") for entry in entries if entry.is_dir())
 
 
 def _has_program(pid: int) -> bool:
@@ -425,7 +311,3 @@ def _checked(path: str) -> str:
     if not path.startswith("/") or len(parts) < 2 or not all(parts[1:]) or ".." in parts:
         raise Permanent(f"{path!r} is not the path of a cgroup below the root", step="use cgroup")
     return path
-
-
-def _failure(path: str, step: str, error: OSError, action: str) -> CgroupError:
-    return CgroupError(error.strerror or str(error), obj=path, step=step, action=action)

@@ -1,0 +1,1 @@
+"""Cgroups of the kernel and slices of systemd. Start with `cgroups.py`."""

@@ -1,1 +1,0 @@
-"""Events about policies and packets: their words and their pace (`plan.py`), and who is told (`work.py`)."""
