@@ -11,11 +11,13 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nodelib import mountinfo
 from nodelib.backoff import Backoff
 from nodelib.errors import Permanent
 from nodelib.file_trees import Kind, Step, Walk
+from nodelib.files import text_of
 from nodelib.mountinfo import Mount
 
 
@@ -62,6 +64,7 @@ def mounts_here() -> Mounts:
     return find_mounts(mountinfo.of_process())
 
 
+_MOST_NAMED = 10  # processes, in an error
 _FIRST_NAMESPACE = 0xEFFFFFFB  # inode of the machine's own cgroup namespace (PROC_CGROUP_INIT_INO, linux/proc_ns.h)
 
 
@@ -143,25 +146,63 @@ def groups_below(folder: str) -> Iterator[Group]:
         return
 
 
+class Doing(NamedTuple):
+    """What a process does that was killed: its state as ps(1) shows it, and whether it is ending already."""
+
+    state: str
+    ending: bool
+
+    @property
+    def goes_on(self) -> bool:
+        """It needs nothing but a processor to end."""
+        return self.ending or self.state == "R"
+
+    def __str__(self) -> str:
+        return f"{self.state}, ending" if self.ending else self.state
+
+
+_EXITING = 0x4  # PF_EXITING, include/linux/sched.h
+
+
+def doing(stat: str) -> Doing:
+    """Read /proc/PID/stat (proc_pid_stat(5)); a process without one is gone: "X"."""
+    fields = stat.rpartition(")")[2].split()
+    return Doing(fields[0], bool(int(fields[6]) & _EXITING)) if len(fields) > 6 else Doing("X", True)
+
+
 class Undying(Exception):
-    """Processes that SIGKILL did not end in time, because they wait in the kernel."""
+    """Processes that SIGKILL did not end in time."""
 
-    def __init__(self, pids: Iterable[int]) -> None:
-        self.pids = sorted(pids)
-        super().__init__(f"processes {self.pids} do not end")
+    def __init__(self, found: Mapping[int, Doing]) -> None:
+        self.pids = sorted(found)
+        self.is_blocked = not any(one.goes_on for one in found.values())
+        self.text = ", ".join(f"{pid} (state {found[pid]})" for pid in self.pids[:_MOST_NAMED])
+        if more := len(self.pids[_MOST_NAMED:]):
+            self.text += f" and {more} more"
+        super().__init__(f"processes do not end: {self.text}")
 
 
-def end_all(alive: Callable[[], set[int]], kill: Callable[[set[int]], None], *, timeout: float) -> int:
+def end_all(
+    alive: Callable[[], set[int]],
+    kill: Callable[[set[int]], None],
+    *,
+    timeout: float,
+    patience: float = 0.0,
+    look: Callable[[int], Doing] = lambda pid: doing(text_of(f"/proc/{pid}/stat")),
+) -> int:
     """Kill processes until none is alive, including those that start meanwhile. Blocking.
 
-    Returns how many there were. Raises Undying after `timeout` seconds.
+    Returns how many there were. Raises Undying after `timeout` seconds; as long as one of them only needs a processor,
+    which a busy machine gives it late, after `patience` seconds more.
     """
     seen: set[int] = set()
     deadline = time.monotonic() + timeout
     pause = Backoff(0.002, 0.1)
     while pids := alive():
-        if time.monotonic() > deadline:
-            raise Undying(pids)
+        if (late := time.monotonic() - deadline) > 0:
+            undying = Undying({pid: look(pid) for pid in pids})
+            if undying.is_blocked or late > patience:
+                raise undying
         seen |= pids
         kill(pids)
         time.sleep(pause.next())

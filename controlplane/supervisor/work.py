@@ -22,7 +22,7 @@ import sys
 import time
 from typing import Any
 
-from controlplane.machine.edge import nsinit
+from controlplane.machine.edge import layers, nsinit
 from controlplane.supervisor.edge.logs import keep_small
 from controlplane.supervisor.edge.procfs import read_state, start_time
 from controlplane.supervisor.model import Program
@@ -31,7 +31,7 @@ from nodelib import files
 
 _ATTEMPTS = 5  # to take the lock
 _KEEP_LOG = 32 * 1024 * 1024  # bytes; the end of a longer log is kept beside it
-_LOOK_AT_LOGS = 30.0  # seconds
+_LOOK_AROUND = 30.0  # seconds between looks at logs and layers
 
 
 class Supervisor:
@@ -40,6 +40,7 @@ class Supervisor:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.wanted: dict[str, Program] = {}
+        self.snapshots = ""
         self.states: dict[str, State] = {}
         self.pidfds: dict[str, int] = {}
         self.last_exit: dict[str, str] = {}
@@ -58,7 +59,7 @@ class Supervisor:
         while not self.stopping:
             if self.reload:
                 self.reload = False
-                self.wanted = read_programs(self.folder)
+                self.wanted, self.snapshots = read_programs(self.folder), read_snapshots(self.folder)
             self._wait(wake_read, self._step())
         for name in reversed(list(self.states)):
             self._stop(name)
@@ -80,7 +81,8 @@ class Supervisor:
         if decision.stop:
             return 0.0
         self._keep_logs_small()
-        return _LOOK_AT_LOGS if decision.wake_at is None else min(_LOOK_AT_LOGS, max(0.0, decision.wake_at - now))
+        self._release_layers()
+        return _LOOK_AROUND if decision.wake_at is None else min(_LOOK_AROUND, max(0.0, decision.wake_at - now))
 
     def _keep_logs_small(self) -> None:
         for path in {program.log for program in self.wanted.values()}:
@@ -91,6 +93,15 @@ class Supervisor:
                 continue
             except OSError as error:
                 say(f"{path}: cannot be rotated: {error}")
+
+    def _release_layers(self) -> None:
+        try:
+            gone = layers.release(self.snapshots) if self.snapshots else []
+        except OSError as error:
+            say(f"layers of removed images cannot be unmounted: {error}")
+        else:
+            if gone:
+                say(f"unmounted {len(gone)} layers of images that containerd has removed")
 
     def _wait(self, wake: int, seconds: float | None) -> None:
         poll = select.poll()
@@ -216,6 +227,12 @@ def read_programs(folder: str) -> dict[str, Program]:
         spec = json.load(file)
     programs = [Program.from_json(entry) for entry in spec["programs"]]
     return {one.name: one for one in programs if not os.path.exists(os.path.join(folder, f"stopped.{one.name}"))}
+
+
+def read_snapshots(folder: str) -> str:
+    """The folder of containerd's snapshots in spec.json, "" if layers of images are none of this unit's business."""
+    with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
+        return str(json.load(file).get("snapshots", ""))
 
 
 def enter(folder: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 from controlplane.cluster.model import KINDS, Cluster, Options
 from controlplane.cluster.plan import node_files
 from controlplane.cluster.work import nodes
+from controlplane.images.model.snapshots import SNAPSHOTS
 from controlplane.machine.edge import cgroups, machine_root, namespaces, process_one
 from controlplane.supervisor.edge import units
 from controlplane.supervisor.model import Program
@@ -42,7 +43,7 @@ class Machine:
     def one(self) -> int:
         return process_one.alive(units.machine_lock(self.folder))
 
-    def start(self, more: Sequence[str] = (), **limits: int) -> int:
+    def start(self, more: Sequence[str] = (), layers: Sequence[str] = (), **limits: int) -> int:
         """What `up` does for a node before it starts daemons. The pid of its process 1."""
         node, trees = self.cluster.nodes[0], cgroups.hierarchies()
         nodes.write_files(self.cluster, node)
@@ -52,7 +53,7 @@ class Machine:
         if limits:
             cgroups.limit(folders, cpus=limits["cpus"], memory=limits["memory"])
         readonly = node_files.readonly_folders([str(PROJECT), sys.prefix, sys.base_prefix, *more])
-        spec = node_files.machine(self.cluster, node, folders, readonly, sys.executable, str(PROJECT))
+        spec = node_files.machine(self.cluster, node, folders, readonly, sys.executable, str(PROJECT), layers)
         asyncio.run(namespaces.make(spec, str(PROJECT)))
         return self.one
 
@@ -131,6 +132,39 @@ def test_it_is_made_once_and_again_when_it_ended(machine: Machine) -> None:
     assert machine.run("sh", "-c", "ls /run/mark; ls /root/mark", check=False) == "/root/mark"
     # The control plane and links to others are in it: it must outlive the node.
     assert os.stat(machine.cluster.namespace("node1", "net")).st_ino == net
+
+
+def test_layers_of_images_cannot_be_written_and_go_with_their_snapshots(machine: Machine) -> None:
+    """Neither where they are mounted nor where another bind mount shows them, as a pod's hostPath does."""
+    own, snapshots = Path(machine.cluster.node_dir("node1")), Path(node_files.RUNTIME_SNAPSHOTS)
+    for name in ("1", "2"):
+        (own / "image-layers" / name / "fs").mkdir(parents=True)
+        (own / "image-layers" / name / "fs/file").write_text("shared")
+        for part in ("fs", "work"):
+            (own / f"containerd/{SNAPSHOTS}" / name / part).mkdir(parents=True)
+    machine.start(layers=("1", "2"))
+    file = str(snapshots / "1/fs/file")
+    assert machine.run("cat", file) == "shared"
+    bound = "mkdir /mnt/all && mount --rbind /var/lib/containerd /mnt/all && mount --make-rprivate /mnt/all"
+    machine.run("sh", "-c", f"{bound} && echo mine > /mnt/all/mine")
+    for path in (file, file.replace("/var/lib/containerd", "/mnt/all")):
+        said = machine.run("sh", "-c", f"{{ echo evil > {path} || rm {path} || chmod 777 {path}; }} 2>&1", check=False)
+        assert said.count("Read-only file system") == 3, said
+    machine.run("umount", "-R", "/mnt/all")
+
+    def release() -> str:
+        call = f"from controlplane.machine.edge.layers import release; print(release({str(snapshots)!r}))"
+        return machine.run("env", f"PYTHONPATH={PROJECT}", sys.executable, "-S", "-c", call)
+
+    assert release() == "[]"
+    machine.run("rmdir", str(snapshots / "1/work"))
+    assert release() == f"['{snapshots}/1/fs']"
+    machine.run("rmdir", str(snapshots / "1/fs"), str(snapshots / "1"))
+    assert (own / "image-layers/1/fs/file").read_text() == "shared"
+    machine.run("umount", str(snapshots / "2/fs"))
+    machine.start(layers=("2",))
+    file = str(snapshots / "2/fs/file")
+    assert "Read-only" in machine.run("sh", "-c", f"{{ echo evil > {file}; }} 2>&1; cat {file} >/dev/null")
 
 
 def test_what_it_writes_stays_in_it(machine: Machine) -> None:

@@ -250,10 +250,10 @@ class CgroupTree:
             end_all(alive, kill, timeout=self._kill_timeout)
         except Undying as error:
             raise CgroupError(
-                f"processes {error.pids[:10]} survive SIGKILL",
+                f"processes survive SIGKILL: {error.text}",
                 obj=path,
                 step="kill remaining processes",
-                action="Look at their state in /proc (D: they hang in the kernel); the agent tries again.",
+                action="In state D they hang in the kernel, in R they wait for a processor. The agent tries again.",
             ) from error
 
     def _signal(self, path: str, pids: Iterable[int]) -> None:

@@ -10,10 +10,13 @@ from typing import Any
 
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan import registries
+from controlplane.images.model.snapshots import FILES, SNAPSHOTS
 from nodelib.ciphers import STRONG_CIPHERS
 from nodelib.json_values import merge_patch
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+CONTAINERD_ROOT = "containerd"  # below the node's folder, as the next one
+IMAGE_LAYERS = "image-layers"  # files that it shares with other nodes (images/edge/clone.py)
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10.2"
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -23,7 +26,7 @@ _SYSTEM_DIRS = ("/usr", "/opt", "/bin", "/sbin", "/lib", "/nix", "/gnu")  # a no
 # Directories of the node (under its state directory) and where its processes see them.
 NODE_DIRS = {
     "kubelet": "/var/lib/kubelet",
-    "containerd": "/var/lib/containerd",
+    CONTAINERD_ROOT: "/var/lib/containerd",
     "pod-logs": "/var/log/pods",
     "container-logs": "/var/log/containers",
     "cni/net.d": "/etc/cni/net.d",
@@ -34,6 +37,7 @@ NODE_DIRS = {
     "etcd": "/var/lib/etcd",  # kubeadm's etcd, on control plane nodes
     "libexec": "/usr/libexec/kubernetes",  # where a controller manager in a pod expects FlexVolume plugins
 }
+RUNTIME_SNAPSHOTS = f"{NODE_DIRS[CONTAINERD_ROOT]}/{SNAPSHOTS}"
 NODE_FILES = {
     "hosts": "/etc/hosts",
     "resolv.conf": "/etc/resolv.conf",
@@ -55,13 +59,31 @@ _ROUTER_SYSCTLS = {"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "
 
 
 def machine(
-    cluster: Cluster, node: Node, cgroups: Sequence[str], readonly: Sequence[str], python: str, project: str
+    cluster: Cluster,
+    node: Node,
+    cgroups: Sequence[str],
+    readonly: Sequence[str],
+    python: str,
+    project: str,
+    layers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The input of nsinit for a node. `cgroups`: its folder in every hierarchy; `readonly`: what it may only read."""
+    """The input of nsinit for a node. `cgroups`: its folder in every hierarchy; `readonly`: what it may only read.
+
+    `layers`: the snapshots whose files are in IMAGE_LAYERS.
+    """
     own, unit, log = cluster.node_dir(node.name), cluster.unit_dir(node.name), cluster.log_dir(node.name)
     mounts: list[dict[str, Any]] = [{"target": path, "source": "", "type": "tmpfs"} for path in _MEMORY]
     mounts += [{"target": path, "source": path, "type": "bind", "readonly": True} for path in readonly]
     mounts += [{"target": t, "source": f"{own}/{s}", "type": "bind"} for s, t in (NODE_DIRS | NODE_FILES).items()]
+    mounts += [
+        {
+            "target": f"{RUNTIME_SNAPSHOTS}/{name}/{FILES}",
+            "source": f"{own}/{IMAGE_LAYERS}/{name}/{FILES}",
+            "type": "bind",
+            "readonly": True,
+        }
+        for name in layers
+    ]
     mounts += [
         {"target": one.node_path, "source": one.host_path, "type": "bind", "readonly": one.readonly}
         for one in cluster.member(node.name).mounts

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from controlplane.cluster.model import CONTROL_PLANE, OUTSIDE, Cluster
 from controlplane.cluster.plan import components
 from controlplane.cluster.plan.components import Tools
+from controlplane.cluster.plan.node_files import RUNTIME_SNAPSHOTS
 from controlplane.cluster.work.network import unit_namespaces
 from controlplane.machine.edge import cgroups
 from controlplane.supervisor.edge import units
@@ -29,6 +30,7 @@ def start_unit(cluster: Cluster, unit: str, programs: tuple[Program, ...], proje
         cgroups=directories if outside else (),
         namespaces=unit_namespaces(cluster, unit) if outside else (),
         programs=programs,
+        snapshots="" if outside else RUNTIME_SNAPSHOTS,
     )
     units.ensure_supervisor(cluster.unit_dir(unit), f"{cluster.log_dir(unit)}/supervisor.log", project)
 

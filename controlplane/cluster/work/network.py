@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import BALANCER, PORTS, Cluster, Node
@@ -12,6 +13,7 @@ from controlplane.cluster.plan import node_files
 from controlplane.cluster.plan.node_files import readonly_folders
 from controlplane.cluster.plan.wiring import wiring
 from controlplane.cluster.work import host_changes
+from controlplane.images.edge.clone import keep_used
 from controlplane.machine.edge import cgroups, namespaces, process_one
 from controlplane.machine.edge.netlink import Netlink
 from controlplane.machine.model import HOST, WIRE, Veth
@@ -41,7 +43,9 @@ async def _machine(cluster: Cluster, node: Node, project: str) -> None:
     folders = await asyncio.to_thread(_fresh_cgroups, cluster, node)
     tools = [*cluster.tools.values()]
     readonly = readonly_folders([project, cache_root(), sys.prefix, sys.base_prefix, *map(os.path.dirname, tools)])
-    spec = node_files.machine(cluster, node, folders, readonly, sys.executable, project)
+    own = Path(cluster.node_dir(node.name))
+    layers = await asyncio.to_thread(keep_used, own / node_files.IMAGE_LAYERS, own / node_files.CONTAINERD_ROOT)
+    spec = node_files.machine(cluster, node, folders, readonly, sys.executable, project, layers)
     await namespaces.make(spec, project)
 
 

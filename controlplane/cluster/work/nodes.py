@@ -44,11 +44,14 @@ def seed_runtime(cluster: Cluster, node: Node, images: Mapping[str, Path], conta
     from controlplane.images.edge.seed import seed_containerd_root
 
     own = Path(cluster.node_dir(node.name))
-    root, partial = own / "containerd", own / "containerd.new"
+    root, partial, layers = own / node_files.CONTAINERD_ROOT, own / "containerd.new", own / node_files.IMAGE_LAYERS
     if root.exists() and any(root.iterdir()):
         return False
-    shutil.rmtree(partial, ignore_errors=True)  # from an interrupted `up`
-    seed_containerd_root(partial, images, containerd=containerd, cache_dir=Path(cache_root()), progress=say)
+    for left in (partial, layers):  # from an interrupted `up`
+        shutil.rmtree(left, ignore_errors=True)
+    seed_containerd_root(
+        partial, images, containerd=containerd, cache_dir=Path(cache_root()), progress=say, layers=layers
+    )
     if root.exists():
         root.rmdir()
     partial.rename(root)

@@ -1,8 +1,7 @@
 """A containerd root that already holds the images, made once and then cloned for each node.
 
-Importing the demo images takes seconds (hashing, journalling and unpacking 300 MB), a clone takes milliseconds: content
-blobs and files of committed snapshots are never written again (overlayfs copies up), so every node has hard links to
-them, and only the two bolt databases are really copied. On another file system everything is copied.
+Importing the demo images takes seconds (hashing, journalling and unpacking 300 MB), a clone takes milliseconds, because
+nodes share the files of layers (clone.py). On another file system everything is copied.
 
 Layers are kept unpacked only: their packed form would take as much of the disk again, and a runtime reads it only to
 export an image (the archives are in the cache for that).
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from controlplane.images.edge.clone import clone
 from controlplane.images.edge.unused_seeds import WORK, remove_unused
 from controlplane.images.edge.unxz import SUFFIX as UNXZ_SUFFIX
 from controlplane.images.edge.unxz import unxz
@@ -34,7 +34,6 @@ _FORMAT = "2"
 _TRIES = 600  # with 0.05 s between them
 # What belongs to one node (uuid) or is only scratch: a clone starts without it.
 _OWN = ("io.containerd.grpc.v1.introspection", "io.containerd.content.v1.content/ingest", "tmpmounts")
-_DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 
 _CONFIG = """version = 3
 root = "{root}"
@@ -84,18 +83,21 @@ def seed_containerd_root(
     cache_dir: Path,
     progress: Progress = lambda line: None,
     ctr: Path | None = None,
+    layers: Path | None = None,
 ) -> None:
     """Fill `dest` (a containerd root that is empty or does not exist) with `images` (name -> archive).
 
     containerd does not mind the path of `dest`; its snapshotter must be overlayfs. Blocking; `ctr` is the one beside
-    `containerd` unless given. Raises Conflict when `dest` is in use, Permanent when the seed cannot be made.
+    `containerd` unless given. `layers`: a folder that does not exist, for the files of layers, which must then be bound
+    into `dest` (clone.py); None: `dest` has copies. Raises Conflict when `dest` is in use, Permanent when the seed
+    cannot be made.
     """
     if dest.exists() and any(dest.iterdir()):
         raise Conflict(
             "is not empty", obj=str(dest), step="seed containerd", action="Import the images with ctr instead"
         )
     with seed_of(images, containerd=containerd, cache_dir=cache_dir, progress=progress, ctr=ctr) as seed:
-        _clone(seed, dest)
+        clone(seed, dest, layers)
 
 
 @contextmanager
@@ -164,20 +166,6 @@ def _fill(root: Path, archives: list[Path], wanted: int, containerd: Path, ctr: 
 def _without_notices(said: str) -> str:
     """ctr tells each time that cgroup v1 has no future, which hides what went wrong."""
     return "\n".join(line for line in said.splitlines() if "DEPRECATION" not in line).strip()
-
-
-def _clone(seed: Path, dest: Path) -> None:
-    dest.parent.mkdir(parents=True, exist_ok=True)
-    if dest.exists():
-        dest.rmdir()
-    same_disk = seed.stat().st_dev == dest.parent.stat().st_dev
-    how = ["--link"] if same_disk else ["--reflink=auto"]
-    run_sync(["cp", "-a", *how, str(seed), str(dest)], timeout=600)
-    if same_disk:
-        for name in _DATABASES:
-            database = dest / name
-            database.unlink()
-            shutil.copy2(seed / name, database)
 
 
 @contextmanager

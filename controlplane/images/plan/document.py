@@ -23,9 +23,9 @@ packages, remove `images` and `debs` from the cache.
 Layers are uncompressed tars, because nothing travels here. agnhost (233 MB), `ctr images import --local` of containerd
 2.4.2 on two busy cores: 4.2 s plain, 10.0 s with gzip layers; gzip takes 50 s to make. With the demo's four images it
 was 5.5 s, or 3.4 s with `--local`, on idle cores. So `up` imports nothing: a containerd root that holds the images is
-made once per set of images (`seeds` in the cache, 6 to 7 s) and cloned for each node in 0.04 s, blobs and the files of
-snapshots as hard links, the databases as copies. A root that no run
-has used for three days is removed when another is made.
+made once per set of images (`seeds` in the cache, 6 to 7 s) and cloned for each node in 0.04 s. The files of layers are
+hard links, which lie outside of the node's tree and are mounted read-only in its containerd root; databases and blobs
+are copies. A root that no run has used for three days is removed when another is made.
 """
 
 

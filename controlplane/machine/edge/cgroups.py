@@ -18,6 +18,9 @@ from nodelib.errors import Temporary
 from nodelib.files import text_of
 
 _PERIOD = 100_000  # microseconds, the kernel's own
+_FOR_A_PROCESSOR = 180.0  # seconds that killed processes may wait for one
+_BLOCKED = "They are blocked in the kernel (`ps -o pid,stat,wchan,cmd`); run the command again once they are gone."
+_BUSY = "They were killed, and the machine is too busy to let them end; run the command again when it is less so."
 _V2_WANTED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 
@@ -152,7 +155,8 @@ def members(trees: Hierarchies, path: str) -> set[int]:
 def kill_all(trees: Hierarchies, path: str, *, timeout: float = 20) -> int:
     """SIGKILL everything in or below the cgroup and wait until it is gone. Returns how many processes there were.
 
-    Raises Temporary with the pids that are still alive after `timeout` seconds (in uninterruptible sleep).
+    Raises Temporary with the pids and states of those that are still alive after `timeout` seconds, or after
+    _FOR_A_PROCESSOR more if they need only that to end.
     """
 
     def kill(pids: set[int]) -> None:
@@ -160,13 +164,13 @@ def kill_all(trees: Hierarchies, path: str, *, timeout: float = 20) -> int:
         sigkill(pids)
 
     try:
-        return end_all(lambda: members(trees, path), kill, timeout=timeout)
+        return end_all(lambda: members(trees, path), kill, timeout=timeout, patience=_FOR_A_PROCESSOR)
     except Undying as error:
         raise Temporary(
             str(error),
             obj=path,
             step="kill the processes of the cgroup",
-            action="They are blocked in the kernel (`ps -o pid,stat,wchan,cmd`); run `down` again once they are gone.",
+            action=_BLOCKED if error.is_blocked else _BUSY,
         ) from error
 
 

@@ -26,13 +26,22 @@ from nodelib.files import no_link
 
 
 def write_spec(
-    folder: str, *, cgroups: Sequence[str], namespaces: Sequence[tuple[str, str]], programs: Sequence[Program]
+    folder: str,
+    *,
+    cgroups: Sequence[str],
+    namespaces: Sequence[tuple[str, str]],
+    programs: Sequence[Program],
+    snapshots: str = "",
 ) -> bool:
-    """Write what the supervisor of `folder` should run. False if the file is already the same."""
+    """Write what the supervisor of `folder` should run. False if the file is already the same.
+
+    `snapshots`: the folder of containerd's snapshots, on which layers are mounted (machine/edge/layers.py).
+    """
     spec = {
         "cgroups": list(cgroups),
         "namespaces": [list(pair) for pair in namespaces],
         "programs": [program.to_json() for program in programs],
+        **({"snapshots": snapshots} if snapshots else {}),
     }
     os.makedirs(folder, mode=0o700, exist_ok=True)
     for program in programs:

@@ -102,8 +102,9 @@ def test_proxy_config_leaves_the_size_of_conntrack_alone() -> None:
     assert config["mode"] == "iptables"
 
 
-def mounts() -> list[dict[str, Any]]:
-    spec = node_files.machine(CLUSTER, NODE, ["/sys/fs/cgroup/x"], ["/cache", "/project"], "/venv/python", "/project")
+def mounts(*layers: str) -> list[dict[str, Any]]:
+    readonly = ["/cache", "/project"]
+    spec = node_files.machine(CLUSTER, NODE, ["/sys/fs/cgroup/x"], readonly, "/venv/python", "/project", layers)
     found: list[dict[str, Any]] = spec["machine"]["root"]["mounts"]
     return found
 
@@ -130,6 +131,19 @@ def test_a_node_sees_of_the_cluster_only_what_is_its_own() -> None:
 def test_programs_and_project_are_read_only() -> None:
     readonly = {entry["target"] for entry in mounts() if entry.get("readonly")}
     assert readonly == {"/cache", "/project"}
+
+
+def test_layers_that_other_nodes_have_too_are_mounted_read_only_over_containerds_folder() -> None:
+    snapshots = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
+    found = mounts("1", "12")
+    shared = {entry["target"]: entry for entry in found if entry["target"].startswith("/var/lib/containerd/")}
+    assert list(shared) == [f"{snapshots}/1/fs", f"{snapshots}/12/fs"]
+    assert all(entry["readonly"] is True for entry in shared.values())
+    own = CLUSTER.node_dir(NODE.name)
+    assert shared[f"{snapshots}/12/fs"]["source"] == f"{own}/image-layers/12/fs"
+    targets = [entry["target"] for entry in found]
+    assert targets.index("/var/lib/containerd") < targets.index(f"{snapshots}/1/fs")
+    assert not any(entry["source"].endswith("/image-layers") for entry in found), "no other way to the same files"
 
 
 @pytest.mark.parametrize(
