@@ -47,7 +47,7 @@ from tests.netns.proxy_world import PEER
 from tests.netns.test_cni_spoofing import mac_of
 from tests.netns.test_policy_daemon import daemon as process
 from tests.netns.test_policy_daemon import events
-from tests.netns.test_policy_packets import _RAW, DROPPED, PODS, SPACES, V6, _answered
+from tests.netns.test_policy_packets import DROPPED, PODS, RAW, SPACES, V6, _answered
 from tests.netns.test_proxy_packets import CLIENT, CONTEXT, FAR, POD1, POD2, SERVICE
 from tests.unit.proxy.build import desired
 from tests.waiting import until
@@ -208,7 +208,7 @@ async def test_nobody_but_the_server_is_believed(world: PolicyWorld, extension: 
         ends = mac_of(world.pods[POD1], "eth0") + mac_of(world.pods[POD2], "eth0")
         frame = bytes.fromhex(ends.replace(":", "")) + b"\x08\x00" + checked(datagram(CLIENT, POD1, forged))
         before = one.read
-        await asyncio.to_thread(world.pods[POD2].run, sys.executable, "-IS", "-c", _RAW, frame.hex())
+        await asyncio.to_thread(world.pods[POD2].run, sys.executable, "-IS", "-c", RAW, frame.hex())
         other = world.pods[FAR].start(
             sys.executable, "-S", _PEER, "serve", "53", json.dumps({"forged.example.com": [60, WEB[2]]}),
             stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(_ROOT)},

@@ -8,6 +8,7 @@ import pytest
 
 from agent.common.model.pods import RunState
 from agent.pods.model.facts import Cause, Termination
+from nodelib.json_values import Json
 from tests.builders.pods import container
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
@@ -17,7 +18,7 @@ from tests.unit.agent.pods.test_status import ONE, status
 ENDED = ("Succeeded", "Failed")
 DEADLINE = Termination(Cause.DEADLINE, NOW, 3600, "DeadlineExceeded", "too long")
 # Whoever makes a pod chooses for how long it may go on after its deadline.
-SPEC = {"restartPolicy": "Never", "activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 600}
+SPEC: Json = {"restartPolicy": "Never", "activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 600}
 
 
 @pytest.fixture
