@@ -15,9 +15,9 @@ from ipaddress import ip_network
 
 from cni import udp_flows
 from cni.firewall import ApplyRules, Firewall
-from cni.model import Attachment, FirewallFacts, HostPort, Network, NodeFacts
+from cni.model import Attachment, FirewallFacts, HostPort, Network, NodeFacts, Tunnel
 from cni.node_links import NodeLinks
-from cni.plan import hostports
+from cni.plan import hostports, overlay
 from cni.settings import CniSettings
 from cni.spec.configuration import NetConf, address_range
 from cni.sysctls import bridge_filtered, ensure_route_localnet
@@ -62,6 +62,7 @@ class NodeNetwork:
         self._failures = 0
         self._published = published or Published()
         self._nodes: tuple[NodeFacts, ...] | None = None
+        self._tunnel: Tunnel | None = None
         self._reported: tuple[str, ...] = ()
         self._adopted: set[str] = set()
         self._waiting = "the node's network has not been set up yet"
@@ -155,6 +156,7 @@ class NodeNetwork:
             return
         try:
             skipped = await asyncio.to_thread(self._links.sync, cidrs, self._nodes, self._attachments())
+            self._tunnel = await asyncio.to_thread(self._links.tunnel)
             await self.firewall.sync(audit=True)
             # After the rules: they guard the node's loopback against what this setting lets in.
             await asyncio.to_thread(ensure_route_localnet, self._settings.bridge, self._links.kernel)
@@ -190,7 +192,9 @@ class NodeNetwork:
         """Facts for each address family of pods, and always for IPv4: an earlier run's rules may have to be removed."""
         # A recreated Node has no podCIDR for a moment: running pods keep their rules meanwhile.
         cidrs = self.pod_cidrs or self._published.pod_cidrs
-        attachments = self._attachments()
+        attachments, tunnel = self._attachments(), self._tunnel
+        others = [cidr for item in self._nodes or () for cidr in item.pod_cidrs]
+        pods = (*cidrs, *self._settings.cluster_cidrs, *others)
         return tuple(
             FirewallFacts(
                 version=version,
@@ -201,8 +205,9 @@ class NodeNetwork:
                 masquerade=self._settings.masquerade,
                 host_ports=hostports.host_ports(attachments, version),
                 bridge_filtered=bridge_filtered(version, self._links.kernel),
+                guard=overlay.guard(tunnel, version, pods),
             )
-            for version in sorted({4, *(cidr.version for cidr in cidrs)})
+            for version in sorted({4, *(cidr.version for cidr in cidrs), tunnel.local.version if tunnel else 4})
         )
 
     async def _ports_changed(self, old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:

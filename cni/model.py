@@ -202,11 +202,24 @@ class HostPort:
 
 
 @dataclass(frozen=True, slots=True)
+class TunnelGuard:
+    """The node's end of the overlay, which takes packets of nodes only.
+
+    `port`, `local`: where they come to; `link`: where what was in them comes from; `pods`: addresses of all pods.
+    """
+
+    port: int
+    local: Address
+    link: str
+    pods: tuple[Network, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class FirewallFacts:
     """What the packet filter rules of one address family depend on.
 
     `pod_cidrs` and `host_ports` are of that family. `bridge_filtered`: bridge-nf-call-iptables (or -ip6tables) is on,
-    so answers between pods of one bridge are translated back.
+    so answers between pods of one bridge are translated back. `guard`: of an overlay between addresses of the family.
     """
 
     network: str
@@ -217,3 +230,4 @@ class FirewallFacts:
     host_ports: tuple[HostPort, ...] = ()
     bridge_filtered: bool = True
     version: int = 4
+    guard: TunnelGuard | None = None

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from cni.edge import netns, pathmtu, sysctl
-from cni.model import Address, Attachment, BridgePlan, Interface, LinkFacts, Network, NodeFacts, OverlayPlan
+from cni.model import Address, Attachment, BridgePlan, Interface, LinkFacts, Network, NodeFacts, OverlayPlan, Tunnel
 from cni.plan import node, overlay, pod_cidrs, routes
 from cni.plan.names import host_ifname
 from cni.ports import KernelSettings, Links, OpenLinks, OpenNamespace, PathMtus
@@ -72,6 +72,12 @@ class NodeLinks:
             if nodes is not None:  # otherwise routes and tunnels stay as they are
                 self._apply_routes(links, plan, tunnel, device)
         return (*plan.skipped, *(text for text in (problem, *problems) if text))
+
+    def tunnel(self) -> Tunnel | None:
+        """That of the overlay, as the kernel has it now."""
+        with self.open_links(None) as links:
+            link = links.link(overlay.LINK)
+        return link.tunnel if link is not None else None
 
     def remove(self) -> None:
         """Remove routes, overlay and bridge."""

@@ -19,7 +19,7 @@ from cni.install import load_published
 from cni.model import Attachment, FirewallFacts, HostPort
 from cni.node_links import ensure_bridge
 from cni.operations import Operations
-from cni.plan import hostports, node
+from cni.plan import hostports, node, overlay
 from cni.spec.configuration import NetConf
 from cni.spec.errors import KERNEL_REFUSED, TRY_AGAIN_LATER, CNIError
 from cni.sysctls import bridge_filtered, ensure_forwarding, ensure_guarded, ensure_route_localnet
@@ -123,6 +123,9 @@ class _Node:
         subnets = [item.subnet for chosen in conf.ranges for item in chosen]
         outside = (*conf.non_masquerade, *load_published(conf.data_dir, conf.name).non_masquerade)
         attachments = self.store.attachments()
+        with Netlink() as links:
+            link = links.link(overlay.LINK)
+        tunnel = link.tunnel if link is not None else None
         return tuple(
             FirewallFacts(
                 version=version,
@@ -133,6 +136,7 @@ class _Node:
                 masquerade=conf.masquerade,
                 host_ports=hostports.host_ports(attachments, version),
                 bridge_filtered=bridge_filtered(version),
+                guard=overlay.guard(tunnel, version, subnets),
             )
-            for version in sorted({4, *(cidr.version for cidr in subnets)})
+            for version in sorted({4, *(cidr.version for cidr in subnets), tunnel.local.version if tunnel else 4})
         )

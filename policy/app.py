@@ -37,6 +37,7 @@ from policy.edge.held_file import HeldFile
 from policy.edge.metrics import Metrics
 from policy.enforcer import Enforcer
 from policy.events.work import PolicyEvents
+from policy.frames import Frames
 from policy.model import Direction
 from policy.plan import cluster_layout, layout, parse
 from policy.plan.difference import removal
@@ -120,6 +121,7 @@ class _Daemon:
         self._refusals = Refusals(layout.REPORTS, clock, self._metrics.count_reports) if able.report else None
         self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._events, self._no_drops, clock)
         self._refused = RefusedCounts(readers, lambda: self._enforcer.programs)
+        self._frames = Frames(clock, self._tell_of_frames)
         self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
         self._cluster = ClusterIntake(
             client, self._enforcer, self._events.cluster_policy, self._events.policy_gone, able.no_names
@@ -176,14 +178,19 @@ class _Daemon:
         if self._other:
             await self._yield_to(self._other)
         else:
-            self._enforcer.start()
-            self._metrics.enforcing.set(1)
+            await self._enforce()
             await self._enforcer.first_sync.wait()
             log.info("network policies are in force")
             gc.freeze()
         if self._answers is not None:
             self._supervisor.spawn("dns-answers", partial(self._answers.run, self._domains.learn))
         self._supervisor.spawn("others", self._watch_for_others)
+        self._supervisor.spawn("frames", self._frames.run)
+
+    async def _enforce(self) -> None:
+        await self._frames.enforce()
+        self._enforcer.start()
+        self._metrics.enforcing.set(1)
 
     async def _watch_for_others(self) -> None:
         """Until cancelled: stand back when another implementation appears, step in when it is gone."""
@@ -196,13 +203,13 @@ class _Daemon:
             elif self._other and not found:
                 log.info("no other implementation is left: policies are enforced by nodewright again")
                 self._other = ""
-                self._enforcer.start()
-                self._metrics.enforcing.set(1)
+                await self._enforce()
 
     async def _yield_to(self, found: str) -> None:
         log.warning("network policies are left to another implementation: %s", found)
         self._metrics.enforcing.set(0)
         await self._enforcer.remove()
+        await self._frames.remove()
         note = f"NetworkPolicies are not enforced by nodewright on this node: {found}"
         self._events.node("NetworkPolicyLeftToOther", note, warning=False)
 
@@ -212,6 +219,13 @@ class _Daemon:
                 note = f"{path} is not 1: policies are not enforced between pods of this node ({family})"
                 log.error("%s. Load br_netfilter and set it.", note)
                 self._events.node("NetworkPolicyBridgeNotFiltered", note)
+
+    def _tell_of_frames(self, problem: str) -> None:
+        note = (
+            f"pods with CAP_NET_RAW can pass by policies between pods of this node, in frames with VLAN tags: {problem}"
+        )
+        log.error("%s. Install nft; the kernel needs nf_tables for bridges (NF_TABLES_BRIDGE).", note)
+        self._events.node("NetworkPolicyFramesNotFiltered", note[:1000])
 
     def _no_drops(self) -> str:
         """Why no dropped packets are reported here, "" if they are."""
@@ -292,6 +306,7 @@ class _Daemon:
 async def _clean_up() -> None:
     for family in abilities.families():
         await NftTable(family, layout.TABLE).commit(removal())
+    await Frames(SystemClock(), log.warning).remove()
 
 
 def _read(path: str) -> str:

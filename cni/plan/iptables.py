@@ -8,6 +8,10 @@ What they do:
 - localnet: with route_localnet on the bridge, which 127.0.0.1:hostPort needs, a pod could address the node's own
   127.0.0.0/8. Such packets are dropped before any other rule sees them (CVE-2020-8558).
 - forward: pod traffic passes a FORWARD policy of DROP, as Docker sets it, unless another rule refused it before.
+- overlay: VXLAN has no key. Whoever sends to the node's end of it puts any packet into the pod network, under any
+  address, past rules and policies. So no packet of a pod gets there: not from this node or another, nor through the
+  overlay, nor to another address of the node. As a Service's or whoever's rules may give such a packet the node's own
+  address on its way, pods send to that port of other pods only.
 """
 
 from __future__ import annotations
@@ -35,13 +39,16 @@ class Names:
     hostports: str
     localnet: str
     forward: str
+    overlay: str
 
 
 def chain_names(network: str) -> Names:
     suffix = network_suffix(network)
     if not suffix:
-        return Names("NODEWRIGHT-POSTROUTING", "NODEWRIGHT-HOSTPORTS", "NODEWRIGHT-LOCALNET", "NODEWRIGHT-FORWARD")
-    return Names(*(f"NODEWRIGHT-{part}{suffix}" for part in ("POSTROUTE", "HOSTPORTS", "LOCALNET", "FORWARD")))
+        own = ("POSTROUTING", "HOSTPORTS", "LOCALNET", "FORWARD", "OVERLAY")
+        return Names(*(f"NODEWRIGHT-{part}" for part in own))
+    parts = ("POSTROUTE", "HOSTPORTS", "LOCALNET", "FORWARD", "OVERLAY")
+    return Names(*(f"NODEWRIGHT-{part}{suffix}" for part in parts))
 
 
 def chains(facts: FirewallFacts) -> dict[str, tuple[Chain, ...]]:
@@ -53,7 +60,7 @@ def chains(facts: FirewallFacts) -> dict[str, tuple[Chain, ...]]:
             Chain(own.hostports, tuple(_dnat(item) for item in facts.host_ports)),
             Chain(own.postrouting, (*_host_port_masquerade(facts), *_masquerade(facts))),
         ),
-        "filter": (Chain(own.forward, tuple(_forward(facts.pod_cidrs))),),
+        "filter": (Chain(own.forward, tuple(_forward(facts.pod_cidrs))), Chain(own.overlay, tuple(_overlay(facts)))),
     }
 
 
@@ -62,6 +69,7 @@ def jumps(facts: FirewallFacts) -> dict[str, tuple[Jump, ...]]:
     own = chain_names(facts.network)
     local = ("-m", "addrtype", "--dst-type", "LOCAL")
     host = rule(comment("nodewright hostPorts"), local, jump(own.hostports))
+    overlay = comment("nodewright overlay")
     localnet = rule("-d", str(_LOOPBACK), "-i", facts.bridge, comment("nodewright localnet"), jump(own.localnet))
     return ({"raw": (Jump("PREROUTING", localnet),)} if facts.version == 4 else {}) | {
         "nat": (
@@ -70,7 +78,12 @@ def jumps(facts: FirewallFacts) -> dict[str, tuple[Jump, ...]]:
             # Appended: a service proxy that marked a packet for masquerade comes first.
             Jump("POSTROUTING", rule(comment("nodewright masquerade"), jump(own.postrouting)), insert=False),
         ),
-        "filter": (Jump("FORWARD", rule(comment("nodewright pod traffic"), jump(own.forward)), insert=False),),
+        # Whether there is an overlay or not: the chain is empty without one.
+        "filter": (
+            Jump("FORWARD", rule(comment("nodewright pod traffic"), jump(own.forward)), insert=False),
+            Jump("FORWARD", rule("-i", facts.bridge, "-p", "udp", overlay, jump(own.overlay))),
+            Jump("INPUT", rule("-p", "udp", overlay, jump(own.overlay))),
+        ),
     }
 
 
@@ -123,6 +136,19 @@ def _host(address: Address) -> str:
 
 def _forward(cidrs: Sequence[Network]) -> list[Rule]:
     return [rule(flag, str(cidr), jump("ACCEPT")) for cidr in cidrs for flag in ("-s", "-d")]
+
+
+def _overlay(facts: FirewallFacts) -> list[Rule]:
+    guard = facts.guard
+    if guard is None:
+        return []
+    port = ("-p", "udp", "-m", "udp", "--dport", str(guard.port))
+    others = [("-m", "addrtype", "!", "--dst-type", "LOCAL", "-d", str(one)) for one in guard.pods]
+    never = [("-i", facts.bridge), ("-i", guard.link), *[("-s", str(one)) for one in guard.pods]]
+    return [
+        *[rule(one, jump("RETURN")) for one in others],  # a pod's own port of that number
+        *[rule(one, port, jump("DROP")) for one in (*never, ("!", "-d", _host(guard.local)))],
+    ]
 
 
 def collapsed(networks: Iterable[Network]) -> list[Network]:

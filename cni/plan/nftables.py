@@ -30,6 +30,7 @@ def transaction(facts: FirewallFacts) -> str:
     if facts.version == 4:
         guard = [f'iifname "{facts.bridge}" ip daddr 127.0.0.0/8 drop']
         chains = {"localnet": ("type filter hook prerouting priority raw;", guard), **chains}
+    chains |= _overlay(facts)
     lines = [*_replaced(facts.network, facts.version), f"table {_NAMES[facts.version]} {table_name(facts.network)} {{"]
     lines += _chain("hostports", "", [_dnat(item) for item in facts.host_ports])
     for name, (hook, rules) in chains.items():
@@ -69,6 +70,24 @@ def _postrouting(facts: FirewallFacts) -> list[str]:
             rules.append(f"{ip} saddr {source} {ip} daddr {{ {inside} }} return")
             rules.append(f"{ip} saddr {source} masquerade fully-random")
     return list(dict.fromkeys(rules))
+
+
+def _overlay(facts: FirewallFacts) -> dict[str, tuple[str, list[str]]]:
+    """See plan/iptables.py."""
+    guard, ip = facts.guard, _NAMES[facts.version]
+    if guard is None:
+        return {}
+    pods, port = ", ".join(map(str, guard.pods)), f"udp dport {guard.port}"
+    into = [f'{port} iifname {{ "{facts.bridge}", "{guard.link}" }} drop', f"{port} {ip} daddr != {guard.local} drop"]
+    into += [f"{port} {ip} saddr {{ {pods} }} drop"] if pods else []
+    elsewhere = f"{ip} daddr != {{ {pods} }} " if pods else ""
+    return {
+        "overlay-in": ("type filter hook input priority filter;", into),
+        "overlay-on": (
+            "type filter hook forward priority filter;",
+            [f'{port} iifname "{facts.bridge}" {elsewhere}drop'],
+        ),
+    }
 
 
 def _dnat(item: HostPort) -> str:

@@ -21,7 +21,9 @@ from cni.model import (
     NodeFacts,
     OverlayPlan,
     Tunnel,
+    TunnelGuard,
 )
+from cni.plan.iptables import collapsed
 from nodelib.addresses import hardware_address
 
 T = TypeVar("T")
@@ -84,6 +86,13 @@ def plan(own: NodeFacts, cidrs: Iterable[Network], port: int, mtu: int) -> Overl
         return None
     addresses = tuple(ip_interface(f"{gateway(cidr)}/{cidr.max_prefixlen}") for cidr in cidrs)
     return OverlayPlan(LINK, Tunnel(VNI, port, local), hardware_address(local), mtu, addresses)
+
+
+def guard(tunnel: Tunnel | None, version: int, pods: Iterable[Network]) -> TunnelGuard | None:
+    """What keeps packets of these pods from the node's end of the overlay; None if that is of the other family."""
+    if tunnel is None or tunnel.local.version != version:
+        return None
+    return TunnelGuard(tunnel.port, tunnel.local, LINK, tuple(collapsed(one for one in pods if one.version == version)))
 
 
 def must_be_remade(wanted: OverlayPlan, link: LinkFacts | None) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from nodelib.firewall.objects import Family
 from policy.cluster_model import ClusterPolicy
 from policy.model import (
+    VERSION,
     Address,
     Name,
     NamedPort,
@@ -25,7 +27,9 @@ from policy.model import (
 class Index:
     """Pods, the labels of namespaces, and the selections and named ports that somebody asked for.
 
-    `runtimes`: what addresses the runtime gave to pods of this node, in its order.
+    `runtimes`: what addresses the runtime gave to pods of this node, in its order. Whoever deletes a pod by force, its
+    object alone, has chosen for how long its processes go on. So a pod that has not ended when it goes is kept as one
+    that has *left*: under a name of its own, selected as it was and nobody's peer, until its address is another's.
     """
 
     def __init__(self) -> None:
@@ -40,16 +44,25 @@ class Index:
         self._owners: dict[Address, Name] = {}
         self._having: dict[Address, set[Name]] = {}  # the pods that have an address
         self.runtimes: dict[Name, tuple[Address, ...]] = {}
+        # Of the pods that have left: the labels that their namespaces had.
+        self._left: dict[Name, Mapping[str, str] | None] = {}
         self._nodes: dict[str, NodePlace] = {}
         self._node_selections: set[NodeSelection] = set()
         self._changed: set[Tracked] = set()
 
     def set_pod(self, name: Name, pod: Pod | None) -> None:
         """A pod as it is now, None: it is gone."""
+        old = self.pods.get(name)
+        if old is not None and not old.ended and (pod is None or pod.uid != old.uid):
+            self._leave(old)
         if pod is not None:
+            self._return(pod)
             pod = self._without_others(self._with_held(pod))
         else:
             self._release(name)
+        self._put(name, pod)
+
+    def _put(self, name: Name, pod: Pod | None) -> None:
         old = self.pods.get(name)
         if pod == old:
             return
@@ -96,6 +109,8 @@ class Index:
 
         They are its own from now on, whatever the status of another pod says: that may be late, or not be true.
         """
+        for other in {self._owners[one] for one in addresses if one in self._owners} & self._left.keys():
+            self._bury(other)
         self._release(name)
         self._held[name] = (uid, addresses)
         self.runtimes[name] = addresses
@@ -115,6 +130,12 @@ class Index:
             self._namespaces[name] = labels
         for pod in tuple(self._of_namespace.get(name, ())):
             self._place(pod, self.pods[pod], visible=False)
+
+    def subject(self, name: Name, family: Family) -> Address | None:
+        """The address by which policies that select the pod apply to it."""
+        if name in self._left:
+            return next((one for one in self.runtimes[name] if one.version == VERSION[family]), None)
+        return self.pods[name].address(family)
 
     def members(self, selection: Selection) -> set[Name]:
         """The pods that it selects. From the first call on they are kept up to date."""
@@ -161,6 +182,32 @@ class Index:
         changed, self._changed = self._changed, set()
         return changed
 
+    def _leave(self, pod: Pod) -> None:
+        """By the API the pod is no more, or another one has its name. What the runtime gave it may be in use yet."""
+        mine = tuple([one for one in self.runtimes.get(pod.name, ()) if self._owners.get(one) == pod.name])
+        if not mine:
+            return
+        self._release(pod.name)
+        name = _name_of_left(pod)
+        self.runtimes[name] = mine
+        self._owners.update(dict.fromkeys(mine, name))
+        self._left[name] = self._namespaces.get(name.namespace)
+        self._put(name, replace(pod, name=name, addresses=(), ports={}, ended=True))
+
+    def _return(self, pod: Pod) -> None:
+        """Its object is there again: that of a static pod is made anew when somebody deletes it."""
+        left = _name_of_left(pod)
+        if left in self._left and not pod.ended:
+            mine = self.runtimes[left]
+            self._bury(left)
+            self.runtimes[pod.name] = mine
+            self._owners.update(dict.fromkeys(mine, pod.name))
+
+    def _bury(self, left: Name) -> None:
+        self._release(left)
+        del self._left[left]
+        self._put(left, None)
+
     def _release(self, name: Name) -> None:
         self._held.pop(name, None)
         self.runtimes.pop(name, None)
@@ -204,11 +251,16 @@ class Index:
     def _fits(self, selection: Selection, pod: Pod) -> bool:
         if selection.namespace:
             return pod.name.namespace == selection.namespace and selection.pods.fits(pod.labels)
-        labels = self._namespaces.get(pod.name.namespace)
+        namespace = pod.name.namespace
+        labels = self._left[pod.name] if pod.name in self._left else self._namespaces.get(namespace)
         # A namespace that is not known (yet) is selected by nothing, not even by a selector for all.
         if labels is None or selection.namespaces is None or not selection.namespaces.fits(labels):
             return False
         return selection.pods.fits(pod.labels)
+
+
+def _name_of_left(pod: Pod) -> Name:
+    return Name(pod.name.namespace, f"{pod.name.name} {pod.uid}")  # no pod of the API has a blank in its name
 
 
 def _shown(pod: Pod) -> tuple[object, ...]:

@@ -129,7 +129,7 @@ class Planner:
             lead: dict[bytes, str] = {}
             names: dict[tuple[object, ...], str] = {}
             for pod in sorted({**by_pod, **selected.tiers[direction]}, key=lambda one: (one not in by_pod, one)):
-                address = index.pods[pod].address(self.family)
+                address = index.subject(pod, self.family)
                 # Of two pods with one address (a status may be late, or wrong) one is enough: the kernel refuses both.
                 if address is None or address.packed in lead:
                     continue
@@ -199,7 +199,7 @@ class Planner:
         """What pods send to their own node, which NetworkPolicies allow and ClusterNetworkPolicies may not."""
         lead: dict[bytes, str] = {}
         for pod, tiers in sorted(selected.tiers[Direction.EGRESS].items()):
-            address = index.pods[pod].address(self.family)
+            address = index.subject(pod, self.family)
             asked = tiers.asked(isolated=pod in isolated, to_node=True)
             if address is None or address.packed in lead or not asked:
                 continue

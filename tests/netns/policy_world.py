@@ -9,16 +9,19 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from cni.edge.netns import in_namespace
-from nodelib import netfilter
+from nodelib import command, netfilter
 from nodelib.clock import SystemClock
+from nodelib.command import Completed
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Node, Outcome, Packet, trace
 from nodelib.firewall.trace_nft import bases
 from nodelib.json_values import Json
 from nodelib.nft.edge import NftTable
 from policy.enforcer import Enforcer
+from policy.frames import Frames
 from policy.plan import parse, parse_cluster
 from policy.plan.layout import TABLE
 from policy.plan.program import Planner
@@ -59,6 +62,17 @@ class PolicyWorld(World):
             await enforcer.sync()
 
         asyncio.run(once())
+
+    def frames(self) -> Frames:
+        """Of the node's bridges; a problem fails the test."""
+
+        async def run(argv: Any, **more: Any) -> Completed:
+            return await command.run(self.node.argv(*argv), **more)
+
+        def fail(problem: str) -> None:
+            raise AssertionError(problem)
+
+        return Frames(SystemClock(), fail, run)
 
     def traced(self, packet: Packet) -> tuple[Outcome, ...]:
         """What the rules that the kernel has now do with the packet."""

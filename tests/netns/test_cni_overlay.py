@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,14 +24,14 @@ MIB = 1 << 20
 
 
 class Routed:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, **settings: Any) -> None:
         self.world = world
         self.router = world.namespace()
         self.router.run(
             "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"
         )
         clusters = ["10.244.0.0/16", "fd44::/48"]
-        self.one, self.two = (world.node(f"node{n}", "", cluster_cidrs=clusters) for n in (1, 2))
+        self.one, self.two = (world.node(f"node{n}", "", cluster_cidrs=clusters, **settings) for n in (1, 2))
         for number, node in ((1, self.one), (2, self.two)):
             self._join(node, number)
         for node in (self.one, self.two):

@@ -130,6 +130,13 @@ async def test_a_refused_packet_is_a_drop_an_event_and_a_number(world: PolicyWor
         await until(forgotten)
 
 
+async def test_a_daemon_keeps_tagged_frames_from_pods(world: PolicyWorld, tmp_path: Path) -> None:
+    async with daemon(world, tmp_path):
+        assert "ether type !=" in world.node.run("nft", "list", "table", "bridge", "nodewright-policy").stdout
+    world.node.run(sys.executable, "-m", "policy", "--cleanup", cwd=_ROOT)
+    assert "nodewright-policy" not in world.node.run("nft", "list", "tables").stdout
+
+
 async def test_a_killed_daemon_reports_again_after_its_start(world: PolicyWorld, tmp_path: Path) -> None:
     for number in (1, 2):
         async with daemon(world, tmp_path, policy("deny", select=ONE)) as (_, path):

@@ -348,7 +348,7 @@ def test_the_kernel_takes_what_somebody_writes_to_stop_the_rules_of_the_node(wor
     world.apply(PODS, [], SPACES)
 
 
-_HEARS = """
+HEARS = """
 import select, socket, sys, time
 heard = [socket.socket(family, socket.SOCK_DGRAM) for family in (socket.AF_INET, socket.AF_INET6)]
 heard[1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -383,7 +383,7 @@ def test_an_isolated_pod_hears_nothing_by_addresses_that_are_not_its_own(world: 
                 if isolated else [], SPACES)  # fmt: skip
     shown = world.pods[POD1].run("ip", "-6", "-o", "addr", "show", "dev", "eth0", "scope", "link").stdout
     link = shown.split("inet6 ")[1].split("/")[0]
-    listener = world.pods[POD1].start(sys.executable, "-IS", "-c", _HEARS, stdout=subprocess.PIPE)
+    listener = world.pods[POD1].start(sys.executable, "-IS", "-c", HEARS, stdout=subprocess.PIPE)
     assert listener.stdout is not None and listener.stdout.readline() == b"READY\n"
     stray = ["224.0.0.1", "255.255.255.255", "10.244.0.255", "ff02::1%eth0", f"{link}%eth0"]
     assert not world.pods[POD2].run(sys.executable, "-c", _SAYS, *stray, POD1, V6[POD1]).stdout
@@ -409,7 +409,7 @@ def test_a_pod_sends_nothing_under_the_address_of_another(world: PolicyWorld) ->
     own = hardware_address(ip_address(POD1))
     world.pods[POD1].run("ip", "link", "set", "eth0", "address", own)
     gateway = mac_of(world.node, "br0")
-    listener = world.client.start(sys.executable, "-IS", "-c", _HEARS, stdout=subprocess.PIPE)
+    listener = world.client.start(sys.executable, "-IS", "-c", HEARS, stdout=subprocess.PIPE)
     assert listener.stdout is not None and listener.stdout.readline() == b"READY\n"
 
     def sent(source: str, payload: bytes) -> str:

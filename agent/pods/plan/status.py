@@ -14,7 +14,7 @@ from agent.common.model.pods import Kind, ObservedPod, Pod, RunState
 from agent.common.model.states import Waiting
 from agent.common.plan.demand import computed_qos, pod_requests
 from agent.pods.model.facts import Facts
-from agent.pods.model.steps import PodPlan
+from agent.pods.model.steps import PodPlan, Start
 from agent.pods.plan import conditions, restart_all
 from agent.pods.plan.container_status import LISTED, container_statuses, show_as_waiting
 from agent.pods.plan.initialization import main_started
@@ -35,7 +35,7 @@ class StatusInputs:
 
     `plan`: the newest; `previous`: the status computed last; `waiting`: why containers wait, by name; `limits`: of the
     pod's cgroup; `devices`: allocatedResourcesStatus by container name; `in_post_start`: names of containers whose
-    postStart hook has not ended.
+    postStart hook has not ended; `starting`: whether a container is being started, or is in its postStart hook.
     """
 
     facts: Facts
@@ -51,6 +51,7 @@ class StatusInputs:
 
 def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
     """The whole status; plan/status_patch.py makes a patch of what differs in the API."""
+    alive = _is_alive(seen, given.plan)
     seen = _hide_in_post_start(seen, given.in_post_start)
     before = given.previous or pod.status
     status: Json = {"qosClass": before.get("qosClass") or computed_qos(pod).value}
@@ -67,7 +68,7 @@ def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
         restart_all.show_restarting([one for kind in (Kind.INIT, Kind.MAIN) for one in status.get(LISTED[kind]) or []])
     if given.plan.finished:
         _terminate_unknown(pod, status)
-    _set_phase(pod, seen, given, before, status, restarting)
+    _set_phase(pod, seen, given, before, status, restarting, alive=alive)
     _set_conditions(pod, seen, given, before, status)
     _set_addresses(pod, seen, given, before, status)
     status["startTime"] = before.get("startTime") or pod.status.get("startTime") or format_rfc3339(given.facts.wall)
@@ -81,6 +82,16 @@ def pod_status(pod: Pod, seen: ObservedPod, given: StatusInputs) -> Json:
     if resources:
         status["resources"] = resources
     return status
+
+
+def _is_alive(seen: ObservedPod, plan: PodPlan) -> bool:
+    """Whether a process of the pod runs, or may do so once what is being started has been started.
+
+    Policies, quotas and the scheduler leave out a pod that has ended. One that says so too early is out of all of them,
+    for as long as its grace, which whoever makes it chooses.
+    """
+    runs = any(one.state in (RunState.RUNNING, RunState.UNKNOWN) for one in seen.containers)
+    return runs or any(isinstance(step, Start) for step in plan.steps)
 
 
 def _hide_in_post_start(seen: ObservedPod, names: frozenset[str]) -> ObservedPod:
@@ -113,10 +124,16 @@ def _restarting(seen: ObservedPod, given: StatusInputs) -> frozenset[str]:
 
 
 def _set_phase(
-    pod: Pod, seen: ObservedPod, given: StatusInputs, before: Json, status: Json, restarting: frozenset[str]
+    pod: Pod,
+    seen: ObservedPod,
+    given: StatusInputs,
+    before: Json,
+    status: Json,
+    restarting: frozenset[str],
+    *,
+    alive: bool,
 ) -> None:
     sandbox = seen.sandbox.id if seen.sandbox else ""
-    running = any(one.state is RunState.RUNNING for one in seen.containers)
     termination = given.facts.termination
     terminal = termination is not None and (given.plan.terminal or termination.fails)
     ran = main_started(pod, seen, sandbox)
@@ -130,7 +147,7 @@ def _set_phase(
     final = next((one for one in (known, before.get("phase")) if one in TERMINAL), None)
     if final is not None and (phase not in TERMINAL or known in TERMINAL):
         phase = final
-    if phase in TERMINAL and running and final is None:
+    if phase in TERMINAL and alive and final is None:
         phase, reason, message = before.get("phase") or "Running", "", ""
     if phase == (before.get("phase") or known) and not reason:
         reason = before.get("reason") or pod.status.get("reason") or ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
 
@@ -20,8 +21,9 @@ from cni.model import (
     NodeRoute,
     PortMapping,
     RouteFacts,
+    Tunnel,
 )
-from cni.plan import hostports, ipam, iptables, links, names, nftables, node, orphans, routes
+from cni.plan import hostports, ipam, iptables, links, names, nftables, node, orphans, overlay, routes
 from cni.spec.configuration import NetConf, address_range
 from nodelib.flows import UdpFlow
 
@@ -327,6 +329,7 @@ def test_iptables_rules() -> None:
             "-s 10.244.0.0/24 -m comment --comment outside the cluster -j MASQUERADE --random-fully",
         ],
         "NODEWRIGHT-FORWARD": ["-s 10.244.0.0/24 -j ACCEPT", "-d 10.244.0.0/24 -j ACCEPT"],
+        "NODEWRIGHT-OVERLAY": [],
     }
 
 
@@ -344,6 +347,37 @@ def test_nft_rules() -> None:
         "ip saddr 10.244.0.5 ip daddr 10.244.0.5 udp dport 53 ct status dnat masquerade",
     ):
         assert f"    {line}\n" in text
+
+
+GUARD = overlay.guard(Tunnel(1, 4789, ip_address("10.89.0.11")), 4, [ip_network("10.244.0.0/16"), FACTS.pod_cidrs[0]])
+
+
+def test_pods_do_not_reach_the_end_of_the_overlay() -> None:
+    facts = replace(FACTS, guard=GUARD)
+    (chain,) = (one for one in iptables.chains(facts)["filter"] if one.name == "NODEWRIGHT-OVERLAY")
+    port = "-p udp -m udp --dport 4789 -j DROP"
+    assert [" ".join(one.words) for one in chain.rules] == [
+        "-m addrtype ! --dst-type LOCAL -d 10.244.0.0/16 -j RETURN",
+        f"-i nw0 {port}",
+        f"-i nwvx0 {port}",
+        f"-s 10.244.0.0/16 {port}",
+        f"! -d 10.89.0.11/32 {port}",
+    ]
+    assert iptables.jumps(facts) == iptables.jumps(FACTS), "removed with or without an overlay"
+    text = nftables.transaction(facts)
+    for line in (
+        'udp dport 4789 iifname { "nw0", "nwvx0" } drop',
+        "udp dport 4789 ip daddr != 10.89.0.11 drop",
+        "udp dport 4789 ip saddr { 10.244.0.0/16 } drop",
+        'udp dport 4789 iifname "nw0" ip daddr != { 10.244.0.0/16 } drop',
+    ):
+        assert f"    {line}\n" in text
+    assert "overlay" not in nftables.transaction(FACTS)
+
+
+def test_an_overlay_of_the_other_family_needs_no_guard() -> None:
+    assert overlay.guard(Tunnel(1, 4789, ip_address("fd89::11")), 4, FACTS.pod_cidrs) is None
+    assert overlay.guard(None, 4, FACTS.pod_cidrs) is None
 
 
 POD6 = ip_address("fd44::5")
@@ -377,6 +411,7 @@ def test_ip6tables_rules() -> None:
             "-s fd44::/64 -m comment --comment outside the cluster -j MASQUERADE --random-fully",
         ],
         "NODEWRIGHT-FORWARD": ["-s fd44::/64 -j ACCEPT", "-d fd44::/64 -j ACCEPT"],
+        "NODEWRIGHT-OVERLAY": [],
     }
     assert "raw" not in iptables.jumps(FACTS6)
 
@@ -394,8 +429,6 @@ def test_nft_rules_of_ipv6() -> None:
 
 
 def test_without_bridge_filtering_pods_of_the_node_are_masqueraded_to_host_ports() -> None:
-    from dataclasses import replace
-
     facts = replace(FACTS, bridge_filtered=False)
     rules = [" ".join(rule.words) for rule in iptables.chains(facts)["nat"][1].rules]
     assert any(rule.startswith("-s 10.244.0.0/24 -d 10.244.0.5/32 -p tcp") for rule in rules)
@@ -412,4 +445,4 @@ def test_another_network_has_chains_of_its_own() -> None:
 
 
 def vars_of(value: iptables.Names) -> tuple[str, ...]:
-    return value.postrouting, value.hostports, value.localnet, value.forward
+    return value.postrouting, value.hostports, value.localnet, value.forward, value.overlay

@@ -139,9 +139,63 @@ def test_an_address_belongs_to_the_pod_that_the_runtime_gave_it(late: bool) -> N
         program = planned(index)
         commit(program)
         assert allowed(program, Flow("192.0.2.1", VICTIM)), "the victim's policies, not those of the other pod"
+    index.set_pod(Name("b", "victim"), parse.pod(pod("victim", VICTIM, namespace="b", uid="u", phase="Failed")))
     index.set_pod(Name("b", "victim"), None)
     index.set_pod(stale.name, stale)
     assert not allowed(planned(index), Flow("192.0.2.1", VICTIM)), "nobody has it any more"
+
+
+SENDS = {"policyTypes": ["Egress"]}
+
+
+def left_pod(**spec: Json) -> Index:
+    """The pod evil was deleted by force: its processes go on for as long as its grace."""
+    index = indexed([pod("evil", EVIL, uid="u"), pod("other", VICTIM, uid="v")], [policy(**spec)])
+    index.hold(Name("a", "evil"), "u", (ip_address(EVIL),))
+    one = parse.pod(pod("evil", EVIL, uid="u"))
+    index.set_pod(one.name, one)
+    index.set_pod(one.name, None)
+    return index
+
+
+def test_who_deletes_a_pod_by_force_does_not_take_it_out_of_its_policies() -> None:
+    index = left_pod(**SENDS)
+    own = hardware_address(ip_address(EVIL))
+    program = planned(index)
+    commit(program)
+    assert not allowed(program, Flow(EVIL, "192.0.2.1"))
+    assert not allowed(program, Flow(VICTIM, "192.0.2.1", sender=own)), "nor by another address"
+    assert not allowed(planned(left_pod()), Flow("192.0.2.1", EVIL))
+
+
+def test_a_new_pod_of_the_same_name_does_not_either() -> None:
+    index = left_pod(**SENDS)
+    new = parse.pod(pod("evil", "10.0.0.9", uid="w", labels={"app": "another"}))
+    index.set_pod(new.name, new)
+    assert not allowed(planned(index), Flow(EVIL, "192.0.2.1")), "the old one goes on"
+    index.set_pod(new.name, None)
+    index.set_namespace("a", None)
+    assert not allowed(planned(index), Flow(EVIL, "192.0.2.1"))
+
+
+def test_a_pod_that_has_left_is_nobodys_peer_and_gives_its_address_to_the_next() -> None:
+    index = left_pod(select={"app": "other"}, ingress=[{"from": [apps("evil")]}])
+    assert not allowed(planned(index), Flow(EVIL, VICTIM))
+    index = left_pod(**SENDS)
+    new = parse.pod(pod("new", namespace="c", uid="n"))
+    index.set_namespace("c", {})
+    index.set_pod(new.name, new)
+    index.hold(new.name, "n", (ip_address(EVIL),))
+    assert allowed(planned(index), Flow(EVIL, "192.0.2.1")), "no policy of its own"
+    assert new.name in index.runtimes and len(index.runtimes) == 1
+
+
+def test_a_static_pod_whose_object_was_deleted_has_its_address_when_it_is_there_again() -> None:
+    index = left_pod(select={"app": "other"}, ingress=[{"from": [apps("evil")]}])
+    again = parse.pod(pod("evil", EVIL, uid="u"))
+    index.set_pod(again.name, again)
+    assert allowed(planned(index), Flow(EVIL, VICTIM)), "a peer again"
+    assert list(index.runtimes) == [again.name]
 
 
 def test_an_address_of_this_node_is_nobody_elses_peer() -> None:
@@ -163,7 +217,7 @@ def test_a_pod_that_the_runtime_named_sends_by_its_own_addresses_only() -> None:
         *(True, False, False)
     ]
     assert allowed(program, Flow(VICTIM, "192.0.2.1", sender="0a:58:0a:00:00:02")), "not known from the runtime"
-    index.set_pod(Name("a", "evil"), None)
+    index.set_pod(Name("a", "evil"), parse.pod(pod("evil", EVIL, uid="u", phase="Succeeded")))
     assert not planned(index).elements[layout.SENDERS]
 
 
