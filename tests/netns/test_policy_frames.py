@@ -15,7 +15,7 @@ from policy.model import Name
 from tests.builders.policies import policy
 from tests.netns.policy_world import PolicyWorld, fill
 from tests.netns.test_cni_spoofing import mac_of, udp
-from tests.netns.test_policy_packets import HEARS, ONE, PODS, RAW, SPACES, V6
+from tests.netns.test_policy_packets import HEARS, ONE, PODS, SEND_FRAMES, SPACES, V6
 from tests.netns.test_proxy_packets import FAR, POD1, POD2
 
 pytestmark = pytest.mark.netns
@@ -38,7 +38,7 @@ def heard(world: PolicyWorld, to: str, sender: str, *frames: str) -> list[str]:
     listener = world.pods[to].start(sys.executable, "-IS", "-c", HEARS, stdout=subprocess.PIPE)
     said = listener.stdout
     assert said is not None and said.readline() == b"READY\n"
-    world.pods[sender].run(sys.executable, "-IS", "-c", RAW, *frames)
+    world.pods[sender].run(sys.executable, "-IS", "-c", SEND_FRAMES, *frames)
     world.node.run(sys.executable, "-IS", "-c", _END, to)
     found = list(iter(lambda: said.readline().decode().strip(), "end"))
     listener.kill()

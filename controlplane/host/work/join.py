@@ -125,7 +125,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     return Joined(request.node, known.addons, network, proxy, request.policies, clock.monotonic() - began)
 
 
-def _resolve(request: Request, known: _Known) -> tuple[str, str]:
+def _resolve(request: Request, known: KnownCluster) -> tuple[str, str]:
     network, proxy = plan.resolve(request.network, request.proxy, known.addons)
     if request.policies:
         plan.check_policies(network, known.addons)
@@ -300,7 +300,7 @@ def _enforces(request: Request, network: str) -> bool:
     return request.policies and network == "nodewright"
 
 
-def _policy(request: Request, known: _Known) -> Program:
+def _policy(request: Request, known: KnownCluster) -> Program:
     flags = (
         f"--kubeconfig={plan.KUBELET_CONF}",
         f"--hostname-override={request.node}",
