@@ -62,6 +62,7 @@ TIERS = (
 _BY_NAME = {tier.name: tier for tier in TIERS}
 _FAILED, _NO_TESTS = 1, 5  # pytest's exit status when tests failed, and when it collected nothing
 _FEW = 3  # more tests than this do not fail by chance
+_SLOWEST = ("--durations=25", "--durations-min=5")  # seconds
 _LAST_FAILED = ".pytest_cache/v/cache/lastfailed"  # what --last-failed reads
 _SELECTING = ("-k", "-m", "--lf", "--last-failed", "-h", "--help", "--collect-only")
 _VALUED = ("-k", "-m", "-p", "-c", "-o", "-W", "-r", "-n")  # short options of pytest that take the next argument
@@ -183,7 +184,7 @@ def _run_pytest(tier: TestTier, arguments: Sequence[str]) -> tuple[int, int]:
     """
     command = [sys.executable, "-m", "pytest", f"tests/{tier.folder}"]
     workers = ("-n", "auto", "--dist", tier.share) if tier.share and not arguments else ()
-    status = spawn([*command, *workers, *arguments])
+    status = spawn([*command, *workers, *(arguments or _SLOWEST)])
     few = len(_last_failed(tier)) if status == _FAILED and not arguments else 0
     if not 0 < few <= _FEW:
         return status, 0

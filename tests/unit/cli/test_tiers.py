@@ -17,8 +17,9 @@ from cli.commands import test as command
 from cli.commands.test import TIERS, Outcome
 
 NAMES = ["lint", "format", "types", "contracts", "unit", "netns", "cluster", "smoke"]
-WORKERS = ["-n", "auto", "--dist", "worksteal"]
-BY_FILE = ["-n", "auto", "--dist", "loadfile"]
+SLOWEST = ["--durations=25", "--durations-min=5"]
+WORKERS = ["-n", "auto", "--dist", "worksteal", *SLOWEST]
+BY_FILE = ["-n", "auto", "--dist", "loadfile", *SLOWEST]
 PROJECT = Path(__file__).resolve().parents[3]
 
 
@@ -53,7 +54,7 @@ def test_every_tier_runs_without_arguments(monkeypatch: pytest.MonkeyPatch) -> N
     assert [argv for argv in runs.argvs if "pytest" in argv] == [
         ["-m", "pytest", "tests/unit", *WORKERS],
         ["-m", "pytest", "tests/netns", *BY_FILE],
-        *(["-m", "pytest", f"tests/{folder}"] for folder in ("cluster", "conformance")),
+        *(["-m", "pytest", f"tests/{folder}", *SLOWEST] for folder in ("cluster", "conformance")),
     ]
     table = [line.split() for line in text.partition("Tiers:\n")[2].splitlines()]
     assert [row[0] for row in table] == [*NAMES, "all"]
