@@ -50,7 +50,7 @@ def path(text: str, what: str) -> str:
     """An absolute path without "..". Raises Refused."""
     given(text, what)
     if not text.startswith("/") or "\0" in text or ".." in text.split("/") or len(text) > 4096:
-        raise Refused("INVALID_ARGUMENT", f"the {what} {one_line(text, 100)!r} is no absolute path")
+        raise Refused("INVALID_ARGUMENT", f"the {what} {one_line(text, 100)!r} is not an absolute path")
     return "/" + text.strip("/")
 
 

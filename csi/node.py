@@ -127,7 +127,7 @@ class Node:
         target = names.path(request["target_path"], "target path")
         mode, fs_type = access.common([request["volume_capability"]])
         if mode is Mode.BLOCK:
-            raise Refused("INVALID_ARGUMENT", "an inline volume is no block device")
+            raise Refused("INVALID_ARGUMENT", "an inline volume is not a block device")
         image = await self._disk.image(Kind.VOLUME, image_id)
         if image is None:
             fs_type = access.file_system(mode, fs_type)

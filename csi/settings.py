@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 from csi.model import DRIVER
+from nodelib.daemon_flags import DaemonParser, node_name
 from nodelib.errors import Invalid
 
 KUBELET = "/var/lib/kubelet"
@@ -30,21 +29,16 @@ class Settings:
     verbosity: int = 2
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise Invalid(message, obj="csi", step="read the command line", action="See `python -m csi --help`.")
-
-
 def load_settings(argv: Sequence[str]) -> Settings:
     """Raises Invalid, which names the flag."""
     given = _parser().parse_args(argv)
     for flag in ("endpoint", "root"):
         if not getattr(given, flag).startswith("/"):
-            raise Invalid(f"--{flag} {getattr(given, flag)} is no absolute path", obj="csi")
+            raise Invalid(f"--{flag} {getattr(given, flag)} is not an absolute path", obj="csi")
     if not 0 <= given.reserve_percent < 100:
         raise Invalid(f"--reserve-percent {given.reserve_percent} is not between 0 and 99", obj="csi")
     return Settings(
-        node=(given.hostname_override or socket.gethostname()).strip().lower(),
+        node=node_name(given.hostname_override),
         socket=given.endpoint,
         registry=given.registry,
         root=given.root.rstrip("/"),
@@ -54,12 +48,10 @@ def load_settings(argv: Sequence[str]) -> Settings:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="csi", description="Provides volumes of this node to its pods (Container Storage Interface).")
+    parser = DaemonParser("csi", "Provides volumes of this node to its pods (Container Storage Interface).")
     add = parser.add_argument
-    add("--hostname-override", default="", help="the name of this node's Node object; default: the host's name")
     add("--endpoint", default=SOCKET, help="the socket where the kubelet and the provisioner ask")
     add("--registry", default=REGISTRY, help='the folder where the kubelet looks for plugins; "": do not register')
     add("--root", default=ROOT, help="where volumes and snapshots are kept")
     add("--reserve-percent", type=int, default=RESERVE, help="the share of the file system that no volume gets")
-    add("-v", "--v", type=int, default=2, help="4 and more: debug messages")
     return parser

@@ -30,5 +30,5 @@ async def get(path: str, what: str, seconds: float) -> tuple[int, Json]:
                     raise ValueError(f"it is larger than {_MOST >> 20} MiB")
     found = decode(bytes(body))
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return 200, found

@@ -65,7 +65,7 @@ def readable(found: int) -> int:
     """
     try:
         if not stat.S_ISREG(os.fstat(found).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file")
+            raise OSError(errno.EINVAL, "is not a regular file")
         return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     finally:
         os.close(found)
@@ -99,7 +99,7 @@ def bytes_of(path: str, most: int, seconds: float = 10.0) -> bytes:
     with open(path, "rb", buffering=0, opener=_no_wait) as file:
         kind = stat.S_IFMT(os.fstat(file.fileno()).st_mode)
         if kind not in (stat.S_IFREG, stat.S_IFIFO):
-            raise OSError(errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL, "is no file to be read", path)
+            raise OSError(errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL, "is not a file to be read", path)
         deadline, found = time.monotonic() + seconds, bytearray()
         while len(found) < most:
             try:

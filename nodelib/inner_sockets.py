@@ -24,7 +24,7 @@ def reached(path: str) -> Iterator[str]:
     found = _opened(path)
     try:
         if not stat.S_ISSOCK(os.fstat(found).st_mode):
-            raise OSError(errno.ENOTSOCK, "is no socket", path)
+            raise OSError(errno.ENOTSOCK, "is not a socket", path)
         yield f"/proc/self/fd/{found}"
     finally:
         os.close(found)

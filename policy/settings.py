@@ -1,14 +1,13 @@
-"""The command line of the daemon: names as the node's other daemons have them."""
+"""The command line of the daemon. Its flags are named as those of the other daemons of a node."""
 
 from __future__ import annotations
 
 import argparse
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 from nodelib.addresses import parse_address
+from nodelib.daemon_flags import DaemonParser, listen_address, node_name
 from nodelib.errors import Invalid
 from policy.model import Address
 
@@ -32,26 +31,19 @@ class Settings:
     cleanup: bool = False
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise Invalid(message, obj="policy", step="read the command line", action="See `python -m policy --help`.")
-
-
 def load_settings(argv: Sequence[str]) -> Settings:
     """Raises Invalid, which names the flag."""
     given = _parser().parse_args(argv)
     if not given.kubeconfig and not given.cleanup:
         raise Invalid("--kubeconfig is missing", obj="policy", step="read the command line")
-    host, _, port = given.bind_address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise Invalid(f"--bind-address {given.bind_address} is not ADDRESS:PORT", obj="policy")
+    address, port = listen_address(given.bind_address, "policy")
     return Settings(
         kubeconfig=given.kubeconfig,
-        node=(given.hostname_override or socket.gethostname()).strip().lower(),
+        node=node_name(given.hostname_override),
         socket=given.socket,
         state=given.state_file,
-        address=host.strip("[]"),
-        port=int(port),
+        address=address,
+        port=port,
         cni_folder=given.cni_conf_dir,
         dns_servers=_addresses(given.cluster_dns),
         verbosity=given.v,
@@ -67,15 +59,21 @@ def _addresses(texts: str) -> tuple[Address, ...]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="policy", description="Enforces NetworkPolicies for the pods of this node.")
+    parser = DaemonParser("policy", "Enforces NetworkPolicies for the pods of this node.")
     add = parser.add_argument
     add("--kubeconfig", default="", help="how to reach the API server")
-    add("--hostname-override", default="", help="the name of this node's Node object; default: the host's name")
     add("--bind-address", default="127.0.0.1:10246", help="where /healthz and /metrics are served; port 0: nowhere")
-    add("--socket", default=SOCKET, help="where the pod network asks for a new pod's protection")
-    add("--state-file", default=STATE, help="addresses that pods have and their status has not yet")
-    add("--cni-conf-dir", default="/etc/cni/net.d", help="where another implementation is looked for")
-    add("--cluster-dns", default="", help="the DNS servers of pods, by commas: their answers count for domain names")
+    add("--socket", default=SOCKET, help="where the pod network asks whether a new pod is protected")
+    add("--state-file", default=STATE, help="where addresses of new pods are kept until their status has them")
+    add(
+        "--cni-conf-dir",
+        default="/etc/cni/net.d",
+        help="the CNI configurations, which show whether another implementation enforces policies",
+    )
+    add(
+        "--cluster-dns",
+        default="",
+        help="DNS servers, separated by commas, that rules with domain names believe",
+    )
     add("--cleanup", action="store_true", help="remove all rules and exit")
-    add("-v", "--v", type=int, default=2, help="4 and more: debug messages")
     return parser

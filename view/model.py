@@ -232,7 +232,7 @@ class NodeRules:
 class Question:
     """From where to where a packet goes, as the words of `trace`."""
 
-    come: str
+    source: str
     to: str
     protocol: str = ""
 
@@ -251,13 +251,13 @@ class WiringLook:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Packets of one flow that network policies refused. `come`, `to`: a pod, or an address that is none."""
+    """Packets of one flow that network policies refused. `source`, `to`: a pod, or an address that is none."""
 
     node: str
     last: float
     count: int
     direction: str
-    come: str
+    source: str
     to: str
     port: str
     by: str
@@ -304,7 +304,7 @@ class Traced:
     """The answer of `trace`: the verdict and its reasons, and every way that is possible."""
 
     verdict: tuple[str, ...]
-    come: str
+    source: str
     to: str
     ways: tuple[Way, ...]
     notes: tuple[str, ...] = field(default=())

@@ -22,7 +22,7 @@ _LINE = 4000  # bytes of a printed line
 class _Question:
     """What the user asks: `outside` "" for this machine's address, `live` 0 for the rules instead of a connection."""
 
-    come: str
+    source: str
     to: str
     namespace: str
     protocol: str
@@ -32,16 +32,16 @@ class _Question:
 
 
 def run(
-    name: str, come: str, to: str, *, namespace: str, protocol: str, outside: str, output: str, live: float
+    name: str, source: str, to: str, *, namespace: str, protocol: str, outside: str, output: str, live: float
 ) -> None:
     """Print the path in the format `output` (text, verbose, json); exit status 1 when the packet cannot arrive."""
     need_root("trace")
-    question = _Question(come, to, namespace, protocol, outside, output, live)
+    question = _Question(source, to, namespace, protocol, outside, output, live)
     raise SystemExit(asyncio.run(_run(reachable(name), question)))
 
 
 async def _run(cluster: Cluster, asked: _Question) -> int:
-    walked = await walk_of(cluster, asked.come, asked.to, asked.namespace, asked.protocol, asked.outside)
+    walked = await walk_of(cluster, asked.source, asked.to, asked.namespace, asked.protocol, asked.outside)
     if asked.live:
         from cli.explain.live import follow
 
@@ -86,7 +86,7 @@ class Walked:
 
 async def walk_of(
     cluster: Cluster,
-    come: str,
+    source: str,
     to: str,
     namespace: str = "default",
     protocol: str = "",
@@ -99,7 +99,7 @@ async def walk_of(
     begun = {version: read.kernels(cluster, [node.name for node in cluster.nodes], version)}
     try:
         facts, _ = await asyncio.gather(_facts(cluster, known), asyncio.to_thread(import_module, "pyroute2"))
-        sender = places.sender(come, facts, namespace, outside or cluster.host_address, cluster.domain)
+        sender = places.sender(source, facts, namespace, outside or cluster.host_address, cluster.domain)
         target = places.target(to, facts, namespace, sender, protocol, cluster.domain)
         if (":" in sender.address) != (":" in target.address):
             raise Invalid(

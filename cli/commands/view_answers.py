@@ -137,7 +137,7 @@ class ClusterAnswers:
             )
         known = self._known(self._cluster, stores) if stores is not None else None
         async with self._traces:
-            walked = await trace.walk_of(self._cluster, asked.come, asked.to, protocol=asked.protocol, known=known)
+            walked = await trace.walk_of(self._cluster, asked.source, asked.to, protocol=asked.protocol, known=known)
         self._leases = walked.facts.leases
         verdict = paths_text.verdict(
             walked.sender, walked.target, walked.paths, walked.facts, walked.node, self._cluster.name

@@ -33,7 +33,7 @@ _LINE = 2000  # bytes of a printed line
 
 
 async def follow(
-    cluster: Cluster, come: Sender, to: Target, found: Iterable[Path], facts: Facts, seconds: float, *, as_json: bool
+    cluster: Cluster, sender: Sender, to: Target, found: Iterable[Path], facts: Facts, seconds: float, *, as_json: bool
 ) -> int:
     """Print the hops of one connection's first packet on every node, and its end; exit status 0 when it arrived."""
     points = set(mount_points())
@@ -46,7 +46,7 @@ async def follow(
             action=f"Repair it with {ours(cluster.name, 'up')}.",
         )
     # From outside, the source address is unknown, so any is accepted.
-    source = "" if come.pod is None and not come.here else come.address
+    source = "" if sender.pod is None and not sender.here else sender.address
     walk = LiveWalk(source, to.address, to.port, TABLE_PREFIX, facts)
     matches = matching(source, to, found, facts)
     async with contextlib.AsyncExitStack() as stack:

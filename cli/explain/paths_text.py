@@ -26,7 +26,7 @@ _VERDICT = {
 
 
 def lines(
-    come: Sender,
+    sender: Sender,
     to: Target,
     found: list[Path],
     facts: Facts,
@@ -39,8 +39,8 @@ def lines(
 
     `verbose`: every rule that matched, as the kernel has it; otherwise only those that decide something.
     """
-    shown = [*verdict(come, to, found, facts, node, cluster), ""]
-    shown.append(f"from {come.name}" + ("" if come.address in come.name else f" at {come.address}"))
+    shown = [*verdict(sender, to, found, facts, node, cluster), ""]
+    shown.append(f"from {sender.name}" + ("" if sender.address in sender.name else f" at {sender.address}"))
     shown.append(f"to   {facts.named(endpoint_text(to.address, to.port))}/{to.protocol}")
     shown += [f"     {note}" for note in to.notes]
     first, *others = found
@@ -54,7 +54,7 @@ def lines(
 
 
 def verdict(
-    come: Sender, to: Target, found: list[Path], facts: Facts, node: str, cluster: str = DEFAULT_NAME
+    sender: Sender, to: Target, found: list[Path], facts: Facts, node: str, cluster: str = DEFAULT_NAME
 ) -> list[str]:
     """The outcome in one line, and the reasons for it."""
     arrived = [path for path in found if path.arrived]
@@ -66,7 +66,7 @@ def verdict(
         shown.append(f"  do: {ours(cluster, 'service', title(to.service))} says what is wrong with it.")
     elif any(path.closed for path in found):
         shown.append("  do: Start the program that should listen there, or give the port on which it does.")
-    shown += [f"  {line}" for line in policies(come.pod, facts, "Egress")]
+    shown += [f"  {line}" for line in policies(sender.pod, facts, "Egress")]
     ends = [facts.pod_at(path.to.rpartition(":")[0].strip("[]")) for path in arrived]
     for line in dict.fromkeys(line for pod in ends for line in policies(pod, facts, "Ingress")):
         shown.append(f"  {line}")

@@ -79,7 +79,7 @@ def sender(text: str, facts: Facts, namespace: str, outside: str, domain: str = 
 
 
 def target(
-    text: str, facts: Facts, namespace: str, come: Sender, protocol: str, domain: str = CLUSTER_DOMAIN
+    text: str, facts: Facts, namespace: str, sender: Sender, protocol: str, domain: str = CLUSTER_DOMAIN
 ) -> Target:
     """A Service, a pod, a node, an address or a DNS name, with ":PORT" (number or name). Raises NotFound, Invalid."""
     if protocol not in ("", "tcp", "udp"):
@@ -100,13 +100,13 @@ def target(
     kind, rest = kind_of(name)
     service = facts.service(*split_name(rest, namespace)) if kind in ("", SERVICE) else None
     if service is not None:
-        return _to_service(service, facts, come, port, protocol, domain)
+        return _to_service(service, facts, sender, port, protocol, domain)
     pod = pod_named(kind, rest, facts, namespace)
     if pod is None:
         if kind in ("", NODE) and (node := next((one for one in facts.nodes if key(one)[1] == rest), None)):
-            return _to_node(node, facts, namespace, come, port, protocol)
+            return _to_node(node, facts, namespace, sender, port, protocol)
         if not kind and (named := dns_names.parse(rest, domain)) is not None:
-            return _to_dns_name(named, text, facts, come, port, protocol, domain)
+            return _to_dns_name(named, text, facts, sender, port, protocol, domain)
         raise _unknown(name)
     if not pod_addresses(pod):
         raise NotFound(
@@ -132,7 +132,7 @@ def _unknown(name: str) -> NotFound:
     )
 
 
-def _to_node(node: Json, facts: Facts, namespace: str, come: Sender, port: str, protocol: str) -> Target:
+def _to_node(node: Json, facts: Facts, namespace: str, sender: Sender, port: str, protocol: str) -> Target:
     address = next(iter(node_addresses(node)), "")
     if not port or not address:
         raise Invalid(
@@ -142,11 +142,11 @@ def _to_node(node: Json, facts: Facts, namespace: str, come: Sender, port: str, 
             action=f"Give {key(node)[1]}:PORT, such as {key(node)[1]}:10250 for its kubelet.",
         )
     host = f"[{address}]" if ":" in address else address
-    return target(f"{host}:{port}", facts, namespace, come, protocol)
+    return target(f"{host}:{port}", facts, namespace, sender, protocol)
 
 
 def _to_dns_name(
-    named: DnsName, text: str, facts: Facts, come: Sender, port: str, protocol: str, domain: str
+    named: DnsName, text: str, facts: Facts, sender: Sender, port: str, protocol: str, domain: str
 ) -> Target:
     protocol, port = protocol or named.protocol, port or named.port
     service = facts.service(named.namespace, named.service)
@@ -165,16 +165,16 @@ def _to_dns_name(
             step=_STEP,
             action="A pod has a name in DNS when its spec has hostname and subdomain (a StatefulSet sets both).",
         )
-    return _to_service(service, facts, come, port, protocol, domain)
+    return _to_service(service, facts, sender, port, protocol, domain)
 
 
-def _to_service(service: Json, facts: Facts, come: Sender, port: str, protocol: str, domain: str) -> Target:
+def _to_service(service: Json, facts: Facts, sender: Sender, port: str, protocol: str, domain: str) -> Target:
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
         inside = dns_names.service_of(str(spec.get("externalName") or ""), domain)
         other = facts.service(*inside) if inside is not None else None
         if other is not None and (other.get("spec") or {}).get("type") != "ExternalName":
-            found = _to_service(other, facts, come, port, protocol, domain)
+            found = _to_service(other, facts, sender, port, protocol, domain)
             return replace(found, notes=(f"{title(service)} is another name for {title(other)}", *found.notes))
         raise Invalid(
             f"is a DNS name for {spec.get('externalName')}, so no packet is ever sent to the Service",
@@ -195,7 +195,7 @@ def _to_service(service: Json, facts: Facts, come: Sender, port: str, protocol: 
             step=_STEP,
             action=f"{ours(facts.cluster, 'service', title(service))} says why.",
         )
-    if come.node or come.here:
+    if sender.node or sender.here:
         return _service(service, _cluster_ip(service), port, protocol, ())
     public = [*balancer_addresses(service), *(spec.get("externalIPs") or [])]
     if public:

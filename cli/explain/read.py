@@ -112,7 +112,7 @@ def _process_of_node(cluster: Cluster, node: str) -> int:
 
 
 async def paths(
-    cluster: Cluster, come: Sender, to: Target, known: Facts, begun: Mapping[int, Kernels]
+    cluster: Cluster, sender: Sender, to: Target, known: Facts, begun: Mapping[int, Kernels]
 ) -> tuple[list[Path], list[str]]:
     """The packet's paths by the rules and routes that the nodes on this machine have now, and notes on the rules.
 
@@ -120,12 +120,12 @@ async def paths(
     """
     version = 6 if ":" in to.address else 4
     found = await (begun.get(version) or kernels(cluster, [node.name for node in cluster.nodes], version))
-    walked = await asyncio.to_thread(_walked, cluster, found, version, come, to, known)
+    walked = await asyncio.to_thread(_walked, cluster, found, version, sender, to, known)
     return walked, [f"{one.node}: {note}" for one in found for note in one.notes]
 
 
 def _walked(
-    cluster: Cluster, read: Sequence[edge.Kernel], version: int, come: Sender, to: Target, known: Facts
+    cluster: Cluster, read: Sequence[edge.Kernel], version: int, sender: Sender, to: Target, known: Facts
 ) -> list[Path]:
     with Netlink(lambda space: cluster.namespace(space, "net") if space else None) as netlink:
 
@@ -140,4 +140,4 @@ def _walked(
         }
         gateways = (*cluster.host_addresses, *(cluster.router_addresses if cluster.options.routed else ()))
         machine = Machine(cluster.host_addresses, gateways, cluster.host_link, fib(HOST))
-        return walk(come, to, rules, known, machine, listening(cluster, known))
+        return walk(sender, to, rules, known, machine, listening(cluster, known))

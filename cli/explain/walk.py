@@ -82,14 +82,14 @@ def nftables_of(ruleset: Json, version: int) -> tuple[Base, ...]:
     return tuple(bases(ruleset, "ip" if version == 4 else "ip6", lenient=True))
 
 
-def first_node(come: Sender, to: Target, facts: Facts) -> str:
+def first_node(sender: Sender, to: Target, facts: Facts) -> str:
     """The node whose rules the packet meets first; from outside, the node that has the destination or announces it."""
-    there = come.node or facts.node_of(to.address) or announcer(to.address, facts)
+    there = sender.node or facts.node_of(to.address) or announcer(to.address, facts)
     return there or next((key(node)[1] for node in facts.nodes), "")
 
 
 def paths(
-    come: Sender,
+    sender: Sender,
     to: Target,
     rules: Mapping[str, Rules],
     facts: Facts,
@@ -97,12 +97,12 @@ def paths(
     listening: Listening = unknown,
 ) -> list[Path]:
     """Every path that the nodes' rules and routes allow, one for each random choice."""
-    node = first_node(come, to, facts)
-    packet = Packet(come.address, to.address, to.port, to.protocol, "")
-    if not come.node and (why := _no_way_in(packet, facts, machine)):
+    node = first_node(sender, to, facts)
+    packet = Packet(sender.address, to.address, to.port, to.protocol, "")
+    if not sender.node and (why := _no_way_in(packet, facts, machine)):
         return [Path((), False, why)]
     here = rules.get(node)
-    if not come.here and here is not None:
+    if not sender.here and here is not None:
         packet = replace(packet, interface=_came_in(packet, here))
     return _onward(node, packet, _World(rules, facts, machine, listening), ())
 

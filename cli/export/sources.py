@@ -46,7 +46,7 @@ def end_of(path: str) -> str:
     with open(number, "rb") as file:
         found = os.fstat(number)
         if not stat.S_ISREG(found.st_mode):
-            raise Invalid("it is no file", obj=path)
+            raise Invalid("it is not a file", obj=path)
         file.seek(max(0, found.st_size - MOST))
         text = file.read(MOST).decode(errors="replace")
     if found.st_size <= MOST:

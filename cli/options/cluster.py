@@ -50,7 +50,8 @@ def up(
         str,
         typer.Option(
             metavar="RANGES",
-            help="These addresses, of the nodes' subnet, such as 10.89.7.200-10.89.7.250; by default its last quarter.",
+            help="Addresses for --load-balancer, such as 10.89.7.200-10.89.7.250; by default the last quarter of the"
+            " nodes' subnet.",
         ),
     ] = "",
     storage: Annotated[

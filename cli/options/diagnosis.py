@@ -195,7 +195,7 @@ def images(
 
 @command("Diagnosis")
 def trace(
-    come: Annotated[
+    source: Annotated[
         str, typer.Argument(metavar="FROM", help="A pod, deploy/NAME, a node, an address, or the word outside.")
     ],
     to: Annotated[str, typer.Argument(metavar="TO[:PORT]", help="A Service, a pod, a node, an address or a DNS name.")],
@@ -235,7 +235,7 @@ def trace(
 
         wait = seconds if live else 0
         shown = "json" if wants_json(output, as_json) else "verbose" if verbose else "text"
-        work.run(name, come, to, namespace=namespace, protocol=protocol, outside=outside, output=shown, live=wait)
+        work.run(name, source, to, namespace=namespace, protocol=protocol, outside=outside, output=shown, live=wait)
 
 
 @command("Diagnosis")

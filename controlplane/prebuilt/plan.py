@@ -32,7 +32,7 @@ def parse(content: bytes, origin: str) -> Manifest:
     try:
         document = json.loads(content) if len(content) <= LARGEST else None
         if not isinstance(document, dict):
-            raise ValueError("it is no object of at most 1 MiB")
+            raise ValueError("it is not an object of at most 1 MiB")
         if document["format"] != FORMAT:
             raise ValueError(f"its format is {str(document['format'])[:20]}, and this version reads {FORMAT}")
         return _manifest(document)
@@ -49,7 +49,7 @@ def _manifest(given: dict[str, Any]) -> Manifest:
     programs = given["programs"]
     images = given["images"]
     if not isinstance(programs, list) or not isinstance(images, dict) or len(programs) + len(images) > 200:
-        raise ValueError("programs or images are no list")
+        raise ValueError("programs or images are not lists")
     return Manifest(
         version=_text(given["version"], _WORD),
         commit=_text(given["commit"], _WORD),
@@ -84,7 +84,7 @@ def _text(value: object, pattern: re.Pattern[str]) -> str:
 
 def _size(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST_FILE:
-        raise ValueError(f"{str(value)[:30]} is no size")
+        raise ValueError(f"{str(value)[:30]} is not a size")
     return value
 
 

@@ -92,5 +92,5 @@ def _file(target: str) -> int:
     handle = os.open(target, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "is no file that a device can be bound to", target)
+        raise OSError(errno.EINVAL, "is not a file that a device can be bound to", target)
     return handle

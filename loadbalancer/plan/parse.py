@@ -84,7 +84,9 @@ def _requested(annotation: object, field: object) -> tuple[tuple[Address, ...], 
         try:
             one = parse_address(word.strip())
         except ValueError:
-            return (), Problem("NoAddress", f"{where} has {word.strip()[:60]!r}, which is no IP address. Correct it.")
+            return (), Problem(
+                "NoAddress", f"{where} has {word.strip()[:60]!r}, which is not an IP address. Correct it."
+            )
         if one.version in found:
             return (), Problem("TwoWishes", f"{where} requests two IPv{one.version} addresses. Leave one out.")
         found[one.version] = one

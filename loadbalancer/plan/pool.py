@@ -78,7 +78,7 @@ def _range(text: str) -> Range:
             first, dash, last = text.partition("-")
             found = Range(parse_address(first.strip()), parse_address((last if dash else first).strip()))
     except ValueError as error:
-        raise _invalid(text, f"is no range of addresses ({str(error)[:_SHOWN]})") from error
+        raise _invalid(text, f"is not a range of addresses ({str(error)[:_SHOWN]})") from error
     if found.first.version != found.last.version or int(found.first) > int(found.last):
         raise _invalid(text, "does not begin before it ends")
     for end in (found.first, found.last):

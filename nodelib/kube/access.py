@@ -115,7 +115,7 @@ def _named(config: Json, kind: str, field_name: str, name: object, path: str) ->
 def _text(entry: Json, key: str, path: str) -> str | None:
     found = entry.get(key)
     if found is not None and not isinstance(found, str):
-        raise _wrong(path, f"{key} is no text")
+        raise _wrong(path, f"{key} is not text")
     return found
 
 

@@ -131,7 +131,7 @@ def event(line: bytes, path: str, params: Mapping[str, str]) -> Json:
     """One event of a watch: type and object. Raises Unusable, and ApiError for an event of type ERROR."""
     found = _json_or_none(line)
     if not isinstance(found, dict):
-        raise Unusable(f"a watch event that is no JSON object: {_shown(line)}")
+        raise Unusable(f"a watch event that is not a JSON object: {_shown(line)}")
     kind, item = found.get("type"), found.get("object")
     if kind == "ERROR" and isinstance(item, dict) and item.get("kind") == "Status":
         raise status_error(item, f"WATCH {path}")
@@ -181,7 +181,7 @@ def _check_list(body: Json, resource: Resource, params: Mapping[str, str]) -> No
     fits = selects(params)
     for item in items:
         if not isinstance(item, dict):
-            raise Unusable(f"a list of {resource.plural} with an item that is no object")
+            raise Unusable(f"a list of {resource.plural} with an item that is not an object")
         _check_identity(item, "")
         if not fits(item):
             raise Unusable(f"a list of {resource.plural} with {item['metadata']['name']}, which was not asked for")

@@ -6,7 +6,6 @@ encoded here, so written elements and those in the kernel are compared byte by b
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -19,7 +18,7 @@ GET_TABLE, NEW_CHAIN, NEW_RULE, GET_RULE, DELETE_RULE, GET_SETS = 1, 3, 6, 7, 8,
 NEW_ELEMENTS, GET_ELEMENTS, DELETE_ELEMENTS = 12, 13, 14
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _REQUEST, _ACK, CREATE, APPEND = 0x1, 0x4, 0x400, 0x800
-NF_FAMILY = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
+NF_FAMILY = {Family.IPV4: 2, Family.IPV6: 10}  # NFPROTO_*, linux/netfilter.h
 
 _TWO = struct.Struct("=HHHH")
 _VERDICT = struct.Struct("=HHHHHH")

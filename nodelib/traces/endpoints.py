@@ -18,7 +18,7 @@ _LONGEST = 1024
 def problem(endpoint: str) -> str:
     """Why it cannot be an endpoint; "" if it can."""
     if len(endpoint) > _LONGEST or not endpoint.isprintable() or " " in endpoint:
-        return "is no address"
+        return "is not an address"
     try:
         found = urlsplit(endpoint if "//" in endpoint else f"dns://{endpoint}")
         port = found.port

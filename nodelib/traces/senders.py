@@ -55,7 +55,7 @@ class GrpcSender:
             kind = Temporary if code in _AGAIN and _TOO_LARGE not in said else Permanent
             raise kind(f"{code.name}: {said}", obj=self._endpoint, step="export spans") from error
         if answer is None:
-            raise Permanent("the answer is no message of OTLP", obj=self._endpoint, step="export spans")
+            raise Permanent("the answer is not a message of OTLP", obj=self._endpoint, step="export spans")
         return _rejected(answer)
 
     async def close(self) -> None:
@@ -86,7 +86,7 @@ class HttpSender:
         try:
             return _rejected(self._call.decode(said))
         except Exception as error:  # protobuf's own class of errors
-            raise Permanent("the answer is no message of OTLP", obj=self._url, step="export spans") from error
+            raise Permanent("the answer is not a message of OTLP", obj=self._url, step="export spans") from error
 
     async def close(self) -> None:
         await self._session.close()

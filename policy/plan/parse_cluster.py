@@ -170,7 +170,7 @@ def _peer(value: object, direction: Direction) -> Peer:
 def _domain(value: object) -> str:
     name = value.lower().removesuffix(".") if isinstance(value, str) and value.isascii() else ""
     if len(name) > _LONGEST_DOMAIN or not _DOMAIN.fullmatch(name):
-        raise Unclear(f"{str(value)[:60]!r} is no domain name")
+        raise Unclear(f"{str(value)[:60]!r} is not a domain name")
     return name
 
 
@@ -191,7 +191,7 @@ def _protocol(value: object) -> PortRange | list[NamedPort]:
     key, found = _only(value, (*_SPECIFIC, _NAMED))
     if key == _NAMED:
         if not isinstance(found, str) or not found:
-            raise Unclear(f"{_NAMED} is no name")
+            raise Unclear(f"{_NAMED} is not a name")
         return [NamedPort(one, found) for one in _SPECIFIC.values()]
     _, port = _only(found, ("destinationPort",))
     kind, given = _only(port, ("number", "range"))
@@ -228,7 +228,7 @@ def _selector(value: object, where: str) -> Selector:
         raise Unclear(f"{where}: {error}") from error
     for one in found.requirements:
         if len(one.key) > _LONGEST_KEY or not _KEY.fullmatch(one.key):
-            raise Unclear(f"{where}: {one.key[:60]!r} is no key of a label")
+            raise Unclear(f"{where}: {one.key[:60]!r} is not a key of a label")
         if bool(one.values) != one.operator.endswith("In"):
             raise Unclear(f"{where}: the operator {one.operator} of {one.key[:60]} with {len(one.values)} values")
         if not all(_VALUE.fullmatch(text) for text in one.values):

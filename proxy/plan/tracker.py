@@ -128,7 +128,7 @@ class Tracker:
         port, old = self._ports.get(name), self._served.pop(name, None)
         if port is not None and not self._cluster_ips.keys().isdisjoint(_outer(port)):
             taken = sorted(self._cluster_ips.keys() & set(_outer(port)))
-            self._refused.append(Problem(f"Service {name}", f"{', '.join(taken)}: a cluster IP is no external IP"))
+            self._refused.append(Problem(f"Service {name}", f"{', '.join(taken)}: a cluster IP is not an external IP"))
             port = replace(
                 port,
                 external_ips=tuple(one for one in port.external_ips if one not in taken),

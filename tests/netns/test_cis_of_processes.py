@@ -174,4 +174,4 @@ def test_a_configuration_that_is_no_file_is_unknown_and_holds_nobody(machine: Ma
     machine.shell("cd /var/lib/kubelet; rm config.yaml; mkfifo config.yaml; chmod 600 config.yaml")
     machine.start("kubelet", *KUBELET)
     found = machine.judge()
-    assert found["4.2.1"]["status"] == "unknown" and "no regular file" in found["4.2.1"]["finding"]
+    assert found["4.2.1"]["status"] == "unknown" and "not a regular file" in found["4.2.1"]["finding"]

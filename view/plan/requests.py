@@ -74,7 +74,7 @@ def look(text: str) -> Look | PacketLook | WiringLook | None:
 
 def question(query: Mapping[str, str]) -> Question | None:
     """From where to where; None for what no name or address looks like."""
-    come, to, protocol = query.get("from", ""), query.get("to", ""), query.get("protocol", "")
-    if protocol not in ("", "tcp", "udp") or not _PLACE.fullmatch(come) or not _PLACE.fullmatch(to):
+    source, to, protocol = query.get("from", ""), query.get("to", ""), query.get("protocol", "")
+    if protocol not in ("", "tcp", "udp") or not _PLACE.fullmatch(source) or not _PLACE.fullmatch(to):
         return None
-    return Question(come, to, protocol)
+    return Question(source, to, protocol)

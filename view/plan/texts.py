@@ -96,7 +96,7 @@ def gone(look: Look) -> str:
 def walk(asked: Question, answer: Traced | str) -> str:
     """The same walk, read again: its counters have moved, and its rules may be others. Or why it cannot be read."""
     found = {"problem": harmless(answer, 2 * _LINE)} if isinstance(answer, str) else _walk(answer)
-    return message("walk", asked={"from": asked.come, "to": asked.to, "protocol": asked.protocol}, found=found)
+    return message("walk", asked={"from": asked.source, "to": asked.to, "protocol": asked.protocol}, found=found)
 
 
 def refused(every: Iterable[Refused], problems: Mapping[str, str]) -> str:

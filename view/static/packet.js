@@ -83,7 +83,7 @@ export class Packet {
     this.say(
       [
         ...why.map((one) => el("p", {}, one.trim())),
-        el("p", { class: "mono" }, `${found.come} → ${found.to}`),
+        el("p", { class: "mono" }, `${found.source} → ${found.to}`),
         ...found.notes.map((one) => el("p", { class: "space" }, one)),
         el("p", { class: "space" }, "Counters are read again every few seconds. Each counts all packets that its rule has met, those of others too."),
         ...found.ways.flatMap((way, at) => this.way(way, at, found.ways.length)),
@@ -166,11 +166,11 @@ export class Packet {
     const rows = every.map((one) => {
       const to = /^\d/.test(one.port) ? `${one.to.includes(":") && !one.to.includes("/") ? `[${one.to}]` : one.to}:${one.port.split("/")[0]}` : one.to;
       const protocol = one.port.split("/")[1]?.toLowerCase();
-      const way = new URLSearchParams({ from: one.come, to, ...(["tcp", "udp"].includes(protocol) ? { protocol } : {}) });
+      const way = new URLSearchParams({ from: one.source, to, ...(["tcp", "udp"].includes(protocol) ? { protocol } : {}) });
       return el(
         "tr", { class: one.last > before ? "fresh" : undefined },
         el("th", { scope: "row" }, el("a", { href: `#/packet?${way}`, title: "Trace it", "data-focus": `${one.node} ${one.direction} ${way}` }, one.last ? clock(one.last) : "–"), el("small", {}, one.node)),
-        el("td", {}, one.come, el("span", { class: "space" }, " → "), one.to, el("small", {}, one.port)),
+        el("td", {}, one.source, el("span", { class: "space" }, " → "), one.to, el("small", {}, one.port)),
         el("td", {}, one.by, el("small", {}, one.direction), one.remedy ? el("small", {}, `would allow it: ${one.remedy}`) : null),
         el("td", {}, one.count.toLocaleString("en")),
       );

@@ -75,7 +75,7 @@ class _Refusals:
 
     def take(self, found: Sequence[Refused]) -> None:
         for one in found:
-            key = (one.node, one.direction, one.come, one.to, one.port)
+            key = (one.node, one.direction, one.source, one.to, one.port)
             self.flows.pop(key, None)
             self.flows[key] = one
         for old in list(self.flows)[: max(0, len(self.flows) - _MOST)]:

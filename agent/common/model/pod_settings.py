@@ -60,7 +60,7 @@ class PodPaths:
     def __post_init__(self) -> None:
         if not is_file_name(self.uid):
             raise Invalid(
-                f"{self.uid!r} is no UID of a pod",
+                f"{self.uid!r} is not a UID of a pod",
                 step="find its folder",
                 action="Remove the sandbox or cgroup that has it by hand (crictl rmp, rmdir): nothing else here does.",
             )

@@ -206,7 +206,7 @@ def _token_problems(given: Any, path: str, version: str) -> Iterator[str]:
         if not isinstance(listed, list) or not all(isinstance(key, str) for key in listed):
             yield f"{place} must be a list of texts"
             return
-        yield from (f"{place}: {key!r} is no key of an annotation" for key in listed if not _is_annotation(key))
+        yield from (f"{place}: {key!r} is not a key of an annotation" for key in listed if not _is_annotation(key))
         yield from (f"{place}: {key!r} is given twice" for key in {key for key in listed if listed.count(key) > 1})
     (_, required), (_, optional) = keys
     if required and needed is False:

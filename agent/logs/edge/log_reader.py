@@ -117,7 +117,7 @@ def _opened(path: str) -> BinaryIO:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        raise NotFound(f'failed to open log file "{path}": it is no regular file') from error
+        raise NotFound(f'failed to open log file "{path}": it is not a regular file') from error
 
 
 def _open_packed(path: str) -> BinaryIO:

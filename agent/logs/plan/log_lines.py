@@ -20,13 +20,13 @@ def timestamp_ns(text: bytes) -> int:
         return _parse(text.decode("ascii")) * _NANO
     digits = len(rest) - len(rest.lstrip(b"0123456789"))
     if not 1 <= digits <= 9:
-        raise ValueError(f"{text!r} is no RFC 3339 time")
+        raise ValueError(f"{text!r} is not an RFC 3339 time")
     return _parse((whole + rest[digits:]).decode("ascii")) * _NANO + int(rest[:digits].ljust(9, b"0"))
 
 
 def _parse(text: str) -> int:
     if len(text) < 20:
-        raise ValueError(f"{text!r} is no RFC 3339 time")
+        raise ValueError(f"{text!r} is not an RFC 3339 time")
     return round(datetime.fromisoformat(text).timestamp())
 
 

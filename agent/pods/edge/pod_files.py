@@ -91,7 +91,7 @@ class PodFiles:
 
     def _remove_folder(self, folder: str, prefix: str) -> None:
         if not is_file_name(folder):  # a runtime's label that is no name
-            log.warning("the logs in %r are left alone: that is no folder of a pod", folder)
+            log.warning("the logs in %r are left alone: that is not a folder of a pod", folder)
             return
         try:
             file_trees.remove(f"{self._pod_logs}/{folder}")

@@ -268,7 +268,7 @@ class Cri:
         name = known.get(answer.linux.cgroup_driver)
         if name is None:
             number = answer.linux.cgroup_driver
-            raise CriError(f"{number} is no cgroup driver of the CRI", step="runtime config", code="INTERNAL")
+            raise CriError(f"{number} is not a cgroup driver of the CRI", step="runtime config", code="INTERNAL")
         return str(name).lower()
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
@@ -329,7 +329,7 @@ class Cri:
             except grpc.aio.AioRpcError as error:
                 raise self._translated(step, obj, error) from error
         if answer is None:  # grpc's way of saying so
-            raise CriError("the runtime's answer is no message of the CRI", obj=obj, step=step, code="INTERNAL")
+            raise CriError("the runtime's answer is not a message of the CRI", obj=obj, step=step, code="INTERNAL")
         return answer
 
     async def _ignore_not_found(self, step: str, obj: str, call: Awaitable[Any]) -> None:

@@ -81,9 +81,9 @@ def _problem(volume: LocalVolume) -> str:
     if not volume.path.startswith("/") or ".." in volume.path.split("/") or "\0" in volume.path:
         return f"the local path {volume.path!r} must be an absolute path without '..'"
     if not is_file_name(volume.spec_name):
-        return f"{volume.spec_name!r} is no name of a PersistentVolume"
+        return f"{volume.spec_name!r} is not a name of a PersistentVolume"
     if not _FS_TYPE.fullmatch(volume.fs_type):
-        return f"{volume.fs_type!r} is no type of a file system"
+        return f"{volume.fs_type!r} is not a type of a file system"
     if any("\0" in option for option in volume.mount_options):
         return "a mount option has a zero byte"
     return ""

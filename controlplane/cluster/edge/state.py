@@ -47,7 +47,7 @@ def _record(path: str) -> dict[str, Any]:
     """The record as it is written. Raises OSError, also for a link or a pipe, and ValueError for what is no JSON."""
     with open(path, "rb", opener=no_link) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", path)
+            raise OSError(errno.EINVAL, "is not a regular file", path)
         found: dict[str, Any] = json.loads(file.read(_MOST))
     return found
 
@@ -88,7 +88,7 @@ def check_place(name: str) -> None:
     folder = os.path.join(state_root(), name)
     if os.path.islink(folder) or (os.path.lexists(folder) and not exists(name) and not _is_empty(folder)):
         raise Invalid(
-            "this is no directory of a cluster: it was left as it is",
+            "this is not a directory of a cluster: it was left as it is",
             obj=folder,
             step="look for the cluster's state",
             action="Give another --name, or another NODEWRIGHT_STATE.",

@@ -79,7 +79,7 @@ def read(path: str) -> str:
         return ""
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
         raise OSError(f"{path} is larger than {_MOST} bytes")

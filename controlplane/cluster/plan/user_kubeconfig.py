@@ -249,7 +249,7 @@ def _quote(node: yaml.Node, seen: set[int]) -> None:
 
 def _broken(path: str, reason: str) -> Invalid:
     return Invalid(
-        f"this file is no kubeconfig: {reason}; it was left as it is",
+        f"this file is not a kubeconfig: {reason}; it was left as it is",
         obj=path,
         step="change the kubeconfig",
         action=f"Mend it (`kubectl config view --kubeconfig {shlex.quote(path)}` says more), or name another file by"

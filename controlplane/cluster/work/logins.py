@@ -105,7 +105,7 @@ def _authority(path: str) -> str:
     except OSError as error:
         raise _no_authority(f"cannot be read: {error.strerror}", path) from error
     if "-----BEGIN CERTIFICATE-----" not in text:
-        raise _no_authority("is no PEM file with a certificate", path)
+        raise _no_authority("is not a PEM file with a certificate", path)
     return text
 
 

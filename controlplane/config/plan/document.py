@@ -42,7 +42,7 @@ _CLUSTER_NAME = matches(
     r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", "is not 1 to 12 of a-z, 0-9 and '-', first a letter, last no '-'", 12
 )
 _GATE = matches(r"[A-Z][A-Za-z0-9]*", "is not the name of a feature gate", 100)
-_HOST = matches(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?", "is no host name of a registry")
+_HOST = matches(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?", "is not a host name of a registry")
 _ENVIRONMENT = matches(r"[A-Za-z_][A-Za-z0-9_]*", "is not the name of an environment variable")
 # What makes a node work: its own mounts, its system's folders (which may be links), and what the kernel shows there.
 _NO_MOUNTS = ("bin", "dev", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "proc", "run", "sbin", "sys")
@@ -179,7 +179,7 @@ _MIRROR = Table(
 )
 _LOGIN = Table(
     {
-        "username": Field(Text("a name", problem=matches(r"[^\s\"'\\]+", "is no name")), "The user.", required=True),
+        "username": Field(Text("a name", problem=matches(r"[^\s\"'\\]+", "is not a name")), "The user.", required=True),
         "passwordFile": Field(Text("an absolute path", problem=_absolute), "The file that holds the password."),
         "passwordEnv": Field(Text("a variable", problem=_ENVIRONMENT), "The environment variable that holds it."),
     },

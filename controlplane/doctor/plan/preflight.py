@@ -103,7 +103,7 @@ def _features(m: Machine) -> list[Finding]:
     }
     refused = set(filter(None, m.kernel_features.values()))
     if any(_NO_MOUNT_POINT in why for why in refused):
-        words = "/ is no mount point, as in a chroot: mount namespaces cannot be made there"
+        words = "/ is not a mount point, as in a chroot: mount namespaces cannot be made there"
         return [Finding("root folder", "fatal", words, "Use a virtual machine, or a container with --privileged")]
     return [
         Finding(name, "fatal" if why else "ok", why or "there", fixes.get(name, "") if why else "")

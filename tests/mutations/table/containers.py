@@ -11,7 +11,7 @@ _SECURITY, _CONTAINER = "agent/containers/plan/security.py", "agent/containers/p
 TABLE = (
     Mutation(
         "env-file", "environment variables from files (fileKeyRef)",
-        _ENV, "return _file_key(pod, ref, sources, room)", "return None", _TESTS,
+        _ENV, "return _file_key(pod, ref, sources, budget)", "return None", _TESTS,
     ),
     Mutation(
         "env-from", "envFrom",
@@ -23,7 +23,7 @@ TABLE = (
     ),
     Mutation(
         "env-expansion", "$(NAME) in the value of a variable",
-        _ENV, "env[name] = expand(value, lookup, room)", "env[name] = value", _TESTS,
+        _ENV, "env[name] = expand(value, lookup, budget)", "env[name] = value", _TESTS,
     ),
     Mutation(
         "env-service-links", "enableServiceLinks",

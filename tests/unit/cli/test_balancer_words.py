@@ -129,8 +129,8 @@ def test_a_packet_from_outside_meets_the_node_that_announces_the_address(where: 
     rows = {} if where is None else {"192.0.2.1": (where, ("x",))}
     nodes = [node(name, address=address) for name, address in (("node1", "192.0.2.11"), ("node2", "192.0.2.12"))]
     facts = Facts.of([balanced("x", given=("192.0.2.1",))], [], [], nodes, leases=leases(rows))
-    come, to = Sender("this machine", "192.0.2.254", "", False), Target("192.0.2.1", 80, "tcp")
-    assert first_node(come, to, facts) == first
+    sender, to = Sender("this machine", "192.0.2.254", "", False), Target("192.0.2.1", 80, "tcp")
+    assert first_node(sender, to, facts) == first
     machine = Machine(("192.0.2.254",), (), "nw-lab", lambda _: Route("unicast", "nw-lab"))
-    found = paths(come, to, {}, facts, machine)
+    found = paths(sender, to, {}, facts, machine)
     assert ("no node announces" in found[0].why[0]) is (where == "")

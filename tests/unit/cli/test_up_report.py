@@ -29,8 +29,12 @@ FILE = "/home/me/.kube/config"
             id="another one is current, and its name comes from outside",
         ),
         pytest.param(
-            (Outcome(FILE, problem=f"{FILE}: this file is no kubeconfig: mend it"),),
-            ["warning: kubectl does not know this cluster yet", f"{FILE}: this file is no kubeconfig", "nodes Ready"],
+            (Outcome(FILE, problem=f"{FILE}: this file is not a kubeconfig: mend it"),),
+            [
+                "warning: kubectl does not know this cluster yet",
+                f"{FILE}: this file is not a kubeconfig",
+                "nodes Ready",
+            ],
             "use-context",
             id="a file that was left as it is",
         ),

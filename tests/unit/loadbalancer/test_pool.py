@@ -35,16 +35,16 @@ def test_ranges(text: str, sizes: dict[int, int], shown: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x", "is no range"),
+        ("x", "is not a range"),
         ("192.0.2.9-192.0.2.7", "does not begin before it ends"),
         ("192.0.2.1-fd00::1", "does not begin before it ends"),
         ("192.0.2.1/24", "host bits"),
         ("127.0.0.1", "loopback"),
         ("224.0.0.1", "multicast"),
-        ("fe80::1%eth0", "is no range"),
+        ("fe80::1%eth0", "is not a range"),
         ("192.0.2.1,192.0.2.0/24", "overlaps"),
         (",".join(f"192.0.2.{n}" for n in range(1, 19)), "18 ranges"),
-        ("1" * 100000, "is no range"),
+        ("1" * 100000, "is not a range"),
     ],
 )
 def test_what_is_no_pool_is_refused_with_the_reason(text: str, said: str) -> None:

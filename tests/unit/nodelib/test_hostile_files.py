@@ -61,7 +61,7 @@ def test_what_has_no_end_is_cut(tmp_path: Path) -> None:
     assert len(bytes_of(str(tmp_path / "huge"), 5000)) == 5000
     assert not holds(str(tmp_path / "huge"), "x")
     assert len(text_of(str(tmp_path / "huge"))) <= 17 << 20
-    with pytest.raises(OSError, match="no file to be read"):
+    with pytest.raises(OSError, match="not a file to be read"):
         bytes_of("/dev/zero", 10)
 
 

@@ -42,7 +42,7 @@ class Answers(Kernelless):
             await self.clock.sleep(self.takes)
         if self.problem:
             raise Temporary(self.problem)
-        return Traced((f"ARRIVES {len(self.read)}",), asked.come, asked.to, ())
+        return Traced((f"ARRIVES {len(self.read)}",), asked.source, asked.to, ())
 
     async def refused(self, taker: Refusals) -> None:
         self.taker = taker

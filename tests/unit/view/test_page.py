@@ -157,7 +157,7 @@ async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Bro
     here.answers.taker.problem("", "")
     await browser.until(f"{shown}.includes('No packet was refused')", seconds=2)
     one = Refused("node1", time.time(), 3, "ingress", "shop/web-1", "shop/db-1", "5432/TCP", "shop/deny", SCRIPT)
-    here.answers.taker.take([one, replace(one, come="192.0.2.9", to="fd00::7", port="53/UDP")])
+    here.answers.taker.take([one, replace(one, source="192.0.2.9", to="fd00::7", port="53/UDP")])
     await browser.until(f"{shown}.includes('5432/TCP') && {shown}.includes('<script>')", seconds=1)
     links = await browser.value("[...document.querySelectorAll('#refused a')].map((one) => one.getAttribute('href'))")
     assert links == [

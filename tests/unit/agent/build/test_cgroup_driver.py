@@ -89,5 +89,5 @@ async def test_the_runtimes_driver_wins(
 
 async def test_an_unknown_driver_is_an_error(dial: Callable[[Runtime], asyncio.Future[Cri]]) -> None:
     cri = await dial(Runtime([UNKNOWN]))
-    with pytest.raises(CriError, match="7 is no cgroup driver"):
+    with pytest.raises(CriError, match="7 is not a cgroup driver"):
         await cri.cgroup_driver()

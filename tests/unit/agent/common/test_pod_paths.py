@@ -10,7 +10,7 @@ from nodelib.errors import Invalid
 
 @pytest.mark.parametrize("uid", ["", ".", "..", "../..", "a/b", "/", "a\0b"])
 def test_a_uid_that_leads_elsewhere_has_no_folder(uid: str) -> None:
-    with pytest.raises(Invalid, match="is no UID of a pod"):
+    with pytest.raises(Invalid, match="is not a UID of a pod"):
         PodPaths("/var/lib/kubelet", uid)
 
 

@@ -52,7 +52,7 @@ TOKENS = {"serviceAccountTokenAudience": "reg.io", "requireServiceAccount": True
         (config({**GOOD, "tokenAttributes": TOKENS, "apiVersion": plan._VERSIONS[1]}), "is only supported for"),
         (
             config({**GOOD, "tokenAttributes": {**TOKENS, "requiredServiceAccountAnnotationKeys": ["a b"]}}),
-            "'a b' is no key of an annotation",
+            "'a b' is not a key of an annotation",
         ),
         (
             config({**GOOD, "tokenAttributes": {**TOKENS, "optionalServiceAccountAnnotationKeys": ["a", "a"]}}),

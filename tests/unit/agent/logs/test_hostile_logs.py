@@ -26,7 +26,7 @@ async def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(tmp_path: Path, na
     try:
         async with asyncio.timeout(10):
             for lines in (log_reader.read(path, None), log_reader.follow(path, 5, inotify, _never)):
-                with pytest.raises(NotFound, match="no regular file"):
+                with pytest.raises(NotFound, match="not a regular file"):
                     await anext(lines)
     finally:
         inotify.close()

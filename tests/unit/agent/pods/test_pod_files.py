@@ -60,7 +60,7 @@ async def test_a_link_in_place_of_the_message_file_is_not_followed(tmp_path: Pat
 async def test_a_device_in_place_of_the_message_file_is_not_opened(tmp_path: Path) -> None:
     # A pod makes a device file in its volume and names it by a subPath. No cgroup keeps the agent from the device.
     found = await PodFiles().termination_message(ended(tmp_path / "no.log", message=Path("/dev/zero")))
-    assert found == "Error on reading termination log /dev/zero: [Errno 22] is no regular file"
+    assert found == "Error on reading termination log /dev/zero: [Errno 22] is not a regular file"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def _first(pool: object) -> list[object]:
         ("10.89.3.1", "an address of the cluster itself"),
         ("10.89.3.250-10.89.3.255", "broadcast"),
         ("fd00:a59:300::1000", "not in the nodes' subnet"),
-        ("x", "no range"),
+        ("x", "not a range"),
     ],
 )
 def test_a_pool_that_nobody_would_find_is_refused(pool: str, said: str) -> None:

@@ -97,7 +97,7 @@ def test_an_authority_that_is_not_there_says_so(tmp_path: Path) -> None:
         logins.check_authorities(one)
     assert "`caFile`" in caught.value.action
     path.write_text("no certificate")
-    with pytest.raises(Invalid, match="no PEM file"):
+    with pytest.raises(Invalid, match="not a PEM file"):
         logins.check_authorities(one)
     path.write_text(CA)
     logins.check_authorities(one)

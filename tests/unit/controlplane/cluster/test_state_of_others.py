@@ -55,7 +55,7 @@ async def test_down_leaves_others_directories(root: Path, record: str | None) ->
     home = home_of(root)
     if record is not None:
         (home / "cluster.json").write_text(record)
-    with pytest.raises(Invalid, match="no directory of a cluster"):
+    with pytest.raises(Invalid, match="not a directory of a cluster"):
         await down("bob", Display(plain=True))
     assert (home / "letter").read_text() == "dear"
 
@@ -64,14 +64,14 @@ async def test_down_follows_no_link(root: Path) -> None:
     home = home_of(root, "target")
     (home / "cluster.json").write_text(json.dumps(Cluster("lab", "10.89.0.0/24").to_json()))
     (root / "lab").symlink_to(home)
-    with pytest.raises(Invalid, match="no directory of a cluster"):
+    with pytest.raises(Invalid, match="not a directory of a cluster"):
         await down("lab", Display(plain=True))
     assert (home / "letter").exists() and (root / "lab").is_symlink()
 
 
 def test_up_makes_no_cluster_of_others_directories(root: Path) -> None:
     home = home_of(root)
-    with pytest.raises(Invalid, match="no directory of a cluster"):
+    with pytest.raises(Invalid, match="not a directory of a cluster"):
         settle(Request("bob", Options(), frozenset()))
     assert sorted(os.listdir(home)) == ["letter", "pki"]
 

@@ -98,8 +98,8 @@ def test_the_share_of_pods_that_is_sampled_is_the_rate() -> None:
         ("ftp://collector", "unsupported scheme ftp"),
         ("http://", "names no host"),
         ("collector:99999", "Port out of range"),
-        ("a b", "is no address"),
-        ("x" * 2000, "is no address"),
+        ("a b", "is not an address"),
+        ("x" * 2000, "is not an address"),
     ],
 )
 def test_endpoints(endpoint: str, fault: str) -> None:
