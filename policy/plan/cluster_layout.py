@@ -24,7 +24,19 @@ from collections.abc import Iterable
 
 from nodelib.firewall.objects import Family
 from nodelib.nft.objects import SetShape
-from nodelib.nft.rules import Answering, Ask, Connection, Count, Field, InSet, NftRule, Verdict, VerdictOf, rule
+from nodelib.nft.rules import (
+    Answering,
+    Ask,
+    Connection,
+    Count,
+    Field,
+    InSet,
+    NftRule,
+    TooOften,
+    Verdict,
+    VerdictOf,
+    rule,
+)
 from nodelib.nft.wire import plain
 from policy.cluster_model import ClusterPolicy, Tier
 from policy.model import VERSION, Direction, Resolvers
@@ -35,7 +47,10 @@ TO_NODE = "to-node"
 ANSWERS = "answers"
 # Chains with a hook that are not always there, with their priorities.
 HOOKS = {TO_NODE: ("input", layout.PRIORITY), ANSWERS: ("postrouting", 0), marks.JUDGED: ("forward", marks.PRIORITY)}
-ASKING, SERVERS = "asking", "dns-servers"
+ASKING, SERVERS, OFTEN = "asking", "dns-servers", "asking-often"
+OFTEN_SHAPE = SetShape(("addr",), most=1 << 12)
+# Answers to one pod that are read in a second, and at once: the kernel holds 1,024 of all pods, and lets the others go.
+READ, READ_AT_ONCE = 1000, 2000
 SERVERS_SHAPE = SetShape(("addr", "proto", "service"))
 QUEUE = 4021  # where answers are held
 DNS = 53
@@ -53,10 +68,15 @@ def base_chain(family: Family) -> tuple[NftRule, ...]:
     )
 
 
-def answers_chain(resolvers: Resolvers) -> tuple[NftRule, ...]:
-    """The rule that holds the answers of these servers to pods that need them read."""
-    held = (InSet(_ASKED, SERVERS), InSet((layout.CLIENT,), ASKING), Ask(QUEUE, resolvers.extension))
-    return (rule(Answering(), *held, comment="for rules with domain names"),)
+def answers_chain(resolvers: Resolvers, *, limited: bool) -> tuple[NftRule, ...]:
+    """The rules that hold the answers of these servers to pods that need them read. `limited`: the kernel can count.
+
+    Those of a pod that asks without end go on unread, so that it is not the answers of others that find no room.
+    """
+    of_one = (Answering(), InSet(_ASKED, SERVERS), InSet((layout.CLIENT,), ASKING))
+    flood = (*of_one, TooOften((layout.CLIENT,), OFTEN, READ, READ_AT_ONCE), Verdict("accept"))
+    held = rule(*of_one, Ask(QUEUE, resolvers.extension), comment="for rules with domain names")
+    return (rule(*flood, comment="it asks too often"), held) if limited else (held,)
 
 
 def servers(resolvers: Resolvers, family: Family) -> frozenset[bytes]:
