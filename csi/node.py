@@ -133,7 +133,7 @@ class Node:
             fs_type = access.file_system(mode, fs_type)
             size = sizes.chosen(_inline_bytes(request["volume_context"]), 0, mode, fs_type)
             image = Image(image_id, request["volume_id"][:128], size, mode, fs_type, "", int(self._clock.now()))
-            async with self._capacity.reserved(size):
+            async with self._capacity.reserved(size, inline=True):
                 await self._disk.make(Kind.VOLUME, image)
         wanted = access.of(request["volume_capability"], image, read_only=request["readonly"])
         flags = wanted.flags | (access.READ_ONLY if wanted.read_only else 0)

@@ -126,6 +126,12 @@ def _pod_network(hop: Hop, note: str, facts: Facts) -> str:
     return note
 
 
+def _overlay(hop: Hop, note: str, facts: Facts) -> str:
+    if "DROP" in hop.text:
+        return "packets of pods do not go to the overlay's own port"
+    return "it is for a pod" if "RETURN" in hop.text else note
+
+
 def _endpoint(note: str, facts: Facts) -> str:
     to = note.partition(" -> ")[2]
     return facts.named(to) if to else "an endpoint"
@@ -192,6 +198,7 @@ _KNOWN: tuple[tuple[str, Callable[[Hop, str, Facts], str]], ...] = (
     ("KUBE-MARK-MASQ", lambda hop, note, facts: "marked"),
     ("KUBE-POSTROUTING", _postrouting),
     ("KUBE-FORWARD", lambda hop, note, facts: "forwarding of Service traffic is allowed"),
+    ("NODEWRIGHT-OVERLAY", _overlay),
     ("NODEWRIGHT-", _pod_network),
     ("policy-ingress-", _policy),
     ("policy-egress-", _policy),

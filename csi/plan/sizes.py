@@ -14,6 +14,8 @@ DEFAULT = 1 << 30
 """Bytes of a volume for which nobody said a size."""
 LARGEST = 16 << 40
 """Bytes; ext4 has no larger files, with blocks of 4 KiB."""
+_INLINE = 2
+"""Of the room for volumes, inline ones have one part in so many together: no quota counts what pods declare."""
 _LEAST = {"": 1 * _MIB, "ext4": 8 * _MIB, "xfs": 300 * _MIB}
 
 
@@ -65,12 +67,17 @@ def available(space: Space, volumes: Iterable[Image], reserve: float) -> int:
     return max(0, space.free - promised - int(space.total * reserve))
 
 
-def check_room(needed: int, left: int) -> None:
+def available_inline(space: Space, inline: Iterable[Image], reserve: float) -> int:
+    """Bytes that can still be promised to inline volumes; `inline`: those that are there."""
+    return max(0, int(space.total * (1 - reserve)) // _INLINE - sum(one.size for one in inline))
+
+
+def check_room(needed: int, left: int, what: str = "volumes") -> None:
     """Raises Refused when there is not enough."""
     if needed > left:
         raise Refused(
             "RESOURCE_EXHAUSTED",
-            f"{_text(needed)} are needed, and {_text(max(left, 0))} are left on this node for volumes. "
+            f"{_text(needed)} are needed, and {_text(max(left, 0))} are left on this node for {what}. "
             "Delete volumes or snapshots that nobody needs, or make room on the node.",
         )
 

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import ATTRIBUTE
+from nodelib.netlink import ATTRIBUTE, nested, text_attribute
 from nodelib.nft.expressions import FIRST, compare, expression, load_mark, lookup, masked, size, u32
 from nodelib.nft.keys import Field, Key, ip, key_text, load
 
@@ -178,8 +178,28 @@ class Limit:
         return f"limit rate {self.rate}/second burst {self.burst} packets"
 
     def code(self, family: Family) -> bytes:
-        numbers = b"".join(ATTRIBUTE.pack(12, kind) + struct.pack(">Q", one) for kind, one in ((1, self.rate), (2, 1)))
-        return expression("limit", numbers + u32(3, self.burst) + u32(4, 0) + u32(5, 0))
+        return expression("limit", _limit(self.rate, self.burst))
+
+
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    """Continue if more packets with the key come in a second, after a first `burst`. The set counts those of each."""
+
+    key: Key
+    set: str
+    rate: int
+    burst: int
+    seconds: int = 10  # after which a key that does not come is forgotten
+
+    def text(self, family: Family) -> str:
+        limit = f"limit rate over {self.rate}/second burst {self.burst} packets"
+        return f"update @{self.set} {{ {key_text(self.key, family)} timeout {self.seconds}s {limit} }}"
+
+    def code(self, family: Family) -> bytes:
+        timeout = ATTRIBUTE.pack(12, 6) + struct.pack(">Q", self.seconds * 1000)
+        limit = nested(7, text_attribute(1, "limit") + nested(2, _limit(self.rate, self.burst, over=True)))
+        update = text_attribute(1, self.set) + u32(3, 1) + u32(4, FIRST) + timeout + limit
+        return load(self.key, family)[0] + expression("dynset", update)
 
 
 Match = (
@@ -194,7 +214,13 @@ Match = (
     | Marked
     | ConnectionMarked
     | Limit
+    | OverLimit
 )
+
+
+def _limit(rate: int, burst: int, *, over: bool = False) -> bytes:
+    numbers = b"".join(ATTRIBUTE.pack(12, kind) + struct.pack(">Q", one) for kind, one in ((1, rate), (2, 1)))
+    return numbers + u32(3, burst) + u32(4, 0) + u32(5, int(over))
 
 
 def _within(name: str, cidr: str, family: Family, *, negated: bool = False) -> bytes:

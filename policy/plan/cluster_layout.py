@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from nodelib.firewall.objects import Family
 from nodelib.nft.actions import Counter, Queue, Verdict, VerdictOf
 from nodelib.nft.keys import Field
-from nodelib.nft.matches import Connection, InSet, ReplyDirection
+from nodelib.nft.matches import Connection, InSet, OverLimit, ReplyDirection
 from nodelib.nft.objects import SetShape
 from nodelib.nft.rules import NftRule, rule
 from nodelib.nft.wire import plain
@@ -38,7 +38,10 @@ TO_NODE = "to-node"
 ANSWERS = "answers"
 # Chains with a hook that are not always there, with their priorities.
 HOOKS = {TO_NODE: ("input", layout.PRIORITY), ANSWERS: ("postrouting", 0), marks.JUDGED: ("forward", marks.PRIORITY)}
-ASKING, SERVERS = "asking", "dns-servers"
+ASKING, SERVERS, OFTEN = "asking", "dns-servers", "asking-often"
+OFTEN_SHAPE = SetShape(("addr",), most=1 << 12)
+# Answers to one pod that are read in a second, and at once: the kernel holds 1,024 of all pods, and lets the others go.
+READ, READ_AT_ONCE = 1000, 2000
 SERVERS_SHAPE = SetShape(("addr", "proto", "service"))
 QUEUE = 4021  # where answers are held
 DNS = 53
@@ -56,10 +59,15 @@ def base_chain(family: Family) -> tuple[NftRule, ...]:
     )
 
 
-def answers_chain(resolvers: Resolvers) -> tuple[NftRule, ...]:
-    """The rule that holds the answers of these servers to pods that need them read."""
-    held = (InSet(_ASKED, SERVERS), InSet((layout.CLIENT,), ASKING), Queue(QUEUE, resolvers.extension))
-    return (rule(ReplyDirection(), *held, comment="for rules with domain names"),)
+def answers_chain(resolvers: Resolvers, *, limited: bool) -> tuple[NftRule, ...]:
+    """The rules that hold the answers of these servers to pods that need them read. `limited`: the kernel can count.
+
+    Those of a pod that asks without end go on unread, so that it is not the answers of others that find no room.
+    """
+    of_one = (ReplyDirection(), InSet(_ASKED, SERVERS), InSet((layout.CLIENT,), ASKING))
+    flood = (*of_one, OverLimit((layout.CLIENT,), OFTEN, READ, READ_AT_ONCE), Verdict("accept"))
+    held = rule(*of_one, Queue(QUEUE, resolvers.extension), comment="for rules with domain names")
+    return (rule(*flood, comment="it asks too often"), held) if limited else (held,)
 
 
 def servers(resolvers: Resolvers, family: Family) -> frozenset[bytes]:

@@ -222,7 +222,10 @@ class Planner:
             program.put(cluster_layout.ASKING, layout.PEER_SHAPE, frozenset(wire.plain(one.packed) for one in asking))
             servers = cluster_layout.servers(self._resolvers, self.family)
             program.put(cluster_layout.SERVERS, cluster_layout.SERVERS_SHAPE, servers)
-            program.chains[cluster_layout.ANSWERS] = cluster_layout.answers_chain(self._resolvers)
+            limited = self._refusing.reports
+            if limited:
+                program.put(cluster_layout.OFTEN, cluster_layout.OFTEN_SHAPE, frozenset())
+            program.chains[cluster_layout.ANSWERS] = cluster_layout.answers_chain(self._resolvers, limited=limited)
 
     @staticmethod
     def _write_tiers(

@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -199,6 +200,20 @@ async def test_what_one_pod_was_told_is_not_another_s(world: PolicyWorld, extens
         await one.domains.forget([ip_address(POD1), ip_address(V6[POD1])])
         assert await asyncio.to_thread(world.ask, POD1, WEB[0], 8080, 1, 1) == DROPPED, "its successor has not asked"
         assert await one.reach(POD1, "www.example.com") == ["web"]
+
+
+async def test_a_pod_that_asks_without_end_takes_no_room_from_others(
+    world: PolicyWorld, extension: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel holds so many answers of all pods, and lets go unread what finds no room."""
+    monkeypatch.setattr(cluster_layout, "READ", 1)
+    monkeypatch.setattr(cluster_layout, "READ_AT_ONCE", 20)
+    async with daemon(world, extension) as one:
+        began = time.monotonic()
+        assert await one.reach(POD2, *["missing.example.com"] * 300) == ["address"] * 300, "they go on"
+        assert one.read <= 21 + time.monotonic() - began < 300
+        assert await one.reach(POD1, "www.example.com", "n12.example.com") == ["web"] * 2
+        assert not await one.enforcer.audit(deep=True)
 
 
 async def test_nobody_but_the_server_is_believed(world: PolicyWorld, extension: bool) -> None:

@@ -568,7 +568,8 @@ def test_only_answers_to_pods_with_such_rules_are_held_and_only_if_somebody_can_
     program, _ = planner.plan(index, index.take_changed())
     assert program.elements[cluster_layout.ASKING] == {wire.plain(ip_address(A).packed)}
     assert len(program.elements[cluster_layout.SERVERS]) == 1, "those of its family"
-    (held,) = program.chains[cluster_layout.ANSWERS]
+    often, held = program.chains[cluster_layout.ANSWERS]
+    assert "@asking update @asking-often { ct original ip saddr timeout 10s limit rate over" in often.text(Family.IPV4)
     assert f"@asking queue flags bypass to {cluster_layout.QUEUE} " in held.text(Family.IPV4)
     assert cluster_layout.ANSWERS not in planned([], [NAMED]).chains
     index.set_cluster_policy("c", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,7 @@ def test_an_address_belongs_to_the_pod_that_the_runtime_gave_it(late: bool) -> N
 SENDS = {"policyTypes": ["Egress"]}
 
 
-def left_pod(**spec: Json) -> Index:
+def left_pod(**spec: Any) -> Index:
     """The pod evil was deleted by force: its processes go on for as long as its grace."""
     index = indexed([pod("evil", EVIL, uid="u"), pod("other", VICTIM, uid="v")], [policy(**spec)])
     index.hold(Name("a", "evil"), "u", (ip_address(EVIL),))
