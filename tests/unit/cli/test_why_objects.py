@@ -9,6 +9,7 @@ import pytest
 from cli.why import judge
 from cli.why.model import Explained, Facts
 from cli.why.targets import Target, target
+from controlplane.machine.model import Listener
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
@@ -68,6 +69,7 @@ SLICE: Json = {
     "ports": [{"port": 8080}],
     "endpoints": [{"addresses": ["10.0.0.2"], "conditions": {"ready": True}}],
 }
+ASLEEP = thing(replicas=0, template={"metadata": {"labels": {**LABELS, "tier": "front"}}})
 BACKEND = {"service": {"name": "web", "port": {"number": 80}}}
 
 # name: (kind, object, what else is there, reason, part of the error, part of the advice, whether the list has it)
@@ -253,6 +255,15 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         "NoPodSelected",
         "app=none",
         "set selector service web app=web",
+        True,
+    ),
+    "a Service whose workload is scaled to 0": (
+        "service",
+        thing(selector=LABELS),
+        {"pod": [], "endpointslice": [], "deployment": [ASLEEP]},
+        "NoPodSelected",
+        "app=web",
+        "a Deployment with 0 replicas has no pods",
         False,
     ),
     "a Service whose pods are not ready": (
@@ -271,7 +282,7 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         "NoSuchPort",
         "names a port http",
         "in targetPort of the Service",
-        False,
+        True,
     ),
     "an Ingress without any controller": (
         "ingress",
@@ -374,6 +385,17 @@ def test_what_is_well_has_no_advice(name: str) -> None:
     kind, obj, more = WELL[name]
     found = judged(kind, obj, **more)
     assert found.is_well and not found.listed, found.found.waits
+
+
+def test_a_service_whose_pods_listen_elsewhere_is_listed() -> None:
+    obj = thing(selector=LABELS, ports=[{"port": 80, "targetPort": 8080}])
+    facts = Facts({"service": (obj,), "pod": (SERVER,), "endpointslice": (SLICE,)})
+    heard = (Listener("tcp", "::", 3000),)
+    (found,) = judge.objects(facts, (), lambda known: {"10.0.0.2": heard}.get)
+    (wait,) = found.found.waits
+    assert found.listed and (wait.on, wait.reason) == ("a port", "NobodyListens")
+    assert "In pod shop/p nobody listens on 8080/tcp, only on 3000/tcp" in wait.error
+    assert "If 3000 is the right port: `kubectl -n shop patch service web" in wait.action
 
 
 def test_a_node_that_was_deleted_is_named() -> None:
