@@ -18,7 +18,7 @@ from cli.explain.listening import blind
 from cli.why import judge, logs, show, trace
 from cli.why.model import Explained, LogTail
 from cli.why.sources import NOT_ALLOWED, Answers, Sources
-from cli.why.targets import Target, target
+from cli.why.targets import Target, meant, target
 from cli.why.wording import Wording
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
@@ -123,9 +123,9 @@ def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
 def _unknown(name: str, wanted: Target, every: list[Explained], answers: Answers) -> NodewrightError:
     if wanted.kind in answers.unlisted:
         return answers.unlisted[wanted.kind]
-    alike = [one.found.namespace for one in every if (one.kind, one.found.name) == (wanted.kind, wanted.name)]
-    near = ", ".join(sorted(set(alike)))
-    action = f"It is in namespace {near}; add -n." if near else f"{ours(name, 'why')} lists what is not well."
+    others = (Target(one.kind, one.found.namespace, one.found.name) for one in every)
+    said = Wording(name).typed(meant(wanted, others))
+    action = f"{said} {ours(name, 'why')} alone lists what is not well.".strip()
     where = wanted.name if wanted.kind == "node" else f"{wanted.namespace}/{wanted.name}"
     return NotFound(f'no {wanted.kind} "{where}"', step="explain", action=action)
 

@@ -82,8 +82,8 @@ class PlainCommand(TyperCommand):
         return converted_on_demand(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        # typer writes brackets around an argument that may be left out, also if its name has them already.
-        pieces = super().collect_usage_pieces(ctx)
+        # typer writes brackets around an argument that may be left out, also if its name has them already or is hidden.
+        pieces = (one for one in super().collect_usage_pieces(ctx) if one != "[]")
         return [one[1:-1] if one.startswith("[[") and one.endswith("]]") else one for one in pieces]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cli.why import judge
-from cli.why.model import Explained, Facts
-from cli.why.targets import Target, target
+from cli.why.model import KINDS, Explained, Facts
+from cli.why.targets import Target, meant, target
 from controlplane.machine.model import Listener
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
@@ -419,6 +419,7 @@ def test_a_node_that_was_deleted_is_named() -> None:
         ("Deployments/web", Target("deployment", "default", "web")),
         ("shop/sts/db", Target("statefulset", "shop", "db")),
         ("cj/a", Target("cronjob", "default", "a")),
+        ("service web", Target("service", "default", "web")),
         ("ing/web", Target("ingress", "default", "web")),
         ("no/n1", Target("node", "default", "n1")),
     ],
@@ -427,10 +428,28 @@ def test_what_can_be_asked_for(text: str, expected: Target) -> None:
     assert target(text, "default") == expected
 
 
-@pytest.mark.parametrize("text", ["deploy/", "/web", "a/b/c", "a/deploy/web/x"])
+@pytest.mark.parametrize("text", ["deploy/", "/web", "a/b/c", "a/deploy/web/x", "configmap conf", "service a/b"])
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
         target(text, "default")
+
+
+OTHERS = (Target("deployment", "shop", "web"), Target("service", "default", "web"), Target("node", "", "n1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("web", "There is service web in namespace default: `nodewright why service/web`."),
+        ("deploy/web", "There is deployment web in namespace shop: `nodewright why shop/deployment/web`."),
+        ("n1", "There is node n1: `nodewright why node/n1`."),
+        ("pods", "After a kind comes a name: `nodewright why pod/NAME`."),
+        ("cm/conf", f"Nothing is in namespace cm; if that is a kind, `why` knows only {', '.join(KINDS)}."),
+        ("nothing", ""),
+    ],
+)
+def test_a_name_that_is_not_there_leads_to_one_that_is(text: str, said: str) -> None:
+    assert meant(target(text, "default"), OTHERS) == said
 
 
 def test_a_deployment_leads_to_its_pods_by_way_of_its_replica_sets() -> None:
