@@ -51,6 +51,7 @@ from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
+from nodelib.text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +307,7 @@ class _Raising:
         with self.progress.step("namespaces and links") as say:
             await asyncio.to_thread(self._prepare)
             self.relinked = await network.ensure_network(self.cluster, self.request.project)
-            say(f"{len(self.cluster.nodes)} nodes on {self.cluster.subnet}")
+            say(f"{counted(len(self.cluster.nodes), 'node')} on {self.cluster.subnet}")
 
     def _prepare(self) -> None:
         host_changes.record_kernel_tunables()
