@@ -290,7 +290,7 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         {"ingressclass": []},
         "NoIngressController",
         "no Ingress controller",
-        "`nodewright up --addons ingress`",
+        "`nodewright addons add ingress`",
         True,
     ),
     "an Ingress of a class that does not exist": (
