@@ -29,7 +29,8 @@ def run(name: str, *, plain: bool = False) -> None:
     if removed.anything:
         note(f"Cluster {name} is removed ({removed.processes} processes stopped, {display.elapsed:.1f} s).")
     else:
-        others = f"Existing clusters: {', '.join(there)} ({ours('NAME', 'down')})." if there else "There are no other clusters."
+        names = ", ".join(there)
+        others = f"Existing clusters: {names} ({ours('NAME', 'down')})." if there else "There are no other clusters."
         note(f"Nothing to remove: there is no cluster {name} on this machine. {others}")
 
 

@@ -61,7 +61,7 @@ def _no_daemon(name: str) -> NodewrightError:
     )
 
 
-async def _show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool, wording: Wording = Wording()) -> bool:
+async def _show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool, wording: Wording) -> bool:
     """Returns whether every node reports."""
     replies = await asyncio.gather(*(sources.every_drop(path) for path in paths.values()))
     silent: dict[str, str] = {}

@@ -7,7 +7,7 @@ _ELSEWHERE = {
     "addons disable": "`./nodewright addons remove` removes one",
     "addons enable": "`./nodewright addons add` adds one",
     "build": "`docker build` makes an image, `./nodewright load` puts it onto the nodes",
-    "cluster": "`./nodewright up` creates a cluster, `./nodewright down` removes it, `./nodewright clusters` lists them",
+    "cluster": "`./nodewright up` creates one, `./nodewright down` removes it, `./nodewright clusters` lists them",
     "config": "`./nodewright up --config FILE` makes a cluster from a file, `./nodewright kubeconfig` prints its path",
     "create": "`./nodewright up` creates a cluster",
     "dashboard": "`./nodewright view` serves a page of the cluster",
@@ -30,9 +30,10 @@ _ELSEWHERE = {
     "tunnel": "Services of type LoadBalancer get addresses in a cluster of `./nodewright up --load-balancer`",
     "unpause": "`./nodewright start` brings a stopped cluster back",
 }
-_KUBECTL = frozenset(
-    "annotate apply attach autoscale cordon cp debug describe diff drain edit events exec explain expose label patch "
-    "port-forward replace rollout run scale set taint top uncordon wait".split()
+_KUBECTL = (
+    *("annotate", "apply", "attach", "autoscale", "cordon", "cp", "debug", "describe", "diff", "drain", "edit"),
+    *("events", "exec", "explain", "expose", "label", "patch", "port-forward", "replace", "rollout", "run", "scale"),
+    *("set", "taint", "top", "uncordon", "wait"),
 )
 
 

@@ -83,9 +83,8 @@ def allow_dns(one: ReportedDrop) -> str:
     first = any("has no egress rule" in text for policy, text in one.why if policy == one.policies[0])
     place, value = ("/spec/egress", [rule]) if first else ("/spec/egress/-", rule)
     patch = json.dumps([{"op": "add", "path": place, "value": value}])
-    return (
-        f"To let its pods ask for names: `kubectl patch networkpolicy {policy} -n {policy_of} --type=json -p '{patch}'`."
-    )
+    command = f"kubectl patch networkpolicy {policy} -n {policy_of} --type=json -p '{patch}'"
+    return f"To let its pods ask for names: `{command}`."
 
 
 def flow(one: ReportedDrop) -> str:

@@ -73,7 +73,10 @@ def _room(what: str, pod: Json, facts: Facts) -> str:
     if not asked or not nodes:
         return ""
     largest = nodes[-1]
-    name, room = one_line(str(largest["metadata"]["name"]), _TEXT), one_line(str(_allocatable(largest).get(what)), _TEXT)
+    name, room = (
+        one_line(str(largest["metadata"]["name"]), _TEXT),
+        one_line(str(_allocatable(largest).get(what)), _TEXT),
+    )
     words = f"The pod asks for {what} {_shown(what, asked)}, and"
     if asked > _amount(_allocatable(largest), what):
         cordoned = ", which is cordoned" if spec_of(largest).get("unschedulable") else ""

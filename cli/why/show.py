@@ -124,7 +124,8 @@ def _refused(explained: Explained, page: Page) -> None:
     found = explained.found
     for drop in explained.refused[:_REFUSED]:
         page.say(f"refused {ago(drop.last, page.now)}: {sentence(drop)}", style="yellow")
-        page.do(f"It would be allowed by {drop.remedy}. {page.wording.typed(allow_dns(drop))}".strip() if drop.remedy else "")
+        ways = [f"It would be allowed by {drop.remedy}."] if drop.remedy else []
+        page.do(" ".join([*ways, page.wording.typed(allow_dns(drop))]).strip())
     if len(explained.refused) > _REFUSED:
         more = len(explained.refused) - _REFUSED
         page.say(page.wording.typed(f"and {more} more; `nodewright drops {found.namespace}/{found.name}` lists them"))

@@ -134,8 +134,10 @@ def _key(pod: Pod, kind: str, ref: Json, sources: EnvSources) -> str | None:
 
 def _has_keys(kind: str, name: str, data: Json) -> str:
     """Which keys a ConfigMap has; those of a Secret are not told to everybody who may read the pod's events."""
-    shown = ", ".join(sorted(data)[:_KEYS])
-    return f"ConfigMap {name} has {shown}{', ...' if len(data) > _KEYS else ''}. " if kind == CONFIG_MAP and data else ""
+    if kind != CONFIG_MAP or not data:
+        return ""
+    more = ", ..." if len(data) > _KEYS else ""
+    return f"ConfigMap {name} has {', '.join(sorted(data)[:_KEYS])}{more}. "
 
 
 def _file_key(pod: Pod, ref: Json, sources: EnvSources, room: Room) -> str | None:

@@ -91,7 +91,9 @@ def _members(nodes: list[Json]) -> Any:
 
 
 def _mount(one: Json) -> Json:
-    return _given({"hostPath": one.get("hostPath"), "nodePath": one.get("containerPath"), "readOnly": one.get("readOnly")})
+    return _given(
+        {"hostPath": one.get("hostPath"), "nodePath": one.get("containerPath"), "readOnly": one.get("readOnly")}
+    )
 
 
 def _port(one: Json) -> Json:

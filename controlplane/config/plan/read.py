@@ -10,8 +10,8 @@ import yaml
 
 from controlplane.config.model import Custom, Member, Mirror, Mount, Port, Ranges, Registry, Taint, Wanted
 from controlplane.config.plan.document import DOCUMENT
-from controlplane.config.plan.other_formats import in_ours, tool_of
 from controlplane.config.plan.fields import Path, Problem, path_text
+from controlplane.config.plan.other_formats import in_ours, tool_of
 from nodelib import quantity, safe_yaml
 from nodelib.errors import Invalid
 from nodelib.text import one_line

@@ -302,5 +302,9 @@ def test_what_a_policy_drops_is_not_blamed_on_the_service(chain: str, rule: str,
     path = replace(found[0], arrived=False, legs=(*found[0].legs[:-1], replace(last, outcome=dropped)))
     start = sender("a", FACTS, "shop", HOST)
     lines = paths_text.verdict(start, target("web", FACTS, "shop", start, ""), [path], FACTS, "node1", "lab")
-    assert lines[:3] == ["DROPPED", said, f"  do: `./nodewright policy explain {who} --name lab` lists what is allowed."]
+    assert lines[:3] == [
+        "DROPPED",
+        said,
+        f"  do: `./nodewright policy explain {who} --name lab` lists what is allowed.",
+    ]
     assert not any("says what is wrong with it" in line for line in lines)

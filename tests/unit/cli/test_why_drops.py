@@ -57,7 +57,10 @@ def test_a_dns_query_that_a_policy_eats_is_named_with_what_would_allow_it() -> N
 
 @pytest.mark.parametrize(
     ("why", "path"),
-    [("egress[0] allows 53/UDP, but only to others", "/spec/egress/-"), ("it has no egress rule, so it allows nothing", "/spec/egress")],
+    [
+        ("egress[0] allows 53/UDP, but only to others", "/spec/egress/-"),
+        ("it has no egress rule, so it allows nothing", "/spec/egress"),
+    ],
 )
 def test_dns_that_a_pod_may_not_ask_is_allowed_by_one_command(why: str, path: str) -> None:
     one = replace(drop("shop/web", "kube-system/dns", 53, NOW - 5), why=(("shop/p", why),))
@@ -70,7 +73,8 @@ def test_dns_that_a_pod_may_not_ask_is_allowed_by_one_command(why: str, path: st
 
 
 @pytest.mark.parametrize(
-    "change", [{"port": 80}, {"direction": "Ingress"}, {"policies": ()}, {"policies": ("x'y/p",)}, {"denied": "cnp x: rule 1"}]
+    "change",
+    [{"port": 80}, {"direction": "Ingress"}, {"policies": ()}, {"policies": ("x'y/p",)}, {"denied": "cnp x: rule 1"}],
 )
 def test_other_drops_have_no_such_command(change: dict[str, Any]) -> None:
     assert allow_dns(replace(drop("shop/web", "kube-system/dns", 53, NOW), **change)) == ""

