@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from typer._click.exceptions import NoSuchOption, UsageError
 from typer.core import TyperCommand, TyperGroup
@@ -90,7 +90,8 @@ class PlainCommand(TyperCommand):
         TyperCommand.format_help(_on_paper(self, ctx), ctx, formatter)
 
 
-def _show_help(ctx: Any) -> NoReturn:
+def _show_help(ctx: Any) -> None:
+    """Print the help and end the command."""
     print(ctx.get_help())
     ctx.exit()
 
