@@ -80,10 +80,10 @@ def _room(what: str, pod: Json, facts: Facts) -> str:
     words = f"The pod asks for {what} {_shown(what, asked)}, and"
     if asked > _amount(_allocatable(largest), what):
         cordoned = ", which is cordoned" if spec_of(largest).get("unschedulable") else ""
-        return f"{words} no node has more than {room} ({name}{cordoned}): ask for less, or add a larger node."
+        return f"{words} no node has more than {room} ({name}{cordoned}). Ask for less {what}, or add a larger node."
     return (
-        f"{words} {name} has {room} for all of its pods: ask for less, delete pods that nobody needs, or add a node"
-        f" (`kubectl describe node {name}` shows what its pods ask for)."
+        f"{words} {name} has {room} for all of its pods. Ask for less {what}, delete pods that nobody needs, or"
+        f" add a node (`kubectl describe node {name}` shows what its pods ask for)."
     )
 
 

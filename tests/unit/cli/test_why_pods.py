@@ -119,14 +119,14 @@ CASES: dict[str, tuple[Json, dict[str, list[Json]], str, str, str]] = {
         {"node": [node("n1", cpu="2"), node("n2", cordoned=True, cpu="3500m")]},
         "scheduler",
         "Unschedulable",
-        "The pod asks for cpu 100, and no node has more than 3500m (n2, which is cordoned): ask for less, or add a ",
+        "The pod asks for cpu 100, and no node has more than 3500m (n2, which is cordoned). Ask for less cpu, or add",
     ),
     "more than is left": (
         one(unscheduled("0/1 nodes are available: 1 Insufficient memory."), node="", containers=GREEDY),
         {"node": [node("n1", memory="8Gi")]},
         "scheduler",
         "Unschedulable",
-        "The pod asks for memory 4Gi, and n1 has 8Gi for all of its pods: ask for less, delete pods that nobody ",
+        "The pod asks for memory 4Gi, and n1 has 8Gi for all of its pods. Ask for less memory, delete pods that",
     ),
     "a claim that is not bound": (
         one(
