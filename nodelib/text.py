@@ -26,6 +26,11 @@ def visible(text: str) -> str:
     return _CONTROL_IN_LINES.sub(_escape, text)
 
 
+def counted(number: int, what: str) -> str:
+    """`counted(1, "node")` is "1 node", `counted(2, "node")` "2 nodes"."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def cut(text: str, most: int) -> str:
     """`text` in at most `most` bytes of UTF-8. What is too long loses its middle, since causes come last."""
     if len(text) * 4 <= most:

@@ -77,7 +77,7 @@ STATUS: dict[str, tuple[int, ...]] = {
 # What the pages say that a command answers.
 SAYS = {
     "./nodewright kubectl get nodes": "node2",
-    "curl -s http://$node:30081/hostname": "web-",
+    "curl -s --retry 5 --retry-connrefused http://$node:30081/hostname": "web-",
     "./nodewright service web": "30081",
     "./nodewright trace outside web": "ARRIVES",
     "./nodewright trace deploy/web demo": "ARRIVES",

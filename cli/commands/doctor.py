@@ -50,13 +50,14 @@ async def _findings(name: str, binaries: Path | None) -> tuple[Finding, ...]:
 
 async def _troubles(cluster: Cluster) -> tuple[Finding, ...]:
     """What `why` finds is a warning, since pods may be broken in a healthy cluster; Nodes are examined already."""
+    from cli.commands.why import judged
     from cli.why import judge
     from cli.why.sources import ask
 
     answers = await ask(cluster)
     if not answers.agents and not answers.api_answers:
         return ()  # that nobody answers is a finding already
-    every = judge.everything(answers.agents, answers.facts, [node.name for node in cluster.nodes])
+    every = judged(cluster, answers)
     return troubles([one for one in judge.troubles(every, "") if one.kind != "node"], cluster.name)
 
 

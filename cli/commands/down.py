@@ -5,27 +5,32 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from cli.clusters import find
 from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.errors import need_root
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
+from controlplane.cluster.model import DEFAULT_NAME
 from controlplane.cluster.work.down import down
 from nodelib.text import visible
 
 
 def run(name: str, *, plain: bool = False) -> None:
-    """Remove the cluster `name` and print what was removed."""
+    """Remove the cluster `name` and print what was removed. Raises NotFound when it is not said which of several."""
     need_root("down")
     with Display(plain=plain or None) as display:
         removed = asyncio.run(down(name, display))
     for problem in removed.kubeconfigs:
         print(f"warning: the context of {name} is still in a kubeconfig: {visible(problem)}", file=sys.stderr)
+    there = state.clusters()
+    if not removed.anything and name == DEFAULT_NAME and len(there) > 1:
+        find(name)  # raises NotFound, which asks which one is meant
     if removed.anything:
         note(f"Cluster {name} is removed ({removed.processes} processes stopped, {display.elapsed:.1f} s).")
     else:
-        there = ", ".join(state.clusters())
-        others = f"Existing clusters: {there} ({ours('NAME', 'down')})." if there else "There are no other clusters."
+        names = ", ".join(there)
+        others = f"Existing clusters: {names} ({ours('NAME', 'down')})." if there else "There are no other clusters."
         note(f"Nothing to remove: there is no cluster {name} on this machine. {others}")
 
 

@@ -13,9 +13,10 @@ from cli.clusters import find
 from cli.display.columns import aligned
 from cli.errors import need_root
 from cli.policies import sources
-from cli.policies.drops_text import HEADS, Wanted, reasons, row
+from cli.policies.drops_text import HEADS, Wanted, allow_dns, reasons, row
 from cli.policies.follow import follow_node, problem_of
 from cli.why.spans import clock
+from cli.why.wording import Wording
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from nodelib.errors import NodewrightError, NotFound, Temporary
@@ -40,7 +41,7 @@ def run(name: str, pod: str, *, namespace: str, follow: bool, as_json: bool) -> 
         raise Temporary(sources.NOT_ENFORCED, obj=cluster.name, action=_anew(cluster.name))
     if follow:
         asyncio.run(_follow(paths, Printer(wanted, as_json)))
-    elif not asyncio.run(show(paths, wanted, as_json)):
+    elif not asyncio.run(show(paths, wanted, as_json, Wording(cluster.name if cluster else ""))):
         raise SystemExit(1)
 
 
@@ -60,7 +61,7 @@ def _no_daemon(name: str) -> NodewrightError:
     )
 
 
-async def show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool) -> bool:
+async def show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool, wording: Wording) -> bool:
     """Returns whether every node reports."""
     replies = await asyncio.gather(*(sources.every_drop(path) for path in paths.values()))
     silent: dict[str, str] = {}
@@ -74,11 +75,11 @@ async def show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool) -> b
     if as_json_wanted:
         print(json.dumps({"drops": [{"node": node} | as_json(one) for node, one in found], "silent": silent}, indent=1))
     else:
-        _print(found, silent)
+        _print(found, silent, wording)
     return not silent
 
 
-def _print(found: list[tuple[str, ReportedDrop]], silent: dict[str, str]) -> None:
+def _print(found: list[tuple[str, ReportedDrop]], silent: dict[str, str], wording: Wording) -> None:
     for node, why in silent.items():
         print(one_line(f"{node}: {why}", _LINE), file=sys.stderr)
     if not found:
@@ -91,6 +92,9 @@ def _print(found: list[tuple[str, ReportedDrop]], silent: dict[str, str]) -> Non
         print("")
     for line in every[-_REASONS:]:
         print(one_line(line, _LINE))
+    advice = dict.fromkeys(allow_dns(one) for _, one in found)
+    for line in [one for one in advice if one][-_REASONS:]:
+        print(one_line(wording.typed(line), _LINE))
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ from controlplane.up.work import Raised, Request, known_to, up
 from nodelib import quantity
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid
-from nodelib.text import visible
+from nodelib.text import counted, visible
 
 _LEAST_MEMORY = 512 << 20  # bytes
 
@@ -154,20 +154,31 @@ async def _up(request: Request, display: Display) -> Raised:
     return await up(request, display, SystemClock())
 
 
+def _kubectl_hint(raised: Raised) -> str:
+    """How to type kubectl alone from now on, by whether there is one and which cluster it uses."""
+    name, context = raised.cluster.name, raised.cluster.context
+    if shutil.which("kubectl") is None:
+        return f"alias kubectl='{line(name, 'kubectl')}'"
+    if _current(raised):
+        return "kubectl get nodes"
+    if any(one.current for one in raised.kubeconfigs):
+        return f"kubectl --context {context} get nodes"
+    return f"export KUBECONFIG=$({line(name, 'kubeconfig')})"
+
+
 def report(raised: Raised, seconds: float) -> str:
     """The last output of `up`: what answered, and what to try next."""
     cluster, sights = raised.cluster, raised.answers
-    lines = [f"\nCluster {cluster.name}: {len(cluster.nodes)} nodes Ready, {seconds:.1f} s."]
+    lines = [f"\nCluster {cluster.name}: {counted(len(cluster.nodes), 'node')} Ready, {seconds:.1f} s."]
     for sight in sights:
         lines.append(f"  {sight.way}: {sight.address}")
         lines.append(f"      answered by {', '.join(sight.pods)} on {', '.join(sight.nodes)}")
     lines += [line for one in raised.kubeconfigs for line in kubeconfig_lines(cluster, one)]
-    used = _current(raised) and shutil.which("kubectl")
     lines += [
         "",
         "Try next:",
         f"  {kubectl_line(cluster.name, 'get', 'pods', '-A', '-o', 'wide')}",
-        "  kubectl get nodes" if used else f"  export KUBECONFIG=$({line(cluster.name, 'kubeconfig')})",
+        f"  {_kubectl_hint(raised)}",
     ]
     if sights:
         lines.append(f"  curl http://{in_url(cluster.nodes[-1].address)}:30080/hostname")

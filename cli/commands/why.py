@@ -8,14 +8,17 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from agent.explain.plan.document import from_json, to_json
 from cli.clusters import reachable
 from cli.errors import describe, fail
+from cli.explain import read
+from cli.explain.listening import blind
 from cli.why import judge, logs, show, trace
 from cli.why.model import Explained, LogTail
 from cli.why.sources import NOT_ALLOWED, Answers, Sources
-from cli.why.targets import Target, target
+from cli.why.targets import Target, meant, target
 from cli.why.wording import Wording
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
@@ -88,8 +91,7 @@ async def _found(
         answers = await sources.ask()
         if not answers.agents and not answers.api_answers:
             raise _nobody_answers(name, answers)
-        machines = [one.name for one in cluster.nodes] if cluster is not None else None
-        every = judge.everything(answers.agents, answers.facts, machines)
+        every = await asyncio.to_thread(judged, cluster, answers)
         if wanted is None:
             found = judge.with_drops(judge.troubles(every, namespace or ""), answers.drops)
             return answers, found, judge.pods_in(every, namespace)
@@ -98,6 +100,13 @@ async def _found(
             raise _unknown(name, wanted, every, answers)
         more = await with_more(sources, found, answers)
         return answers, judge.with_drops(more, answers.drops), judge.pods_in(every, None)
+
+
+def judged(cluster: Cluster | None, answers: Answers) -> list[Explained]:
+    """Everything that was answered, judged by who listens on the nodes of this machine, too."""
+    machines = [one.name for one in cluster.nodes] if cluster is not None else None
+    look = partial(read.listening, cluster) if cluster is not None else blind
+    return judge.everything(answers.agents, answers.facts, machines, look)
 
 
 def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
@@ -114,9 +123,9 @@ def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
 def _unknown(name: str, wanted: Target, every: list[Explained], answers: Answers) -> NodewrightError:
     if wanted.kind in answers.unlisted:
         return answers.unlisted[wanted.kind]
-    alike = [one.found.namespace for one in every if (one.kind, one.found.name) == (wanted.kind, wanted.name)]
-    near = ", ".join(sorted(set(alike)))
-    action = f"It is in namespace {near}; add -n." if near else f"{ours(name, 'why')} lists what is not well."
+    others = (Target(one.kind, one.found.namespace, one.found.name) for one in every)
+    said = Wording(name).typed(meant(wanted, others))
+    action = f"{said} {ours(name, 'why')} alone lists what is not well.".strip()
     where = wanted.name if wanted.kind == "node" else f"{wanted.namespace}/{wanted.name}"
     return NotFound(f'no {wanted.kind} "{where}"', step="explain", action=action)
 

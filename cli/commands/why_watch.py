@@ -104,8 +104,7 @@ class WhySource:
 
     async def frame(self) -> Frame:
         answers = await self._answers()
-        machines = [one.name for one in self._cluster.nodes] if self._cluster is not None else None
-        every = await asyncio.to_thread(judge.everything, answers.agents, answers.facts, machines)
+        every = await asyncio.to_thread(why.judged, self._cluster, answers)
         found = await self._found(every, answers)
         if found != self._seen:
             self._pause.reset()

@@ -21,6 +21,11 @@ def unknown(address: str) -> None:
     """For callers that cannot look."""
 
 
+def blind(_: object) -> Listening:
+    """How to learn who listens, for callers that cannot look anywhere."""
+    return unknown
+
+
 def silence(found: Iterable[Listener] | None, address: str, port: int, protocol: str) -> str:
     """Why nobody takes packets for address:port, "" when somebody does or it is not known."""
     if found is None or protocol not in ("tcp", "udp"):

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from cli.explain.endpoints import missing, ports
 from cli.explain.facts import Facts, title
 from cli.explain.places import Sender, Target
-from cli.explain.reasons import decides, reason
+from cli.explain.reasons import decides, dropped_by_policy, reason
 from cli.explain.walk import Leg, Path, policies, split
 from controlplane.cluster.advice import ours
 from controlplane.cluster.model import DEFAULT_NAME
@@ -61,7 +61,9 @@ def verdict(
     shown = [" or ".join(sorted({_word(path) for path in found}))]
     for why in dict.fromkeys(why for path in found for why in path.why):
         shown.append(f"  {why}")
-    if to.service is not None and len(arrived) < len(found):
+    refused = _refused(sender, found, facts, cluster)
+    shown += [f"  {line}" for line in refused]
+    if to.service is not None and len(arrived) < len(found) and not refused:
         shown += [f"  {line}" for line in _service_causes(to.service, to.port, facts, node)]
         shown.append(f"  do: {ours(cluster, 'service', title(to.service))} says what is wrong with it.")
     elif any(path.closed for path in found):
@@ -71,6 +73,21 @@ def verdict(
     for line in dict.fromkeys(line for pod in ends for line in policies(pod, facts, "Ingress")):
         shown.append(f"  {line}")
     return shown
+
+
+def _refused(come: Sender, found: list[Path], facts: Facts, cluster: str) -> list[str]:
+    """What policies refuse, and where it is said what they allow: the Service itself is well then."""
+    said: dict[str, None] = {}
+    asked: dict[str, None] = {}
+    for path in found:
+        trail = path.legs[-1].outcome.trail if path.legs and not path.arrived else ()
+        if not trail or not (sentence := dropped_by_policy(trail[-1], facts)):
+            continue
+        said[sentence] = None
+        pod = come.pod if "-egress-" in trail[-1].chain else facts.pod_at(split(path.legs[-1].outcome.to)[0])
+        if pod is not None:
+            asked[title(pod)] = None
+    return [*said, *(f"do: {ours(cluster, 'policy', 'explain', one)} lists what is allowed." for one in asked)]
 
 
 def _word(path: Path) -> str:

@@ -31,6 +31,13 @@ def reason(hop: Hop, facts: Facts) -> str:
     return _jump(hop)
 
 
+def dropped_by_policy(hop: Hop, facts: Facts) -> str:
+    """The meaning of a rule by which a network policy drops the packet, "" for any other."""
+    ours = hop.chain.startswith(("group-", *cluster_reasons.CHAINS, *cluster_reasons.TIERS))
+    said = reason(hop, facts) if ours else ""
+    return said if said.startswith("dropped: ") else ""
+
+
 def decides(hop: Hop) -> bool:
     """Whether the rule changes the packet or ends its path; a jump to another chain does not."""
     if cluster_reasons.decides(hop):

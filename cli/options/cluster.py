@@ -226,6 +226,9 @@ def down(
 ) -> None:
     """Remove a cluster: its processes, namespaces, links, mounts, cgroups, rules and files, and its context in your
     kubeconfig. The cache stays.
+
+    Without --name it takes the only cluster of this machine, or the one called nodewright. If there are several others,
+    none is removed, and the exit status is 1.
     """
     with reported():
         from cli.commands import down as work

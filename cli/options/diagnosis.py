@@ -54,6 +54,7 @@ def why(
             "By default everything that is not well.",
         ),
     ] = "",
+    of_kind: Annotated[str, typer.Argument(metavar="", hidden=True, help="The name, if a kind comes before it.")] = "",
     namespace: Annotated[
         str | None,
         typer.Option(
@@ -115,6 +116,7 @@ def why(
         raise typer.BadParameter("--waterfall and --otlp show one moment, --watch goes on: leave one of them out.")
     with reported():
         chosen, shown = None if all_namespaces else namespace, wants_json(output, as_json)
+        about = f"{about} {of_kind}".strip()
         if watch:
             from cli.commands import why_watch
 

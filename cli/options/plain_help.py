@@ -6,23 +6,16 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from typer._click.exceptions import NoSuchOption, UsageError
 from typer.core import TyperCommand, TyperGroup
 
 from cli import kubectl_words
 from cli.display.quiet import quietly
 from cli.options.conversion import converted_on_demand
+from cli.options.other_tools import pointer
 
 _LAUNCHER = "./nodewright"  # as help texts are written
 _called = _LAUNCHER
-# What kind, k3d and minikube call it.
-_ELSEWHERE = {
-    "create": "`./nodewright up` creates a cluster",
-    "delete": "`./nodewright down` removes a cluster, `./nodewright node remove` a node",
-    "get": "`./nodewright clusters` lists clusters, `./nodewright kubectl get` what is in one",
-    "list": "`./nodewright clusters` lists clusters",
-    "ls": "`./nodewright clusters` lists clusters",
-    "logs": "`./nodewright export logs` collects them, `./nodewright kubectl logs` shows those of a pod",
-}
 
 
 def called_as(program: str) -> None:
@@ -38,10 +31,25 @@ class PlainGroup(TyperGroup):
         super().__init__(*arguments, **settings)
         _name_program(self)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            _show_help(ctx)
+        try:
+            return super().parse_args(ctx, args)
+        except NoSuchOption as error:
+            if error.option_name == "--name":
+                error.message += ". It comes after the command, as in `./nodewright status --name NAME`"
+            raise
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         word = args[0] if args else ""
-        if ctx.parent is None and word in _ELSEWHERE and self.get_command(ctx, word) is None:
-            ctx.fail(f"No such command '{word}': {_ELSEWHERE[word]}.")
+        if self.get_command(ctx, word) is None:
+            if word == "help" and not args[1:]:
+                _show_help(ctx)
+            if word == "help":
+                return super().resolve_command(ctx, [*args[1:], "--help"])
+            if said := pointer(ctx.command_path.partition(" ")[2], word):
+                ctx.fail(f"No such command '{word}': {said}.")
         return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -62,16 +70,37 @@ class PlainCommand(TyperCommand):
                 self.callback = _quietly(self.callback)
         _name_program(self)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            if _names_cluster(self, error):
+                error.message += ". A cluster is chosen by --name NAME"
+            raise
+
     def get_params(self, ctx: Any) -> list[Any]:
         return converted_on_demand(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        # typer writes brackets around an argument that may be left out, also if its name has them already.
-        pieces = super().collect_usage_pieces(ctx)
+        # typer writes brackets around an argument that may be left out, also if its name has them already or is hidden.
+        pieces = (one for one in super().collect_usage_pieces(ctx) if one != "[]")
         return [one[1:-1] if one.startswith("[[") and one.endswith("]]") else one for one in pieces]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperCommand.format_help(_on_paper(self, ctx), ctx, formatter)
+
+
+def _show_help(ctx: Any) -> None:
+    """Print the help and end the command."""
+    print(ctx.get_help())
+    ctx.exit()
+
+
+def _names_cluster(command: Any, error: UsageError) -> bool:
+    """Whether a word too many may be the name of a cluster: the command takes no words."""
+    takes_words = any(one.param_type_name == "argument" for one in command.params)
+    named = any("--name" in one.opts for one in command.params)
+    return named and not takes_words and error.message.startswith("Got unexpected extra argument")
 
 
 def _name_program(command: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -10,6 +12,7 @@ from policy.drops.plan.document import End, ReportedDrop
 HEADS = ("LAST", "NODE", "FROM", "TO", "PORT", "DIRECTION", "REFUSED BY", "COUNT", "WOULD ALLOW IT")
 _POLICIES = 3
 _DNS = 53
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,27 @@ def sentence(one: ReportedDrop) -> str:
     """For `why`: what was refused, in one line."""
     packets = "packet" if one.count == 1 else "packets"
     return f"{flow(one)}, {one.count} {packets}: refused by {refused_by(one)} ({one.direction.lower()})"
+
+
+def allow_dns(one: ReportedDrop) -> str:
+    """The command that lets the pods of a policy ask the cluster's DNS, "" where it is something else that is refused.
+
+    Who writes an egress policy for the first time forgets it. The policies' rules add up, so one of them is enough.
+    """
+    namespace, _, server = one.server.pod.partition("/")
+    policy_of, _, policy = (one.policies[0] if one.policies else "").partition("/")
+    named = all(map(_NAME.fullmatch, (namespace, policy_of, policy)))
+    if one.port != _DNS or one.direction != "Egress" or one.denied or not server or not named:
+        return ""
+    rule = {
+        "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}],
+        "ports": [{"port": _DNS, "protocol": "UDP"}, {"port": _DNS, "protocol": "TCP"}],
+    }
+    first = any("has no egress rule" in text for policy, text in one.why if policy == one.policies[0])
+    place, value = ("/spec/egress", [rule]) if first else ("/spec/egress/-", rule)
+    patch = json.dumps([{"op": "add", "path": place, "value": value}])
+    command = f"kubectl patch networkpolicy {policy} -n {policy_of} --type=json -p '{patch}'"
+    return f"To let its pods ask for names: `{command}`."
 
 
 def flow(one: ReportedDrop) -> str:

@@ -6,11 +6,13 @@ pod that its node has released, workloads, claims, Services) and replaces, marke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from agent.explain.model import Explanation, Wait
 from agent.explain.plan.document import from_json
+from cli.explain.facts import Facts as EndpointFacts
+from cli.explain.listening import Listening, blind
 from cli.why.claims import claim
 from cli.why.model import Explained, Facts, controller, namespace_of, pods_of, selected
 from cli.why.nodes import nodes
@@ -26,13 +28,17 @@ _WORKLOADS = ("deployment", "replicaset", "statefulset", "daemonset")
 
 
 def everything(
-    agents: Mapping[str, Iterable[Json]], facts: Facts, machines: Iterable[str] | None = None
+    agents: Mapping[str, Iterable[Json]],
+    facts: Facts,
+    machines: Iterable[str] | None = None,
+    look: Callable[[EndpointFacts], Listening] = blind,
 ) -> list[Explained]:
-    """Pods first, then all else. `machines`: the nodes of a cluster of this machine, None for another cluster."""
+    """Pods first, then all else. `machines`: the nodes of a cluster of this machine, None for another cluster; `look`:
+    how to learn who listens at an address."""
     pods = explained(agents, facts)
     here = {one.found.node for one in pods if one.by_node}
     expected = here if machines is None else {*machines, *here}
-    return [*pods, *objects(facts, expected)]
+    return [*pods, *objects(facts, expected, look)]
 
 
 def explained(agents: Mapping[str, Iterable[Json]], facts: Facts) -> list[Explained]:
@@ -51,14 +57,17 @@ def explained(agents: Mapping[str, Iterable[Json]], facts: Facts) -> list[Explai
     return _sorted(found.values())
 
 
-def objects(facts: Facts, expected_nodes: Iterable[str]) -> list[Explained]:
-    """Everything but pods. `expected_nodes`: the machines that should be Nodes."""
+def objects(
+    facts: Facts, expected_nodes: Iterable[str], look: Callable[[EndpointFacts], Listening] = blind
+) -> list[Explained]:
+    """Everything but pods. `expected_nodes`: the machines that should be Nodes; `look`: as in everything()."""
     found = [one for kind in _WORKLOADS for one in (workload(kind, obj, facts) for obj in facts.all(kind))]
     found += [job(obj, facts) for obj in facts.all("job")]
     found += [cron_job(obj, facts) for obj in facts.all("cronjob")]
     found += [claim(obj, facts) for obj in facts.all("pvc")]
     known = endpoint_facts(facts)
-    found += [service(obj, facts, known) for obj in facts.all("service")]
+    listening = look(known)
+    found += [service(obj, facts, known, listening) for obj in facts.all("service")]
     found += [ingress(obj, facts) for obj in facts.all("ingress")]
     return [*nodes(expected_nodes, facts), *_sorted(found)]
 

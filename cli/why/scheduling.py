@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from decimal import Decimal
 
 from cli.why.model import Facts, namespace_of, spec_of
+from nodelib import quantity
+from nodelib.errors import Invalid
 from nodelib.json_values import Json, object_or_empty, objects_in
 from nodelib.text import one_line
 
+_INSUFFICIENT = re.compile(r"Insufficient (cpu|memory)\b")
 _SHOWN = 3  # pods that are named
 _TEXT = 200  # bytes of one name
 
@@ -18,6 +23,8 @@ def advice(message: str, pod: Json, facts: Facts) -> str:
         return _ports(pod, facts)
     if "node affinity/selector" in message and "anti-affinity" not in message:
         return _selector(pod, facts)
+    if found := _INSUFFICIENT.search(message):
+        return _room(found[1], pod, facts)
     return ""
 
 
@@ -56,6 +63,45 @@ def _selector(pod: Json, facts: Facts) -> str:
     labels = _joined((f"{key}={value}" for key, value in wanted.items()), " ")
     command = f"kubectl label node {nodes[0]['metadata']['name']} {labels}"
     return f"No node has the labels {labels}: give them to one (`{command}`), or change nodeSelector."
+
+
+def _room(what: str, pod: Json, facts: Facts) -> str:
+    """By the containers' requests alone: what init containers and the pod as a whole ask for is rarely more."""
+    boxes = objects_in(spec_of(pod).get("containers"))
+    asked = sum((_amount(object_or_empty(box.get("resources")).get("requests"), what) for box in boxes), Decimal())
+    nodes = sorted(facts.all("node"), key=lambda one: _amount(_allocatable(one), what))
+    if not asked or not nodes:
+        return ""
+    largest = nodes[-1]
+    name, room = (
+        one_line(str(largest["metadata"]["name"]), _TEXT),
+        one_line(str(_allocatable(largest).get(what)), _TEXT),
+    )
+    words = f"The pod asks for {what} {_shown(what, asked)}, and"
+    if asked > _amount(_allocatable(largest), what):
+        cordoned = ", which is cordoned" if spec_of(largest).get("unschedulable") else ""
+        return f"{words} no node has more than {room} ({name}{cordoned}). Ask for less {what}, or add a larger node."
+    return (
+        f"{words} {name} has {room} for all of its pods. Ask for less {what}, delete pods that nobody needs, or"
+        f" add a node (`kubectl describe node {name}` shows what its pods ask for)."
+    )
+
+
+def _allocatable(node: Json) -> Json:
+    return object_or_empty(object_or_empty(node.get("status")).get("allocatable"))
+
+
+def _amount(of: object, what: str) -> Decimal:
+    try:
+        return quantity.parse(str(object_or_empty(of).get(what) or 0))
+    except Invalid:
+        return Decimal()
+
+
+def _shown(what: str, amount: Decimal) -> str:
+    if what == "memory" and amount % (1 << 20) == 0:
+        return f"{amount // (1 << 30)}Gi" if amount % (1 << 30) == 0 else f"{amount // (1 << 20)}Mi"
+    return f"{amount.normalize():f}"
 
 
 def _has(node: Json, labels: Json) -> bool:

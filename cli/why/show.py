@@ -10,7 +10,7 @@ from rich.console import Console
 
 from agent.explain.model import End, Wait
 from cli.display.terminal import new_console
-from cli.policies.drops_text import sentence
+from cli.policies.drops_text import allow_dns, sentence
 from cli.why import steps
 from cli.why.model import Explained
 from cli.why.spans import ago, clock, cut
@@ -124,7 +124,8 @@ def _refused(explained: Explained, page: Page) -> None:
     found = explained.found
     for drop in explained.refused[:_REFUSED]:
         page.say(f"refused {ago(drop.last, page.now)}: {sentence(drop)}", style="yellow")
-        page.do(f"It would be allowed by {drop.remedy}." if drop.remedy else "")
+        ways = [f"It would be allowed by {drop.remedy}."] if drop.remedy else []
+        page.do(" ".join([*ways, page.wording.typed(allow_dns(drop))]).strip())
     if len(explained.refused) > _REFUSED:
         more = len(explained.refused) - _REFUSED
         page.say(page.wording.typed(f"and {more} more; `nodewright drops {found.namespace}/{found.name}` lists them"))

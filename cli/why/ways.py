@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from agent.explain.model import Wait
 from cli.explain.balancer import announced, unannounced
 from cli.explain.facts import Facts as EndpointFacts
-from cli.explain.listening import unknown
+from cli.explain.listening import Listening
 from cli.explain.service_words import pending, problems
 from cli.why.findings import finding
 from cli.why.model import Explained, Facts, namespace_of, spec_of, status_of
@@ -26,8 +26,11 @@ _ON = {  # others: its pods
     "NoLoadBalancer": "an address",
     "NotAnnounced": "a node",
     "NoSuchPort": "a port",
+    "NobodyListens": "a port",
     "NoEndpointSlice": "endpoints",
 }
+_LISTED = ("NoLoadBalancer", "NotAnnounced", "NoSuchPort", "NobodyListens")  # others: the list has its pods
+_WORKLOADS = ("deployment", "statefulset", "daemonset", "replicaset")
 
 
 def endpoint_facts(facts: Facts) -> EndpointFacts:
@@ -36,21 +39,32 @@ def endpoint_facts(facts: Facts) -> EndpointFacts:
     return EndpointFacts.of(services, slices, facts.all("pod"), facts.all("node"), leases=facts.all("lease"))
 
 
-def service(obj: Json, facts: Facts, known: EndpointFacts) -> Explained:
-    """Judged as `nodewright service` does, but for what only the nodes know.
-
-    Listed is only a LoadBalancer without an address: a Service without pods can be meant so.
-    """
+def service(obj: Json, facts: Facts, known: EndpointFacts, listening: Listening) -> Explained:
+    """Judged as `nodewright service` does, but for the rules of the nodes."""
     if {"endpointslice", "pod"} <= facts.lists.keys():
-        found = problems(obj, known, unknown, CLUSTER_DOMAIN)
+        found = problems(obj, known, listening, CLUSTER_DOMAIN)
     else:
         found = [*pending(obj, known), *unannounced(obj, known)]
     waits = [Wait(_ON.get(one.reason, "pods"), one.reason, one.text, one.action) for one in found]
     state = f"type {spec_of(obj).get('type') or 'ClusterIP'}"
     if said := announced(obj, known):
         state += f", {said}"
-    listed = any(one.reason in ("NoLoadBalancer", "NotAnnounced") for one in found)
+    reasons = {one.reason for one in found}
+    listed = bool(reasons.intersection(_LISTED)) or ("NoPodSelected" in reasons and not _has_workload(obj, facts))
     return finding("service", obj, state, waits, facts, listed=listed)
+
+
+def _has_workload(obj: Json, facts: Facts) -> bool:
+    """Whether the pods that it selects have somebody who makes them: at 0 replicas that is meant so, and otherwise the
+    list has the workload."""
+    wanted = object_or_empty(spec_of(obj).get("selector")).items()
+    made = (one for kind in _WORKLOADS for one in facts.within(kind, namespace_of(obj)))
+    return any(wanted <= _template_labels(one).items() for one in made)
+
+
+def _template_labels(workload: Json) -> Json:
+    template = object_or_empty(spec_of(workload).get("template"))
+    return object_or_empty(object_or_empty(template.get("metadata")).get("labels"))
 
 
 def ingress(obj: Json, facts: Facts) -> Explained:

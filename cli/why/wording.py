@@ -10,7 +10,7 @@ from agent.explain.model import Explanation
 from controlplane.cluster.advice import kubectl_line, line
 from controlplane.cluster.model import DEFAULT_NAME
 
-_COMMAND = re.compile(r"`(?:kubectl(?= )|nodewright (?P<ours>[a-z]+)(?=[ `]))")
+_COMMAND = re.compile(r"`(?:kubectl(?= )|nodewright (?P<ours>(?:addons|export|node|policy) [a-z]+|[a-z]+)(?=[ `]))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Wording:
 
     def _command(self, ours: str) -> str:
         if ours:
-            return line(self.cluster or DEFAULT_NAME, ours)
+            return line(self.cluster or DEFAULT_NAME, *ours.split())
         if self.cluster:
             return kubectl_line(self.cluster)
         return f"kubectl --kubeconfig={shlex.quote(self.kubeconfig)}" if self.kubeconfig else "kubectl"

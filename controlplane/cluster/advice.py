@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from controlplane.cluster.model import DEFAULT_NAME
+from nodelib.errors import NodewrightError
 
 
 def line(cluster: str, *words: str) -> str:
@@ -26,6 +29,16 @@ def ours(cluster: str, *words: str) -> str:
 def kubectl(cluster: str, *words: str, namespace: str = "") -> str:
     """kubectl_line() in backticks."""
     return f"`{kubectl_line(cluster, *words, namespace=namespace)}`"
+
+
+@contextmanager
+def advised(action: str) -> Iterator[None]:
+    """Errors of the block that say nothing about what to do, such as those of commands, say this."""
+    try:
+        yield
+    except NodewrightError as error:
+        error.action = error.action or action
+        raise
 
 
 def _named(cluster: str) -> tuple[str, ...]:

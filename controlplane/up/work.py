@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from controlplane.cluster.advice import advised, ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root, state_root
 from controlplane.cluster.model import CONTROL_PLANE, Cluster, Node, Options
@@ -51,6 +52,7 @@ from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
+from nodelib.text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +308,7 @@ class _Raising:
         with self.progress.step("namespaces and links") as say:
             await asyncio.to_thread(self._prepare)
             self.relinked = await network.ensure_network(self.cluster, self.request.project)
-            say(f"{len(self.cluster.nodes)} nodes on {self.cluster.subnet}")
+            say(f"{counted(len(self.cluster.nodes), 'node')} on {self.cluster.subnet}")
 
     def _prepare(self) -> None:
         host_changes.record_kernel_tunables()
@@ -339,7 +341,9 @@ class _Raising:
                 group.create_task(control_plane.start_controllers(self.cluster, self.tools))
 
     async def _node(self, node: Node, images: Mapping[str, Path], ready: asyncio.Event) -> None:
-        with self.progress.step(f"{node.name}: containerd and images") as say:
+        logs = self.cluster.log_dir(node.name)
+        hint = f"Its logs are in {logs}. Run {ours(self.cluster.name, 'up')} again: it goes on where it was."
+        with self.progress.step(f"{node.name}: containerd and images") as say, advised(hint):
             if nodes.RUNTIME_CONFIG in self.rewritten[node.name]:
                 await nodes.restart_runtime(self.cluster, node, self.clock)
             await asyncio.to_thread(nodes.start_runtime, self.cluster, node, self.tools)

@@ -116,7 +116,7 @@ def ways() -> Iterator[Broken]:
         (service("no-port", ports=port, selector={"app": "port-holder"}),),
     )
     yield Broken("svc/unready", "ready", "why", (service("unready", selector={"app": "ready-port"}),))
-    yield Broken("ing/nobody-serves", "controller", "--addons ingress", (ingress("nobody-serves", "nobody"),))
+    yield Broken("ing/nobody-serves", "controller", "addons add", (ingress("nobody-serves", "nobody"),))
     yield Broken(
         "ing/no-class", '"nosuch"', "ingressClassName", (ingress("no-class", "nobody", ingressClassName="nosuch"),)
     )

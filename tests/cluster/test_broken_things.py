@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason=
 _EVERY = [*broken_pods.every(), *broken_objects.every()]
 # What somebody stopped on purpose, or what its pods show, is explained when it is asked for, and not in the list.
 _UNLISTED = {"cronjob/asleep", "ds/nowhere", "ds/crashing-ds", "deploy/crashing", "deploy/late", "sts/database"}
-_UNLISTED |= {one.target for one in _EVERY if one.target.startswith("svc/") and one.name != "balanced"}
+_UNLISTED |= {"svc/unready"}
 _SECONDS = 240  # on a slow machine; most is there after 30
 _QUERY = re.compile(r"`(\./nodewright kubectl --name \S+ (?:get|describe|logs) [^`]*)`")
 

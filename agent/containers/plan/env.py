@@ -19,6 +19,7 @@ from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, create_co
 from nodelib.errors import Invalid, NotFound, Permanent
 from nodelib.json_values import Json
 
+_KEYS = 10  # that are named
 _KINDS = {CONFIG_MAP: "ConfigMap", SECRET: "Secret"}
 
 
@@ -127,8 +128,16 @@ def _key(pod: Pod, kind: str, ref: Json, sources: EnvSources) -> str | None:
         return None
     raise NotFound(
         f"couldn't find key {key} in {_KINDS[kind]} {pod.namespace}/{name}",
-        action="Add the key to the object, or mark the reference optional.",
+        action=f"{_has_keys(kind, name, data)}Add the key, correct it in the pod, or mark the reference optional.",
     )
+
+
+def _has_keys(kind: str, name: str, data: Json) -> str:
+    """Which keys a ConfigMap has; those of a Secret are not told to everybody who may read the pod's events."""
+    if kind != CONFIG_MAP or not data:
+        return ""
+    more = ", ..." if len(data) > _KEYS else ""
+    return f"ConfigMap {name} has {', '.join(sorted(data)[:_KEYS])}{more}. "
 
 
 def _file_key(pod: Pod, ref: Json, sources: EnvSources, budget: Budget) -> str | None:

@@ -164,10 +164,13 @@ def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Itera
         if one.kind is ProbeKind.READINESS and not status.get("started"):
             continue
         reason = f"{one.kind.value}ProbeFailed" if one.outcome is not None else f"{one.kind.value}ProbePending"
-        text = one.outcome.output if one.outcome is not None else "no answer yet"
+        text = one.outcome.output or _WORDLESS if one.outcome is not None else "no answer yet"
         tries = one.times if one.outcome is not None else 0
         action = record.action(reason, text, name)
         yield Wait(f"container {name}", reason, text, action, one.since, one.at + one.period, tries)
+
+
+_WORDLESS = "its command failed and printed nothing"  # the other kinds of probes always say something
 
 
 def _is_failing(answer: ProbeAnswer) -> bool:

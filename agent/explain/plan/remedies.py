@@ -102,7 +102,7 @@ _RULES = (
     _rule("FailedCreatePodSandBox", r"runtimeclass|handler", "The node's runtime does not have this handler: check "
           "the pod's runtimeClassName and the runtime's configuration."),
     _rule("OOMKilled", "", "Raise resources.limits.memory of container {container}, or find out how much it needs "
-          "(`kubectl top pod -n {namespace} {pod} --containers`)."),
+          "(`kubectl top pod -n {namespace} {pod} --containers`, which needs metrics-server)."),
     _rule(_PROBE, "connection refused", "Nothing listens on that port in container {container}: compare the probe's "
           "port with the port that the program listens on."),
     _rule(_PROBE, r"timeout|timed out|deadline", "The answer takes longer than the probe's timeoutSeconds: raise "

@@ -11,6 +11,7 @@ import yaml
 from controlplane.config.model import Custom, Member, Mirror, Mount, Port, Ranges, Registry, Taint, Wanted
 from controlplane.config.plan.document import DOCUMENT
 from controlplane.config.plan.fields import Path, Problem, path_text
+from controlplane.config.plan.other_formats import in_ours, tool_of
 from nodelib import quantity, safe_yaml
 from nodelib.errors import Invalid
 from nodelib.text import one_line
@@ -78,6 +79,16 @@ def parse(text: str, file: str) -> Source:
             obj=file,
             step=_STEP,
             action="Begin with what `./nodewright up --print-config` prints.",
+        )
+    if tool := tool_of(values):
+        ours = in_ours(tool, values)
+        raise Invalid(
+            f"this is a file for {tool}, whose format is another one",
+            obj=file,
+            step=_STEP,
+            action=f"The same for `./nodewright up --config`:\n{ours}".rstrip()
+            if ours
+            else "Begin with what `./nodewright up --print-config` prints; docs/config.md names what differs.",
         )
     source = Source(file, values, nodes[0])
     if wrong := source.errors(DOCUMENT.check(values, ())):

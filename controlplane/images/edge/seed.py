@@ -27,6 +27,7 @@ from controlplane.machine.edge import disk
 from controlplane.machine.edge.locks import cache_lock
 from nodelib.command import CommandError, run_sync
 from nodelib.errors import Conflict, Permanent
+from nodelib.text import counted
 
 Progress = Callable[[str], None]
 
@@ -127,7 +128,7 @@ def seed_of(
                 return
         with cache_lock(lock, progress, busy):
             if not seed.exists():
-                progress(f"preparing {len(archives)} images for containerd (once)")
+                progress(f"preparing {counted(len(archives), 'image')} for containerd (once)")
                 with _work(seeds) as work:
                     _fill(work, archives, len(images), containerd, ctr or real.with_name("ctr"))
                     # After a power cut its name would be there, and its files empty, for every cluster to come.

@@ -151,6 +151,7 @@ def ensure_supervisor(folder: str, log: str, project: str) -> bool:
                 f"the supervisor exited with status {child.returncode}: {tail(log, 3)}",
                 obj=folder,
                 step="start supervisor",
+                action="Run `up` again.",
             )
         time.sleep(0.005)
     return True

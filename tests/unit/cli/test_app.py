@@ -342,8 +342,54 @@ def test_install_into_another_root_names_the_files_there(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("words", "ours"),
-    [(["create", "cluster"], "`./nodewright up`"), (["get", "nodes"], "`./nodewright kubectl get`"), (["ls"], "lists")],
+    [
+        (["create", "cluster"], "`./nodewright up`"),
+        (["get", "nodes"], "`./nodewright kubectl get`"),
+        (["ls"], "lists"),
+        (["dashboard"], "`./nodewright view`"),
+        (["describe", "pod", "web-0"], "`./nodewright kubectl describe`"),
+        (["addons", "enable", "metrics"], "`./nodewright addons add`"),
+        (["node", "list"], "`./nodewright status`"),
+        (["export", "kubeconfig"], "`./nodewright kubeconfig`"),
+    ],
 )
 def test_words_of_other_tools_lead_to_ours(words: list[str], ours: str) -> None:
     done = RUNNER.invoke(app, words, env={"COLUMNS": "200"})
     assert done.exit_code == 2 and ours in done.output and "Did you mean" not in done.output
+
+
+@pytest.mark.parametrize("words", [["down", "lab"], ["up", "lab"], ["status", "lab"]])
+def test_a_clusters_name_without_its_option_is_recognized(words: list[str]) -> None:
+    done = RUNNER.invoke(app, words, env={"COLUMNS": "200"})
+    assert done.exit_code == 2 and "(lab). A cluster is chosen by --name NAME" in done.output
+
+
+def test_a_name_before_the_command_belongs_after_it() -> None:
+    done = RUNNER.invoke(app, ["--name", "lab", "status"], env={"COLUMNS": "200"})
+    assert done.exit_code == 2 and "`./nodewright status --name NAME`" in done.output
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["addons"], ["node"]])
+def test_who_asks_for_no_command_gets_help(words: list[str]) -> None:
+    done = RUNNER.invoke(app, words)
+    assert done.exit_code == 0 and "Usage: " in done.output, done.output
+
+
+@pytest.mark.parametrize("words", [["up"], ["node", "add"]])
+def test_help_is_a_word_too(words: list[str]) -> None:
+    done = RUNNER.invoke(app, ["help", *words])
+    assert done.exit_code == 0 and f" {' '.join(words)} [OPTIONS]" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nodes", "0"], "must be a whole number from 1 to 20, not 0"),
+        (["--nodes", "three"], "must be a whole number from 1 to 20, not three"),
+        (["--cpus", "-1"], "must be a whole number of at least 0, not -1"),
+        (["--kubernetes", "1.30"], "'--kubernetes': '1.30' is not one of '1.37', '1.36'"),
+    ],
+)
+def test_a_wrong_value_is_explained_in_plain_words(words: list[str], said: str) -> None:
+    done = RUNNER.invoke(app, ["up", *words], env={"COLUMNS": "200"})
+    assert done.exit_code == 2 and said in done.output and "Input should" not in done.output

@@ -16,7 +16,9 @@ from cli.app import app
 from cli.clusters import line_with_name
 from cli.commands import clusters
 from cli.display.terminal import new_console
+from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster
+from controlplane.cluster.work.down import Removed
 from controlplane.cluster.work.overview import Overview
 
 RUNNER = CliRunner()
@@ -147,3 +149,26 @@ def test_the_records_of_clusters_that_do_not_run(tmp_path: Path) -> None:
     for command in ("stop", "start"):
         done = RUNNER.invoke(app, [command, "--name", "none"], env=env)
         assert done.exit_code == 1 and "no such cluster" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is told that root is needed")
+@pytest.mark.parametrize(
+    ("there", "words", "status", "said"),
+    [
+        (["one", "two"], ["down"], 1, "Say which one: `./nodewright down --name one`."),
+        (["one", "two"], ["down", "--name", "lab"], 0, "there is no cluster lab on this machine"),
+        ([], ["down"], 0, "There are no other clusters."),
+    ],
+)
+def test_down_without_a_name_guesses_none_of_several(
+    there: list[str], words: list[str], status: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(*_: object) -> Removed:
+        return Removed()
+
+    monkeypatch.setattr("cli.commands.down.down", nothing)
+    monkeypatch.setattr(state, "clusters", lambda: there)
+    monkeypatch.setattr(state, "load", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["nodewright", *words])
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == status and said in done.output, done.output

@@ -17,6 +17,7 @@ from cli.policies import sources
 from cli.policies.drops_text import Wanted, sentence
 from cli.policies.explain_text import Objects, document
 from cli.policies.follow import follow_node
+from cli.why.wording import Wording
 from nodelib.errors import NotFound, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.listing import Listed
@@ -43,7 +44,7 @@ async def daemon(tmp_path: Path) -> AsyncIterator[tuple[World, str]]:
 
 
 async def test_all_drops_are_a_table_and_reasons(daemon: tuple[World, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert await show({"node1": daemon[1]}, Wanted(), False)
+    assert await show({"node1": daemon[1]}, Wanted(), False, Wording())
     head, first, second, _, reason = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["LAST", "NODE", "FROM"]
     assert first.split()[1:7] == ["node1", "a/a2", "a/a1", "80/TCP", "ingress", "a/deny"]
@@ -53,7 +54,7 @@ async def test_all_drops_are_a_table_and_reasons(daemon: tuple[World, str], caps
 
 
 async def test_json_for_scripts(daemon: tuple[World, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert not await show({"node1": daemon[1], "node2": ""}, Wanted("a", "a2"), True)
+    assert not await show({"node1": daemon[1], "node2": ""}, Wanted("a", "a2"), True, Wording())
     found = json.loads(capsys.readouterr().out)
     assert found["silent"] == {"node2": "its policy daemon is not running"}
     (one,) = found["drops"]
@@ -91,7 +92,7 @@ async def test_a_node_that_cannot_report_says_why(
 ) -> None:
     world, path = daemon
     world.log._problem = lambda: "the node's kernel cannot report dropped packets"
-    assert not await show({"node1": path}, Wanted("no", "such"), False)
+    assert not await show({"node1": path}, Wanted("no", "such"), False, Wording())
     said = capsys.readouterr()
     assert said.err == "node1: the node's kernel cannot report dropped packets\n"
     assert said.out.startswith("No refused packets are known.")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cli.explain import dns_names, paths_text, reasons
 from cli.explain.dns_names import DnsName
-from cli.explain.facts import Facts
+from cli.explain.facts import Facts, title
 from cli.explain.listening import Listening
 from cli.explain.places import sender, target
 from cli.explain.walk import Machine, Path, Rules, paths
@@ -272,3 +274,37 @@ def test_a_service_sends_nothing() -> None:
 )
 def test_names_of_the_clusters_dns(text: str, wanted: DnsName | None) -> None:
     assert dns_names.parse(text, "cluster.local") == wanted
+
+
+@pytest.mark.parametrize(
+    ("chain", "rule", "said", "who"),
+    [
+        (
+            "group-egress-1",
+            'counter drop comment "isolated by shop/out"',
+            "  dropped: the pod is isolated by shop/out, and no rule of theirs allows this (egress)",
+            "shop/a",
+        ),
+        (
+            "group-ingress-1",
+            'counter drop comment "isolated by shop/in"',
+            "  dropped: the pod is isolated by shop/in, and no rule of theirs allows this (ingress)",
+            "shop/b",
+        ),
+    ],
+)
+def test_what_a_policy_drops_is_not_blamed_on_the_service(chain: str, rule: str, said: str, who: str) -> None:
+    found, _ = traced("a", "web")
+    (pod,) = [one for one in FACTS.pods if title(one) == "shop/b"]
+    last = found[0].legs[-1]
+    hop = Hop("inet nodewright-policy", chain, rule)
+    dropped = replace(last.outcome, verdict="DROP", trail=(hop,), to=f"{pod['status']['podIP']}:8080")
+    path = replace(found[0], arrived=False, legs=(*found[0].legs[:-1], replace(last, outcome=dropped)))
+    start = sender("a", FACTS, "shop", HOST)
+    lines = paths_text.verdict(start, target("web", FACTS, "shop", start, ""), [path], FACTS, "node1", "lab")
+    assert lines[:3] == [
+        "DROPPED",
+        said,
+        f"  do: `./nodewright policy explain {who} --name lab` lists what is allowed.",
+    ]
+    assert not any("says what is wrong with it" in line for line in lines)

@@ -18,13 +18,13 @@ FILE = "/home/me/.kube/config"
     [
         pytest.param(
             (Outcome(FILE, LAB.context),),
-            ["kubectl uses it now: context nodewright-lab in /home/me/.kube/config"],
-            "warning",
+            ["kubectl uses it now: context nodewright-lab in /home/me/.kube/config", "  kubectl get nodes\n"],
+            "export KUBECONFIG",
             id="the current context",
         ),
         pytest.param(
             (Outcome(FILE, "work\x1b[2J"),),
-            ["`kubectl config use-context nodewright-lab`", "\\x1b[2J", "export KUBECONFIG=$("],
+            ["`kubectl config use-context nodewright-lab`", "\\x1b[2J", "  kubectl --context nodewright-lab get nodes"],
             "\x1b",
             id="another one is current, and its name comes from outside",
         ),
@@ -41,8 +41,17 @@ FILE = "/home/me/.kube/config"
         pytest.param((), ["export KUBECONFIG=$(./nodewright kubeconfig --name lab)"], "context", id="none wanted"),
     ],
 )
-def test_what_became_of_the_kubeconfig(outcomes: tuple[Outcome, ...], there: list[str], missing: str) -> None:
+def test_what_became_of_the_kubeconfig(
+    outcomes: tuple[Outcome, ...], there: list[str], missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     text = report(Raised(LAB, [], outcomes), 8.0)
     assert [words for words in there if words not in text] == []
     assert missing not in text
     assert "./nodewright down --name lab" in text
+
+
+def test_a_machine_without_kubectl_is_told_to_use_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    text = report(Raised(LAB, [], (Outcome(FILE, LAB.context),)), 8.0)
+    assert "  alias kubectl='./nodewright kubectl --name lab'\n" in text and "export KUBECONFIG" not in text

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cli.policies.drops_text import allow_dns
 from cli.why import judge, show
 from cli.why.model import Explained
 from cli.why.sources import Sources
@@ -43,8 +47,37 @@ def test_a_dns_query_that_a_policy_eats_is_named_with_what_would_allow_it() -> N
     assert lines[1:] == [
         "refused 5 s ago: DNS queries of shop/web to kube-system/dns port 53/UDP, 3 packets: refused by shop/p "
         "(egress)",
-        "  do: It would be allowed by shop/p egress[0], if it listed port 53/UDP.",
+        "  do: It would be allowed by shop/p egress[0], if it listed port 53/UDP. To let its pods ask for names: "
+        "`kubectl patch networkpolicy p -n shop --type=json -p "
+        '\'[{"op": "add", "path": "/spec/egress/-", "value": {"to": [{"namespaceSelector": {"matchLabels": '
+        '{"kubernetes.io/metadata.name": "kube-system"}}}], "ports": [{"port": 53, "protocol": "UDP"}, '
+        '{"port": 53, "protocol": "TCP"}]}}]\'`.',
     ]
+
+
+@pytest.mark.parametrize(
+    ("why", "path"),
+    [
+        ("egress[0] allows 53/UDP, but only to others", "/spec/egress/-"),
+        ("it has no egress rule, so it allows nothing", "/spec/egress"),
+    ],
+)
+def test_dns_that_a_pod_may_not_ask_is_allowed_by_one_command(why: str, path: str) -> None:
+    one = replace(drop("shop/web", "kube-system/dns", 53, NOW - 5), why=(("shop/p", why),))
+    advice = allow_dns(one)
+    assert advice.startswith("To let its pods ask for names: `kubectl patch networkpolicy p -n shop --type=json -p '[")
+    (patch,) = json.loads(advice.partition("-p '")[2].partition("'`")[0])
+    (rule,) = [patch["value"]] if path.endswith("-") else patch["value"]
+    assert patch["path"] == path and {"port": 53, "protocol": "UDP"} in rule["ports"]
+    assert rule["to"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"port": 80}, {"direction": "Ingress"}, {"policies": ()}, {"policies": ("x'y/p",)}, {"denied": "cnp x: rule 1"}],
+)
+def test_other_drops_have_no_such_command(change: dict[str, Any]) -> None:
+    assert allow_dns(replace(drop("shop/web", "kube-system/dns", 53, NOW), **change)) == ""
 
 
 def test_of_many_the_newest_are_shown_and_the_rest_is_where() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from cli.why import judge
-from cli.why.model import Explained, Facts
-from cli.why.targets import Target, target
+from cli.why.model import KINDS, Explained, Facts
+from cli.why.targets import Target, meant, target
+from controlplane.machine.model import Listener
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
@@ -68,6 +69,7 @@ SLICE: Json = {
     "ports": [{"port": 8080}],
     "endpoints": [{"addresses": ["10.0.0.2"], "conditions": {"ready": True}}],
 }
+ASLEEP = thing(replicas=0, template={"metadata": {"labels": {**LABELS, "tier": "front"}}})
 BACKEND = {"service": {"name": "web", "port": {"number": 80}}}
 
 # name: (kind, object, what else is there, reason, part of the error, part of the advice, whether the list has it)
@@ -253,6 +255,15 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         "NoPodSelected",
         "app=none",
         "set selector service web app=web",
+        True,
+    ),
+    "a Service whose workload is scaled to 0": (
+        "service",
+        thing(selector=LABELS),
+        {"pod": [], "endpointslice": [], "deployment": [ASLEEP]},
+        "NoPodSelected",
+        "app=web",
+        "a Deployment with 0 replicas has no pods",
         False,
     ),
     "a Service whose pods are not ready": (
@@ -271,7 +282,7 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         "NoSuchPort",
         "names a port http",
         "in targetPort of the Service",
-        False,
+        True,
     ),
     "an Ingress without any controller": (
         "ingress",
@@ -279,7 +290,7 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         {"ingressclass": []},
         "NoIngressController",
         "no Ingress controller",
-        "`nodewright up --addons ingress`",
+        "`nodewright addons add ingress`",
         True,
     ),
     "an Ingress of a class that does not exist": (
@@ -376,6 +387,17 @@ def test_what_is_well_has_no_advice(name: str) -> None:
     assert found.is_well and not found.listed, found.found.waits
 
 
+def test_a_service_whose_pods_listen_elsewhere_is_listed() -> None:
+    obj = thing(selector=LABELS, ports=[{"port": 80, "targetPort": 8080}])
+    facts = Facts({"service": (obj,), "pod": (SERVER,), "endpointslice": (SLICE,)})
+    heard = (Listener("tcp", "::", 3000),)
+    (found,) = judge.objects(facts, (), lambda known: {"10.0.0.2": heard}.get)
+    (wait,) = found.found.waits
+    assert found.listed and (wait.on, wait.reason) == ("a port", "NobodyListens")
+    assert "In pod shop/p nobody listens on 8080/tcp, only on 3000/tcp" in wait.error
+    assert "If 3000 is the right port: `kubectl -n shop patch service web" in wait.action
+
+
 def test_a_node_that_was_deleted_is_named() -> None:
     facts = Facts({"node": (cluster_wide("n1", status=condition("Ready", "True", "x")),)})
     found = [one for one in judge.objects(facts, ("n1", "n2")) if not one.is_well]
@@ -397,6 +419,7 @@ def test_a_node_that_was_deleted_is_named() -> None:
         ("Deployments/web", Target("deployment", "default", "web")),
         ("shop/sts/db", Target("statefulset", "shop", "db")),
         ("cj/a", Target("cronjob", "default", "a")),
+        ("service web", Target("service", "default", "web")),
         ("ing/web", Target("ingress", "default", "web")),
         ("no/n1", Target("node", "default", "n1")),
     ],
@@ -405,10 +428,28 @@ def test_what_can_be_asked_for(text: str, expected: Target) -> None:
     assert target(text, "default") == expected
 
 
-@pytest.mark.parametrize("text", ["deploy/", "/web", "a/b/c", "a/deploy/web/x"])
+@pytest.mark.parametrize("text", ["deploy/", "/web", "a/b/c", "a/deploy/web/x", "configmap conf", "service a/b"])
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
         target(text, "default")
+
+
+OTHERS = (Target("deployment", "shop", "web"), Target("service", "default", "web"), Target("node", "", "n1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("web", "There is service web in namespace default: `nodewright why service/web`."),
+        ("deploy/web", "There is deployment web in namespace shop: `nodewright why shop/deployment/web`."),
+        ("n1", "There is node n1: `nodewright why node/n1`."),
+        ("pods", "After a kind comes a name: `nodewright why pod/NAME`."),
+        ("cm/conf", f"Nothing is in namespace cm; if that is a kind, `why` knows only {', '.join(KINDS)}."),
+        ("nothing", ""),
+    ],
+)
+def test_a_name_that_is_not_there_leads_to_one_that_is(text: str, said: str) -> None:
+    assert meant(target(text, "default"), OTHERS) == said
 
 
 def test_a_deployment_leads_to_its_pods_by_way_of_its_replica_sets() -> None:

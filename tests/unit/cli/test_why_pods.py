@@ -46,6 +46,13 @@ def unscheduled(message: str, reason: str = "Unschedulable") -> Json:
     return {"phase": "Pending", "conditions": [found]}
 
 
+GREEDY = [{"name": "app", "resources": {"requests": {"cpu": "100", "memory": "4Gi"}}}]
+
+
+def node(name: str, *, cordoned: bool = False, **allocatable: str) -> Json:
+    return {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": {"allocatable": allocatable}}
+
+
 def event(reason: str, message: str, at: str = AT, **more: Any) -> Json:
     about = {"uid": "u-web", "fieldPath": "spec.containers{app}"}
     made = {"metadata": {}, "involvedObject": about, "type": "Warning", "reason": reason, "message": message}
@@ -102,6 +109,24 @@ CASES: dict[str, tuple[Json, dict[str, list[Json]], str, str, str]] = {
         "scheduler",
         "Unschedulable",
         "Label a node",
+    ),
+    "more than any node has": (
+        one(
+            unscheduled("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."),
+            node="",
+            containers=GREEDY,
+        ),
+        {"node": [node("n1", cpu="2"), node("n2", cordoned=True, cpu="3500m")]},
+        "scheduler",
+        "Unschedulable",
+        "The pod asks for cpu 100, and no node has more than 3500m (n2, which is cordoned). Ask for less cpu, or add",
+    ),
+    "more than is left": (
+        one(unscheduled("0/1 nodes are available: 1 Insufficient memory."), node="", containers=GREEDY),
+        {"node": [node("n1", memory="8Gi")]},
+        "scheduler",
+        "Unschedulable",
+        "The pod asks for memory 4Gi, and n1 has 8Gi for all of its pods. Ask for less memory, delete pods that",
     ),
     "a claim that is not bound": (
         one(
@@ -208,6 +233,11 @@ def test_the_end_of_a_log_is_short_and_drives_no_terminal() -> None:
 @pytest.mark.parametrize(
     ("wording", "advice", "expected"),
     [
+        (
+            Wording("lab"),
+            "`nodewright addons add ingress` adds Traefik.",
+            "`./nodewright addons add --name lab ingress` adds Traefik.",
+        ),
         (Wording("lab"), "See `kubectl get pods`.", "See `./nodewright kubectl --name lab get pods`."),
         (Wording("nodewright"), "`kubectl get pods`", "`./nodewright kubectl get pods`"),
         (Wording(kubeconfig="/my config"), "`kubectl get pods`", "`kubectl --kubeconfig='/my config' get pods`"),

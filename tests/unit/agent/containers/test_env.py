@@ -90,6 +90,15 @@ def test_optional_sources_leave_the_variable_out(variable: Json) -> None:
     assert env_of(variable) == {}
 
 
+def test_a_wrong_key_is_told_beside_those_that_there_are() -> None:
+    with pytest.raises(NotFound) as missing:
+        env_of(value_from("X", configMapKeyRef={"name": "settings", "key": "a"}))
+    assert missing.value.action.startswith("ConfigMap settings has ") and "color" in missing.value.action
+    with pytest.raises(NotFound) as missing:
+        env_of(value_from("X", secretKeyRef={"name": "keys", "key": "a"}))
+    assert " has " not in missing.value.action
+
+
 @pytest.mark.parametrize(
     ("variable", "error", "message"),
     [

@@ -205,6 +205,9 @@ def test_a_failing_liveness_probe_is_shown_before_it_ends_the_container() -> Non
     failing = ProbeAnswer("app", ProbeKind.LIVENESS, Outcome(Verdict.FAILURE, "HTTP 500"), NOW, NOW - 5, 1, 3, 5)
     (wait,) = explain(record(status=running(ready=True), probes=(failing,))).waits
     assert (wait.reason, wait.error, wait.tries) == ("LivenessProbeFailed", "HTTP 500", 1)
+    wordless = dataclasses.replace(failing, outcome=Outcome(Verdict.FAILURE, ""))
+    (wait,) = explain(record(status=running(ready=True), probes=(wordless,))).waits
+    assert wait.error == "its command failed and printed nothing"
     silent = ProbeAnswer("app", ProbeKind.LIVENESS, None, NOW, NOW, 0, 3, 5)
     assert explain(record(status=running(ready=True), probes=(silent,))).waits == ()
 
