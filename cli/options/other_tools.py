@@ -27,7 +27,7 @@ _ELSEWHERE = {
     "profile": "`./nodewright clusters` lists clusters, and --name chooses one",
     "ps": "`./nodewright status` lists daemons and nodes, `./nodewright clusters` clusters",
     "ssh": "`./nodewright shell NODE` opens a shell on a node",
-    "tunnel": "Services of type LoadBalancer get addresses that this machine reaches, unless the cluster was made with --no-load-balancer",
+    "tunnel": "this machine reaches the addresses of Services of type LoadBalancer, as `./nodewright service NAME` shows",
     "unpause": "`./nodewright start` brings a stopped cluster back",
 }
 _KUBECTL = (
