@@ -27,7 +27,7 @@ _ELSEWHERE = {
     "profile": "`./nodewright clusters` lists clusters, and --name chooses one",
     "ps": "`./nodewright status` lists daemons and nodes, `./nodewright clusters` clusters",
     "ssh": "`./nodewright shell NODE` opens a shell on a node",
-    "tunnel": "this machine reaches the addresses of Services of type LoadBalancer, as `./nodewright service NAME` shows",
+    "tunnel": "this machine reaches the addresses of type LoadBalancer, as `./nodewright service NAME` shows",
     "unpause": "`./nodewright start` brings a stopped cluster back",
 }
 _KUBECTL = (
