@@ -103,9 +103,9 @@ def ways() -> Iterator[Broken]:
 
     yield Broken(
         "svc/balanced",
-        "LoadBalancer",
+        "loadBalancerClass example.com/absent",
         "NodePort",
-        (service("balanced", type="LoadBalancer", selector={"app": "none"}),),
+        (service("balanced", type="LoadBalancer", loadBalancerClass="example.com/absent", selector={"app": "none"}),),
     )
     yield Broken("svc/nobody", "no pod", "set selector", (service("nobody", selector={"app": "none-such"}),))
     port = [{"port": 80, "targetPort": "http"}]
