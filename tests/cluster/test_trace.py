@@ -132,7 +132,7 @@ async def test_source_ranges_and_policies_are_reported(world: World) -> None:
 
     async def policy_decides() -> bool:
         status, text = await nodewright(world, *trace, "192.0.2.9")
-        return status == 1 and f"NetworkPolicy {world.namespace}/none" in text
+        return status == 1 and f"isolated by {world.namespace}/none" in text
 
     assert await holds(policy_decides, "the policy decides")
 

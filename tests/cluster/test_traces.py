@@ -124,9 +124,9 @@ async def test_a_pods_trace_covers_its_start_and_has_containerds_spans(world: Wo
         world.stats.append(("create to Ready covered by spans, worst", f"{min(shares):.1%}"))
         world.stats.append(("create to Ready covered by spans, median", f"{statistics.median(shares):.1%}"))
         world.stats.append(("spans of one start", f"{len(of_trace(there, timed_pods[0][0]))}"))
-        # What is left is the way of the object through the API server, before any node has heard of it.
-        # On a busy machine one of them may wait there for the better part of a second.
-        assert statistics.median(shares) >= 0.95 and min(shares) >= 0.75
+        # What is left is the way of the object through the API server, before any node has heard of it: 5% of a start
+        # on a quiet machine, and more where the API server waits for a processor. A gap of ours is a third and more.
+        assert statistics.median(shares) >= 0.85 and min(shares) >= 0.7
 
 
 async def test_why_writes_the_trace_and_draws_it(world: World, tmp_path: Path) -> None:
