@@ -119,7 +119,8 @@ async def test_a_pods_trace_covers_its_start_and_has_containerds_spans(world: Wo
                 "runtime.v1.RuntimeService/RunPodSandbox",
                 "runtime.v1.RuntimeService/StartContainer",
             }
-            assert created <= root["start_time_unix_nano"] / 1e9 <= root["end_time_unix_nano"] / 1e9 <= shown + 0.1
+            began = int(created)  # the API's own time of it, which a node that heard of the pod late goes by
+            assert began <= root["start_time_unix_nano"] / 1e9 <= root["end_time_unix_nano"] / 1e9 <= shown + 0.1
             shares.append(covered(spans, created, shown))
         world.stats.append(("create to Ready covered by spans, worst", f"{min(shares):.1%}"))
         world.stats.append(("create to Ready covered by spans, median", f"{statistics.median(shares):.1%}"))
