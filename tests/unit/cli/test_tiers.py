@@ -24,19 +24,24 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 
 class Runs:
-    """Command lines in place of processes; `statuses`: exit status by a word of the command line."""
+    """Command lines in place of processes; `statuses`: exit status by a word of the command line.
 
-    def __init__(self, statuses: dict[str, int]) -> None:
-        self.statuses, self.argvs = statuses, list[list[str]]()
+    `second`: what pytest leaves as failed when it runs a second time, a file and its text.
+    """
+
+    def __init__(self, statuses: dict[str, int], second: tuple[Path, str] | None = None) -> None:
+        self.statuses, self.second, self.argvs = statuses, second, list[list[str]]()
 
     def __call__(self, argv: list[str]) -> int:
         self.argvs.append(argv[1:])
+        if self.second is not None and len(self.argvs) == 2:
+            self.second[0].write_text(self.second[1])
         return next((status for word, status in self.statuses.items() if word in argv), 0)
 
 
 def ran(monkeypatch: pytest.MonkeyPatch, *arguments: str, **statuses: int) -> tuple[Runs, int, str]:
     """The command lines that were run, the exit status and the output."""
-    runs = Runs({word if word in WORKERS else f"tests/{word}": status for word, status in statuses.items()})
+    runs = Runs({f"tests/{name}": status for name, status in statuses.items()})
     monkeypatch.setattr(command, "spawn", runs)
     done = CliRunner().invoke(app, ["test", *arguments])
     return runs, done.exit_code, done.output
@@ -130,24 +135,31 @@ def test_the_exit_status_and_the_table_tell_the_result(
 
 
 @pytest.mark.parametrize(
-    ("failed", "second", "tries", "expected", "word"),
+    ("failed", "second", "left", "tries", "expected", "word"),
     [
-        (["unit/a.py::one"], 0, 2, 0, "passed, 1 at 2nd try"),
-        (["unit/a.py::one", "netns/b.py::of_an_earlier_run"], 1, 2, 1, "FAILED (status 1)"),
-        (["unit/a.py::one", "unit/a.py::two", "unit/a.py::three", "unit/a.py::four"], 0, 1, 1, "FAILED (status 1)"),
-        ([], 0, 1, 1, "FAILED (status 1)"),
+        (["unit/a.py::one"], 0, [], 2, 0, "passed, 1 at 2nd try"),
+        (["unit/a.py::one", "netns/b.py::of_an_earlier_run"], 1, ["unit/a.py::one"], 2, 1, "FAILED (status 1)"),
+        (["unit/a.py::one", "unit/a.py::two", "unit/a.py::three", "unit/a.py::four"], 0, [], 1, 1, "FAILED (status 1)"),
+        ([], 0, [], 1, 1, "FAILED (status 1)"),
+        (["unit/a.py::one[of today]"], 5, ["unit/a.py::one[of today]"], 2, 1, "FAILED (status 1)"),
+        (["unit/a.py::one", "unit/a.py::two[x]"], 0, ["unit/a.py::two[x]"], 2, 1, "FAILED (status 1)"),
     ],
-    ids=["by chance", "a defect", "too many for chance", "nothing written down"],
+    ids=["by chance", "a defect", "too many for chance", "nothing written down", "none found again", "one not found"],
 )
 def test_few_failed_tests_of_a_whole_tier_get_a_second_try(
-    failed: list[str], second: int, tries: int, expected: int, word: str,
+    failed: list[str], second: int, left: list[str], tries: int, expected: int, word: str,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     (tmp_path / "tests" / "unit").mkdir(parents=True)
     (tmp_path / ".pytest_cache/v/cache").mkdir(parents=True)
-    (tmp_path / ".pytest_cache/v/cache/lastfailed").write_text(json.dumps({f"tests/{name}": True for name in failed}))
+    cache = tmp_path / ".pytest_cache/v/cache/lastfailed"
+    cache.write_text(json.dumps({f"tests/{name}": True for name in failed}))
     monkeypatch.setattr(command, "PROJECT", tmp_path)
-    runs, status, text = ran(monkeypatch, "unit", **{"unit": 1} if second else {}, **{"--dist": 1})
+    still_failed = json.dumps({f"tests/{name}": True for name in left})
+    runs = Runs({"--dist": 1, "--last-failed": second}, (cache, still_failed))
+    monkeypatch.setattr(command, "spawn", runs)
+    done = CliRunner().invoke(app, ["test", "unit"])
+    status, text = done.exit_code, done.output
     assert (len(runs.argvs), status) == (tries, expected) and word in text
     assert tries == 1 or runs.argvs[1][3:] == ["--last-failed", "--last-failed-no-failures", "none"]
 
