@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controlplane.cluster.model import API_PORT, CONTROL_PLANE, PORTS, Cluster, Node, Options, in_url
@@ -254,15 +254,20 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
 
 def policy(cluster: Cluster, node: Node, tools: Tools) -> Program:
     """The daemon of a node that enforces network policies."""
-    flags = (
-        "--kubeconfig=/etc/kubernetes/policy.conf",
-        f"--cluster-dns={cluster.dns_service}",
-        f"--hostname-override={node.name}",
+    flags = policy_flags("/etc/kubernetes/policy.conf", node.name, (cluster.dns_service,))
+    log = f"{cluster.log_dir(node.name)}/policy.log"
+    return Program("policy", (tools.python, "-m", "policy", *flags), log, tools.python_environment())
+
+
+def policy_flags(kubeconfig: str, node: str, dns_servers: Iterable[str]) -> tuple[str, ...]:
+    """Of the policy daemon of the node called `node`. `dns_servers`: those that the kubelet gives to pods."""
+    return (
+        f"--kubeconfig={kubeconfig}",
+        f"--cluster-dns={','.join(dns_servers)}",
+        f"--hostname-override={node}",
         f"--socket={POLICY_SOCKET}",
         "--v=2",
     )
-    log = f"{cluster.log_dir(node.name)}/policy.log"
-    return Program("policy", (tools.python, "-m", "policy", *flags), log, tools.python_environment())
 
 
 def load_balancer(cluster: Cluster, node: Node, tools: Tools) -> Program:

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from controlplane.cluster.plan.manifests import POLICY_RULES
+from controlplane.cluster.plan.manifests import POLICY_RULES, proxy_right
 from nodelib import safe_yaml
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json, object_or_empty
@@ -31,7 +31,6 @@ KUBELET_CONF, BOOTSTRAP_CONF = "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/
 CA_FILE = "/etc/kubernetes/pki/ca.crt"
 CONFIG, DROP_INS = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/config.d"
 PROXY_CONFIG = "/etc/kubernetes/nodewright-proxy.yaml"
-POLICY_SOCKET = "/run/nodewright/policy.sock"
 HASH_COMMAND = (
     "openssl x509 -pubkey -in /etc/kubernetes/pki/ca.crt | openssl pkey -pubin -outform der"
     " | openssl dgst -sha256 -hex | sed 's/^.* /sha256:/'"
@@ -284,7 +283,7 @@ def rights(policies: bool = False) -> list[Json]:
     return [
         _object("ClusterRole", "nodewright:pod-network", rules=[read_nodes]),
         _binding("nodewright:pod-network", "nodewright:pod-network", "system:nodes"),
-        _binding("nodewright:node-proxier", "system:node-proxier", "system:nodes"),
+        proxy_right(),
         _binding("nodewright:bootstrap", "system:node-bootstrapper", GROUP),
         _binding("nodewright:approve", f"{base}:nodeclient", GROUP),
         _binding("nodewright:renew", f"{base}:selfnodeclient", "system:nodes"),

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import yaml
 
 from controlplane.cluster.plan import node_files
+from controlplane.cluster.plan.components import policy_flags
 from controlplane.cluster.work import workloads
 from controlplane.host.edge import discovery
 from controlplane.host.plan import join as plan
@@ -32,6 +33,7 @@ from nodelib.errors import Conflict, Invalid, Permanent
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
+from policy.settings import SOCKET as POLICY_SOCKET
 
 FOLDER = "/var/lib/kubelet/nodewright"  # of the supervisor and the daemons' logs
 SOCKET = node_files.CONTAINERD_SOCKET
@@ -289,7 +291,7 @@ def agent_program(request: Request, known: KnownCluster, network: str, hostname:
         f"--pod-network={network}",
         *([f"--node-ip={request.node_ip}"] if request.node_ip else []),
         *(f"--pod-network-cidr={cidr}" for cidr in known.cluster_cidrs),
-        *([f"--network-policy-socket={plan.POLICY_SOCKET}"] if _enforces(request, network) else []),
+        *([f"--network-policy-socket={POLICY_SOCKET}"] if _enforces(request, network) else []),
         "--v=2",
         *request.arguments,
     ]
@@ -301,13 +303,7 @@ def _enforces(request: Request, network: str) -> bool:
 
 
 def _policy(request: Request, known: KnownCluster) -> Program:
-    flags = (
-        f"--kubeconfig={plan.KUBELET_CONF}",
-        f"--hostname-override={request.node}",
-        f"--socket={plan.POLICY_SOCKET}",
-        f"--cluster-dns={','.join(plan.dns_servers(known.kubelet))}",
-        "--v=2",
-    )
+    flags = policy_flags(plan.KUBELET_CONF, request.node, plan.dns_servers(known.kubelet))
     return _python_program(request, "policy", "policy", *flags)
 
 
