@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
 from nodelib.netlink import ATTRIBUTE, attribute, nested, text_attribute
-from nodelib.nft.expressions import FIRST, expression, load_mark, lookup, masked, size, u32
+from nodelib.nft.expressions import FIRST, expression, load_mark, lookup, masked, size, u32, u64
 from nodelib.nft.keys import Key, ip, key_text, load
 from nodelib.nft.wire import NF_FAMILY
 
@@ -103,7 +103,7 @@ class UpdateMap:
     def code(self, family: Family) -> bytes:
         key, register = load(self.key, family)
         value, _ = load(self.value, family, register)
-        timeout = ATTRIBUTE.pack(12, 6) + struct.pack(">Q", self.seconds * 1000)
+        timeout = u64(6, self.seconds * 1000)
         operation = u32(3, 1) + u32(4, FIRST) + u32(5, register)
         return key + value + expression("dynset", text_attribute(1, self.map) + operation + timeout)
 
@@ -120,7 +120,7 @@ class UpdateSet:
         return f"update @{self.set} {{ {key_text(self.key, family)} timeout {self.seconds}s }}"
 
     def code(self, family: Family) -> bytes:
-        timeout = ATTRIBUTE.pack(12, 6) + struct.pack(">Q", self.seconds * 1000)
+        timeout = u64(6, self.seconds * 1000)
         update = text_attribute(1, self.set) + u32(3, 1) + u32(4, FIRST) + timeout
         return load(self.key, family)[0] + expression("dynset", update)
 

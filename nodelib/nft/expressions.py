@@ -24,6 +24,11 @@ def u32(kind: int, value: int) -> bytes:
     return ATTRIBUTE.pack(8, kind) + struct.pack(">I", value)
 
 
+def u64(kind: int, value: int) -> bytes:
+    """An attribute with a 64-bit number, such as a timeout in milliseconds."""
+    return ATTRIBUTE.pack(12, kind) + struct.pack(">Q", value)
+
+
 def expression(name: str, data: bytes) -> bytes:
     """One entry of NFTA_RULE_EXPRESSIONS."""
     return nested(1, text_attribute(1, name) + nested(2, data))

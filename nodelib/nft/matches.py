@@ -7,8 +7,8 @@ import struct
 from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import ATTRIBUTE, nested, text_attribute
-from nodelib.nft.expressions import FIRST, compare, expression, load_mark, lookup, masked, size, u32
+from nodelib.netlink import nested, text_attribute
+from nodelib.nft.expressions import FIRST, compare, expression, load_mark, lookup, masked, size, u32, u64
 from nodelib.nft.keys import Field, Key, ip, key_text, load
 
 _RTN_LOCAL = 2
@@ -196,7 +196,7 @@ class OverLimit:
         return f"update @{self.set} {{ {key_text(self.key, family)} timeout {self.seconds}s {limit} }}"
 
     def code(self, family: Family) -> bytes:
-        timeout = ATTRIBUTE.pack(12, 6) + struct.pack(">Q", self.seconds * 1000)
+        timeout = u64(6, self.seconds * 1000)
         limit = nested(7, text_attribute(1, "limit") + nested(2, _limit(self.rate, self.burst, over=True)))
         update = text_attribute(1, self.set) + u32(3, 1) + u32(4, FIRST) + timeout + limit
         return load(self.key, family)[0] + expression("dynset", update)
@@ -219,8 +219,7 @@ Match = (
 
 
 def _limit(rate: int, burst: int, *, over: bool = False) -> bytes:
-    numbers = b"".join(ATTRIBUTE.pack(12, kind) + struct.pack(">Q", one) for kind, one in ((1, rate), (2, 1)))
-    return numbers + u32(3, burst) + u32(4, 0) + u32(5, int(over))
+    return u64(1, rate) + u64(2, 1) + u32(3, burst) + u32(4, 0) + u32(5, int(over))
 
 
 def _within(name: str, cidr: str, family: Family, *, negated: bool = False) -> bytes:
