@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,8 @@ from agent.explain.plan.document import from_json, to_json
 from cli.clusters import reachable
 from cli.errors import describe, fail
 from cli.explain import read
-from cli.explain.listening import blind
+from cli.explain.facts import Facts as EndpointFacts
+from cli.explain.listening import Listening, blind
 from cli.why import judge, logs, show, trace
 from cli.why.model import Explained, LogTail
 from cli.why.sources import NOT_ALLOWED, Answers, Sources
@@ -91,7 +92,7 @@ async def _found(
         answers = await sources.ask()
         if not answers.agents and not answers.api_answers:
             raise _nobody_answers(name, answers)
-        every = await asyncio.to_thread(judged, cluster, answers)
+        every = await asyncio.to_thread(judged, cluster, answers, wanted)
         if wanted is None:
             found = judge.with_drops(judge.troubles(every, namespace or ""), answers.drops)
             return answers, found, judge.pods_in(every, namespace)
@@ -102,10 +103,15 @@ async def _found(
         return answers, judge.with_drops(more, answers.drops), judge.pods_in(every, None)
 
 
-def judged(cluster: Cluster | None, answers: Answers) -> list[Explained]:
-    """Everything that was answered, judged by who listens on the nodes of this machine, too."""
+def judged(cluster: Cluster | None, answers: Answers, wanted: Target | None = None) -> list[Explained]:
+    """Everything that was answered, judged by who listens on the nodes of this machine, too.
+
+    That takes milliseconds for each pod behind a Service, and is left out where another object is all that is `wanted`.
+    """
     machines = [one.name for one in cluster.nodes] if cluster is not None else None
-    look = partial(read.listening, cluster) if cluster is not None else blind
+    look: Callable[[EndpointFacts], Listening] = blind
+    if cluster is not None and (wanted is None or wanted.kind == "service"):
+        look = partial(read.listening, cluster)
     return judge.everything(answers.agents, answers.facts, machines, look)
 
 

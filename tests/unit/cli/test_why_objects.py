@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from cli.commands import why
+from cli.explain.listening import Listening, unknown
 from cli.why import judge
 from cli.why.model import KINDS, Explained, Facts
+from cli.why.sources import Answers
 from cli.why.targets import Target, meant, target
+from controlplane.cluster.model import Cluster, Options
 from controlplane.machine.model import Listener
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
@@ -492,3 +496,19 @@ def test_a_run_of_a_cron_job_that_failed_is_forgotten_once_a_later_one_has_succe
         facts = Facts({"cronjob": (cron,), "job": jobs, "pod": (failed,)})
         every = [*judge.explained({}, facts), *judge.objects(facts, ())]
         assert [one.found.name for one in judge.troubles(every, "")] == shown
+
+
+@pytest.mark.parametrize(
+    ("about", "looks"), [(None, True), ("svc/web", True), ("pod/web", False), ("deploy/web", False)], ids=str
+)
+def test_who_listens_is_read_only_for_services(about: str | None, looks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Cluster] = []
+
+    def listening(cluster: Cluster, known: object) -> Listening:
+        asked.append(cluster)
+        return unknown
+
+    monkeypatch.setattr("cli.explain.read.listening", listening)
+    cluster = Cluster("lab", "10.89.3.0/24", Options())
+    why.judged(cluster, Answers({}, {}, Facts({"pod": ()}), ""), target(about, "default") if about else None)
+    assert asked == ([cluster] if looks else [])
