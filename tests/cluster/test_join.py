@@ -23,10 +23,9 @@ import pytest
 from controlplane.cluster.model import Cluster
 from controlplane.doctor.plan.cis import CONTROLS
 from controlplane.doctor.work import examine_controls
-from controlplane.machine.edge import cgroups
-from controlplane.machine.edge.namespaces import in_cgroups, in_node
 from nodelib.version import KUBERNETES_VERSION
-from tests.cluster.command_line import PROJECT, STATE, cli, differences, traces, until
+from tests.cluster.command_line import STATE, cli, differences, traces, until
+from tests.cluster.joined_node import in_node2
 
 pytestmark = [
     pytest.mark.cluster,
@@ -54,14 +53,6 @@ def cluster() -> Iterator[Cluster]:
 
 def kubectl(*arguments: str) -> str:
     return cli("kubectl", "--name", NAME, "--", *arguments).stdout
-
-
-def in_node2(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:
-    """Run in the node's namespaces, and in the cgroup whose processes `down` kills."""
-    folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/node2/system")
-    line = in_cgroups(folders, in_node(cluster.namespaces("node2"), argv))
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    return subprocess.run(line, capture_output=True, text=True, timeout=180, env=environment)
 
 
 def test_the_cluster_brings_network_and_proxy(cluster: Cluster) -> None:

@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from controlplane.cluster.model import Cluster
-from controlplane.machine.edge import cgroups
-from controlplane.machine.edge.namespaces import in_cgroups, in_node
 from nodelib.json_values import Json
-from tests.cluster.command_line import PROJECT, STATE, cli, differences, traces, until
+from tests.cluster.command_line import STATE, cli, differences, traces, until
+from tests.cluster.joined_node import in_node2
 
 pytestmark = [
     pytest.mark.cluster,
@@ -56,13 +55,6 @@ def apply(folder: Path, obj: Json) -> None:
     path = folder / f"{obj['metadata']['name']}.json"
     path.write_text(json.dumps(obj))
     kubectl("apply", "-f", str(path))
-
-
-def in_node2(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:
-    folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/node2/system")
-    line = in_cgroups(folders, in_node(cluster.namespaces("node2"), argv))
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    return subprocess.run(line, capture_output=True, text=True, timeout=180, env=environment)
 
 
 def joined(cluster: Cluster, *more: str) -> subprocess.CompletedProcess[str]:
