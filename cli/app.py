@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.command_line import program
 from cli.options import cluster, diagnosis, files, members, nodes, policies, testing
-from cli.options.application import app
+from cli.options.application import app, with_only
 from cli.options.plain_help import called_as
 from cli.project import is_checkout
 
@@ -27,7 +27,7 @@ def main() -> int:
         called = "nodewright" if shutil.which("nodewright") == shutil.which(program()) else program()
         called_as(called)
         sys.stdout, sys.stderr = (_Renamed(one, called) for one in (sys.stdout, sys.stderr))
-    app(prog_name="nodewright")
+    with_only(sys.argv[1] if sys.argv[1:] else "")(prog_name="nodewright")
     return 0
 
 

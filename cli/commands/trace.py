@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from importlib import import_module
 
 from cli.clusters import reachable
 from cli.errors import need_root
 from cli.explain import paths_text, places, read, walk
 from cli.explain.facts import Facts
 from controlplane.cluster.model import Cluster
+from controlplane.machine.edge.netlink import ip_route
 from nodelib.errors import Invalid
 from nodelib.text import one_line
 
@@ -98,7 +98,7 @@ async def walk_of(
     version = cluster.families[0]
     begun = {version: read.kernels(cluster, [node.name for node in cluster.nodes], version)}
     try:
-        facts, _ = await asyncio.gather(_facts(cluster, known), asyncio.to_thread(import_module, "pyroute2"))
+        facts, _ = await asyncio.gather(_facts(cluster, known), asyncio.to_thread(ip_route))
         sender = places.sender(source, facts, namespace, outside or cluster.host_address, cluster.domain)
         target = places.target(to, facts, namespace, sender, protocol, cluster.domain)
         if (":" in sender.address) != (":" in target.address):

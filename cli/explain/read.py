@@ -53,6 +53,7 @@ async def facts(cluster: Cluster) -> Facts:
 
 def _client(cluster: Cluster) -> KubeClient:
     # The client takes as long to import as the kernels take to answer, so the two are done at the same time.
+    from cli import quick_aiohttp  # noqa: F401
     from nodelib.kube.client import KubeClient
 
     return KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-trace", timeout=10)

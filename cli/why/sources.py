@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-import aiohttp
-
 from agent.explain.plan.document import usable
 from cli import clusters
 from cli.policies import sources as policies
+from cli.quick_aiohttp import aiohttp
 from cli.why.logs import BYTES, LINES, LogWanted
 from cli.why.model import KINDS, OTHERS, Facts
 from controlplane.cluster.model import Cluster

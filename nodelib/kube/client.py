@@ -12,7 +12,7 @@ import logging
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import aiohttp
 import orjson
@@ -23,9 +23,11 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.answers import Allowance
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 from nodelib.kube.paths import is_plain
-from nodelib.kube.request_metrics import RequestMetrics
 from nodelib.kube.tls_errors import explain
 from nodelib.rate_limiter import RateLimiter
+
+if TYPE_CHECKING:
+    from nodelib.kube.request_metrics import RequestMetrics
 
 __all__ = ["ApiError", "ApiUnreachable", "KubeClient", "UnexpectedAnswer", "tls_context"]
 

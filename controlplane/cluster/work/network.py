@@ -15,7 +15,7 @@ from controlplane.cluster.plan.wiring import wiring
 from controlplane.cluster.work import host_changes
 from controlplane.images.edge.clone import keep_used
 from controlplane.machine.edge import cgroups, namespaces, process_one
-from controlplane.machine.edge.netlink import Netlink
+from controlplane.machine.edge.netlink import Netlink, ip_route
 from controlplane.machine.model import HOST, WIRE, Veth
 from controlplane.supervisor.edge import units
 
@@ -30,7 +30,7 @@ async def ensure_network(cluster: Cluster, project: str) -> frozenset[str]:
     async with asyncio.TaskGroup() as group:
         for node in cluster.nodes:
             group.create_task(_machine(cluster, node, project), name=f"namespaces {node.name}")
-        preload = group.create_task(asyncio.to_thread(_import_netlink), name="import netlink")
+        preload = group.create_task(asyncio.to_thread(ip_route), name="import netlink")
     await preload
     made = await asyncio.to_thread(_wire, cluster)
     if cluster.options.uplink:
@@ -62,10 +62,6 @@ def _fresh_cgroups(cluster: Cluster, node: Node) -> list[str]:
     member, every = cluster.member(node.name), cluster.options
     cgroups.limit(folders, cpus=member.cpus or every.cpus, memory=member.memory or every.memory)
     return folders
-
-
-def _import_netlink() -> None:
-    import pyroute2  # noqa: F401
 
 
 def _wire(cluster: Cluster) -> frozenset[str]:

@@ -6,7 +6,7 @@ import errno
 import socket
 from typing import Any
 
-from controlplane.machine.edge.netlink import Netlink
+from controlplane.machine.edge.netlink import Netlink, netlink_error
 from nodelib.errors import Temporary
 from nodelib.firewall.fib import Route
 from nodelib.firewall.trace_model import Packet
@@ -26,8 +26,6 @@ _STATES = {0x01: "INCOMPLETE", 0x02: "REACHABLE", 0x04: "STALE", 0x08: "DELAY", 
 
 def ask(netlink: Netlink, space: str, packet: Packet) -> Route:
     """The current route of `packet` in `space`. Raises Temporary with the kernel's reason."""
-    from pyroute2.netlink.exceptions import NetlinkError
-
     family = socket.AF_INET6 if ":" in packet.destination else socket.AF_INET
     what: dict[str, Any] = {"dst": packet.destination, "family": family}
     if packet.mark:
@@ -38,7 +36,7 @@ def ask(netlink: Netlink, space: str, packet: Packet) -> Route:
             what |= {"iif": index, "src": packet.source}
     try:
         found = netlink.socket(space).route("get", **what)[0]
-    except NetlinkError as error:
+    except netlink_error() as error:
         if error.code not in _ERRORS:
             raise Temporary(
                 str(error), obj=f"{space or 'host'}: {packet.destination}", step="ask for a route"
