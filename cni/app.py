@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from cni import install
 from cni.daemon import NodeNetwork
+from cni.edge import route_events
 from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace
 from cni.edge.store import DiskStore
@@ -97,6 +98,7 @@ class CniNode:
                 group.create_task(self.server.serve(), name="cni/server")
                 group.create_task(self.network.run(), name="cni/network")
                 group.create_task(self._collector.run(), name="cni/collect")
+                group.create_task(route_events.watch(self.network.lost), name="cni/losses")
         finally:
             await self.server.close()
 

@@ -1,8 +1,8 @@
 """The node's half of the pod network: bridge, forwarding, routes to other nodes, packet filter, .conflist.
 
 Level-triggered: `sync()` compares what should be with what is and repairs every difference. nodelib's runner calls it
-after every change, soon again after a failure, and every minute as an audit. It touches only what is ours: our routes
-carry our protocol number, our chains and tables our name.
+after every change, when the kernel tells of a loss, soon again after a failure, and every minute as an audit. It
+touches only what is ours: our routes carry our protocol number, our chains and tables our name.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ipaddress import ip_network
 
 from cni import udp_flows
 from cni.firewall import ApplyRules, Firewall
-from cni.model import Attachment, FirewallFacts, HostPort, Network, NodeFacts, Tunnel
+from cni.model import Attachment, FirewallFacts, HostPort, Loss, Network, NodeFacts, Tunnel
 from cni.node_links import NodeLinks
-from cni.plan import hostports, overlay
+from cni.plan import hostports, overlay, routes
 from cni.settings import CniSettings
 from cni.spec.configuration import NetConf, address_range
 from cni.sysctls import bridge_filtered, ensure_route_localnet
@@ -85,6 +85,11 @@ class NodeNetwork:
     def poke(self) -> None:
         """Ask for a sync soon."""
         self._runner.poke()
+
+    def lost(self, loss: Loss | None) -> None:
+        """Repair what somebody removed, if it was ours; None: nobody knows what."""
+        if loss is None or loss.protocol == routes.PROTOCOL or loss.link in (self._settings.bridge, overlay.LINK):
+            self._runner.poke()
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -134,6 +134,14 @@ class RouteFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """A route or an address of a link was removed, or the link itself, or it is down. `protocol`: rtm_protocol."""
+
+    link: str
+    protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """What the pod network needs from a Node object."""
 

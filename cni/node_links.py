@@ -218,7 +218,7 @@ def ensure_bridge(links: Links, plan: BridgePlan, in_use: Collection[Address] = 
             action="Remove that link or choose another bridge name.",
         )
     present = [item for _, item in links.addresses(link.index)] if link else []
-    todo = node.changes(plan, link, present, in_use)
+    todo = node.changes(plan, link, present, in_use, links.routes() if link else ())
     if todo.create:
         links.add_bridge(plan.name, plan.mac, plan.mtu)
         link = links.link(plan.name)
@@ -230,4 +230,7 @@ def ensure_bridge(links: Links, plan: BridgePlan, in_use: Collection[Address] = 
         links.add_address(link.index, address)
     for address in todo.remove:
         links.delete_address(link.index, address)
+    for address in todo.route:
+        links.restore_route(link.index, address)
+        log.warning("%s: the route to this node's own pods %s was gone: restored", plan.name, address.network)
     return link

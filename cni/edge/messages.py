@@ -20,7 +20,8 @@ NEWNEIGH, DELNEIGH, GETNEIGH = 28, 29, 30
 NEWQDISC, DELQDISC, GETQDISC, NEWTFILTER = 36, 37, 38, 44
 MAIN_TABLE, UNICAST = 254, 1
 ONLINK = 0x4  # RTNH_F_ONLINK
-_LINK_SCOPE, _BOOT = 253, 3
+_LINK_SCOPE, _KERNEL, _BOOT = 253, 2, 3
+_IPV6_METRIC = 256  # of an address's route, net/ipv6/ip6_route.h
 _IFF_UP, _IFA_F_NODAD = 0x1, 0x2
 AF_BRIDGE, _NTF_MASTER, _NUD_NOARP = 7, 0x04, 0x40  # linux/socket.h, linux/neighbour.h
 
@@ -99,6 +100,19 @@ def pod_route(route: Route, index: int) -> Any:
         attrs.append(["RTA_GATEWAY", str(route.gateway)])
     message = route_message(NEWROUTE, CREATE | REPLACE, route.destination, attrs, _BOOT)
     if route.gateway is None:
+        message["scope"] = _LINK_SCOPE
+    return message
+
+
+def connected_route(address: Interface, index: int) -> Any:
+    """The kernel's own for an address (fib_add_ifaddr, addrconf_prefix_route)."""
+    attrs: list[list[Any]] = [["RTA_DST", str(address.network.network_address)], ["RTA_OIF", index]]
+    if address.version == 4:
+        attrs.append(["RTA_PREFSRC", str(address.ip)])
+    else:
+        attrs.append(["RTA_PRIORITY", _IPV6_METRIC])
+    message = route_message(NEWROUTE, CREATE | REPLACE, address.network, attrs, _KERNEL)
+    if address.version == 4:
         message["scope"] = _LINK_SCOPE
     return message
 

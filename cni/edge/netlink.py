@@ -33,6 +33,7 @@ from cni.edge.messages import (
     address_message,
     bridge_entry,
     bridge_port,
+    connected_route,
     info,
     link_facts,
     link_message,
@@ -158,6 +159,10 @@ class Netlink(TunnelCalls, ShapingCalls):
 
     def delete_address(self, index: int, address: Interface) -> None:
         self.call([address_message(DELADDR, 0, index, address)], step="delete address", obj=str(address))
+
+    def restore_route(self, index: int, address: Interface) -> None:
+        """The route of an address's own network, as the kernel makes it together with the address."""
+        self.call([connected_route(address, index)], step="set route", obj=str(address.network))
 
     def replace_route(self, route: NodeRoute, protocol: int) -> None:
         """Raises NotFound when the route names a link that does not exist."""

@@ -13,7 +13,7 @@ from nodelib.addresses import hardware_address
 
 @dataclass(frozen=True, slots=True)
 class BridgeChanges:
-    """In this order. `set_mtu` 0 and `set_mac` "": already right."""
+    """In this order. `set_mtu` 0 and `set_mac` "": already right. `route`: addresses whose network has no route."""
 
     create: bool = False
     bring_up: bool = False
@@ -21,6 +21,7 @@ class BridgeChanges:
     set_mac: str = ""
     add: tuple[Interface, ...] = ()
     remove: tuple[Interface, ...] = ()
+    route: tuple[Interface, ...] = ()
 
 
 def bridge(name: str, ranges: Sequence[AddressRange], mtu: int) -> BridgePlan:
@@ -30,12 +31,20 @@ def bridge(name: str, ranges: Sequence[AddressRange], mtu: int) -> BridgePlan:
 
 
 def changes(
-    plan: BridgePlan, link: LinkFacts | None, present: Collection[Interface], in_use: Iterable[Address]
+    plan: BridgePlan,
+    link: LinkFacts | None,
+    present: Collection[Interface],
+    in_use: Iterable[Address],
+    routes: Iterable[RouteFacts],
 ) -> BridgeChanges:
-    """What has to change to get to `plan`. An address stays while its subnet has pods (`in_use`)."""
+    """What has to change to get to `plan`. An address stays while its subnet has pods (`in_use`).
+
+    The kernel makes an address's route when it gets the address, and not again when somebody removes it.
+    """
     if link is None:
         return BridgeChanges(create=True, add=plan.addresses)
     used = list(in_use)
+    routed = {route.destination for route in routes if route.link == link.index}
     stale = tuple(
         item
         for item in present
@@ -49,6 +58,7 @@ def changes(
         set_mac=plan.mac if link.mac != plan.mac else "",
         add=tuple(item for item in plan.addresses if item not in present),
         remove=stale,
+        route=tuple(item for item in plan.addresses if item in present and item.network not in routed),
     )
 
 

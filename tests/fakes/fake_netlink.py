@@ -172,10 +172,19 @@ class FakeLinks:
         if (index, address) in self._space.addresses:
             raise Conflict("File exists", obj=str(address), step="add address")
         self._space.addresses.append((index, address))
+        if self._number == NODE:
+            self.restore_route(index, address)
 
     def delete_address(self, index: int, address: Interface) -> None:
         self._step("delete_address")
         self._space.addresses.remove((index, address))
+        self._space.routes = [
+            item for item in self._space.routes if (item.destination, item.link) != (address.network, index)
+        ]
+
+    def restore_route(self, index: int, address: Interface) -> None:
+        self._step("restore_route")
+        self._space.routes.append(RouteFacts(address.network, None, index, 2))
 
     def replace_route(self, route: NodeRoute, protocol: int) -> None:
         self._step("replace_route")

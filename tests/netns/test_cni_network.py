@@ -92,6 +92,32 @@ def test_routes_follow_the_nodes(cluster: Cluster) -> None:
     wait_for("a node on no link is reached by VXLAN", lambda: "10.244.4.0/24 via 10.244.4.1 dev nwvx0" in routes())
 
 
+@pytest.mark.parametrize(
+    "lost",
+    [
+        ["route", "del", "10.244.1.0/24", "dev", "nw0"],
+        ["route", "del", "10.244.2.0/24"],
+        ["addr", "flush", "dev", "nw0"],
+        ["link", "set", "nw0", "down"],
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_what_somebody_removed_is_back_before_anybody_looks_for_it(cluster: Cluster, lost: list[str]) -> None:
+    one, ip_one = cluster.pod(cluster.one, "a")
+    two, _ = cluster.pod(cluster.two, "b")
+    one.serve("tcp", 80, "one")
+    assert two.ask("tcp", ip_one, 80).startswith("one ")
+    before = _kernel_state(cluster.one)
+    cluster.one.namespace.run("ip", *lost)
+    # The audit once a minute would find it too: this is not about that.
+    wait_for("what was there before", lambda: _kernel_state(cluster.one) == before, limit=20)
+    assert two.ask("tcp", ip_one, 80).startswith("one ")
+
+
+def _kernel_state(node: Node) -> str:
+    return node.namespace.run("ip", "route").stdout + node.namespace.run("ip", "-4", "-br", "addr").stdout
+
+
 def test_host_port_from_everywhere(cluster: Cluster) -> None:
     server, _ = cluster.pod(cluster.one, "server", runtimeConfig=ports(("", 8080, "tcp")))
     near, _ = cluster.pod(cluster.one, "near")

@@ -135,7 +135,19 @@ OLD = ip_interface("10.9.0.1/24")
     ],
 )
 def test_bridge_changes(link: LinkFacts | None, present: list[Any], in_use: list[Any], wanted: Any) -> None:
-    assert node.changes(BRIDGE, link, present, in_use) == wanted
+    routes = [RouteFacts(GATEWAY.network, None, THERE.index, 2)]
+    assert node.changes(BRIDGE, link, present, in_use, routes) == wanted
+
+
+@pytest.mark.parametrize(
+    "routes",
+    [
+        pytest.param([], id="no route"),
+        pytest.param([RouteFacts(GATEWAY.network, None, THERE.index + 1, 2)], id="a route over another link"),
+    ],
+)
+def test_the_route_to_the_nodes_own_pods_is_restored(routes: list[RouteFacts]) -> None:
+    assert node.changes(BRIDGE, THERE, [GATEWAY], [], routes) == node.BridgeChanges(route=(GATEWAY,))
 
 
 def test_uplink_mtu() -> None:
