@@ -42,6 +42,16 @@ def crash_loop(record: Record, container: Json, on: str) -> Wait:
     return replace(wait, error=error, action=_crash_action(record, latest, error))
 
 
+def ended_for_its_hook(record: Record, container: Json, on: str) -> Iterator[Wait]:
+    """A running container that is being ended because its postStart hook failed; the grace may be long."""
+    latest = record.seen.latest(container["name"])
+    hook = _failed_hook(record, latest) if latest is not None and latest.state is RunState.RUNNING else ""
+    if hook:
+        begun = newest_failure(record, Activity(ActivityKind.POST_START, container["name"]))
+        text = f"its postStart hook failed, so it is being stopped: {hook}"
+        yield wait_for(record, on, _HOOK, text, container=container["name"], begun=begun)
+
+
 def failure(record: Record) -> Iterator[Wait]:
     """Why the pod has failed; it waits for nothing any more."""
     termination, status = record.facts.termination, record.status

@@ -13,7 +13,7 @@ from agent.common.model.pods import Kind
 from agent.common.model.states import ImagePhase
 from agent.common.plan.restart import is_sidecar
 from agent.explain.model import Explanation, TimelineLine, Wait
-from agent.explain.plan.crashes import crash_loop, failure
+from agent.explain.plan.crashes import crash_loop, ended_for_its_hook, failure
 from agent.explain.plan.exits import ends
 from agent.explain.plan.record import Record
 from agent.explain.plan.waits import failed_step, newest_failure, wait_for
@@ -135,7 +135,9 @@ def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wai
         yield wait_for(record, f"image of {on}", reason, message, container=name, retry_at=image.retry_at, begun=began)
     elif image is not None and image.phase is ImagePhase.PULLING:
         yield _pulling(record, f"image of {on}", name)
-    elif reason not in ("PodInitializing", "ContainerCreating"):
+    elif reason in ("PodInitializing", "ContainerCreating"):
+        yield from ended_for_its_hook(record, container, on)
+    else:
         yield wait_for(record, on, reason, message, container=name)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.common.model.pods import ObservedPod
+from agent.common.model.pods import ObservedPod, RunState
 from agent.explain.plan.explain import explain
 from agent.explain.plan.remedies import Subject, action_for
 from agent.pods.model.facts import Cause, Termination
@@ -23,6 +23,11 @@ HOOK = Activity(ActivityKind.POST_START, "app")
 def attempt(number: int, code: int, reason: str = "Error", message: str = "") -> ObservedPod:
     (one,) = exited(code, reason, message).containers
     return ObservedPod(WEB.uid, (), (dataclasses.replace(one, attempt=number),))
+
+
+STOPPING = ObservedPod(
+    WEB.uid, (), (dataclasses.replace(exited(0).containers[0], state=RunState.RUNNING, started_at=int(NOW - 10) * 10**9),)
+)
 
 
 # name: (what the node knows, what it waits on, reason, part of the error, part of the advice)
@@ -75,6 +80,30 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         "CrashLoopBackOff",
         "its postStart hook fails: exited with 3, message: no config",
         "lifecycle.postStart",
+    ),
+    "a postStart hook that has failed, while the container has its grace": (
+        {
+            "status": waiting("ContainerCreating"),
+            "seen": STOPPING,
+            "timeline": (TimelineEntry(NOW - 9, HOOK, 0.1, "exited with 3, message: no config", last_at=NOW - 9),),
+            "under_way": (TimelineEntry(NOW - 10, Activity(ActivityKind.START, "app")),),
+        },
+        "container app",
+        "PostStartHookError",
+        "its postStart hook failed, so it is being stopped: exited with 3, message: no config",
+        "lifecycle.postStart",
+    ),
+    "a hook that failed before, and runs again": (
+        {
+            "status": waiting("ContainerCreating"),
+            "seen": STOPPING,
+            "timeline": (TimelineEntry(NOW - 90, HOOK, 0.1, "exited with 3", last_at=NOW - 90),),
+            "under_way": (TimelineEntry(NOW - 10, HOOK),),
+        },
+        HOOK.words,
+        "UnderWay",
+        "",
+        "",
     ),
     "a hook that failed for an earlier attempt": (
         {
