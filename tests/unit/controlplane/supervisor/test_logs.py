@@ -46,7 +46,7 @@ def test_a_supervisor_rotates_the_log_of_a_running_program(tmp_path: Path) -> No
     (tmp_path / "spec.json").write_text(json.dumps({"programs": [program], "cgroups": [], "namespaces": []}))
     start = (
         "import controlplane.supervisor.work as work, sys\n"
-        "work._KEEP_LOG, work._LOOK_AT_LOGS = 1 << 20, 0.05\n"
+        "work._KEEP_LOG, work._LOOK_AROUND = 1 << 20, 0.05\n"
         f"sys.argv = ['supervisor', {str(tmp_path)!r}]\n"
         "sys.exit(work.main())"
     )
