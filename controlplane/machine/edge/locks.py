@@ -65,8 +65,10 @@ def _is_at(held: IO[str], path: Path) -> bool:
 
 
 @contextmanager
-def directory_lock(directory: str, *, wait: bool = False, make: bool = True) -> Iterator[None]:
-    """Hold the lock on a directory itself. Raises Conflict when another process holds it.
+def directory_lock(
+    directory: str, *, wait: bool = False, make: bool = True, holder: str = "`up` or `down` of this cluster"
+) -> Iterator[None]:
+    """Hold the lock on a directory itself. Raises Conflict when another process holds it, a `holder`.
 
     `make`: a directory that is missing is made; otherwise that is NotFound, for a cluster that was removed meanwhile.
     """
@@ -84,7 +86,7 @@ def directory_lock(directory: str, *, wait: bool = False, make: bool = True) -> 
         except BlockingIOError as error:
             os.close(handle)
             raise Conflict(
-                "another `up` or `down` of this cluster is running",
+                f"another {holder} is running",
                 obj=directory,
                 step="take the lock",
                 action="Wait until it has finished, then run this again.",

@@ -15,6 +15,7 @@ from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.plan.registries import FOLDER
 from controlplane.cluster.work.node_images import import_images
 from controlplane.machine.edge import files
+from controlplane.machine.edge.locks import directory_lock
 from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress
 from controlplane.suites.plan import conformance as plan
@@ -40,9 +41,25 @@ class Order:
 
 
 async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
-    """Run the tests. Raises Temporary when the suite writes no report; its log says why."""
+    """Run the tests. Raises Temporary when the suite writes no report; its log says why. Raises Conflict
+    beside another.
+    """
     binaries, images = await _prepare(cluster, order, progress)
-    directory = order.results or Path(cluster.dir, "conformance")
+    # A list of tests has a folder of its own: its report says of every test that it passed.
+    directory = order.results or Path(cluster.dir, "conformance-list" if order.dry_run else "conformance")
+    make_folder(directory)
+    with directory_lock(str(directory), holder="run that writes its results there"):
+        return await _run(cluster, order, progress, binaries, images, directory)
+
+
+async def _run(
+    cluster: Cluster,
+    order: Order,
+    progress: Progress,
+    binaries: Mapping[str, str],
+    images: Mapping[str, Path],
+    directory: Path,
+) -> Report:
     await asyncio.to_thread(clear_reports, directory)
     chosen = plan.read_tiers(_TIERS.read_text(encoding="utf-8"))
     selection = plan.select(order.tier, chosen, focus=order.focus, skip=order.skip, serial=order.serial)
@@ -62,7 +79,8 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
     listed: list[str] = []
     with progress.step("e2e suite" if not order.dry_run else "list of tests") as say:
         watch = Watcher(say, listed)
-        async with registry(cluster, images):
+        # It would take the place of the registry of a run that is under way.
+        async with registry(cluster, {} if order.dry_run else images):
             status = await run_lines(argv, log=str(log), on_line=watch.line, on_text=watch.text)
     seconds = time.monotonic() - began
     if order.dry_run:

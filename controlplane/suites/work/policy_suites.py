@@ -19,6 +19,7 @@ from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.work.node_images import import_images
+from controlplane.machine.edge.locks import directory_lock
 from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress
 from controlplane.suites.plan.conformance import Result
@@ -62,12 +63,19 @@ class PolicySuite(Protocol):
 async def run(cluster: Cluster, suite: PolicySuite, order: PolicyOrder, progress: Progress) -> Report:
     """Run the cases that `order` selects.
 
-    Raises Invalid for a cluster without policies, Temporary if no case ended.
+    Raises Invalid for a cluster without policies, Temporary if no case ended, Conflict beside another run.
     """
     _need_policies(cluster, suite.SUITE)
     program = await _prepare(cluster, suite, order.binaries_dir, progress)
     directory = order.results or Path(cluster.dir, suite.SUITE.removesuffix(".test"))
     results.make_folder(directory)
+    with directory_lock(str(directory), holder="run that writes its results there"):
+        return await _run(cluster, suite, order, progress, program, directory)
+
+
+async def _run(
+    cluster: Cluster, suite: PolicySuite, order: PolicyOrder, progress: Progress, program: str, directory: Path
+) -> Report:
     sctp = await asyncio.to_thread(_has_sctp)
     argv = suite.arguments(program, cluster.admin_kubeconfig, focus=order.focus, skip=order.skip, sctp=sctp)
     log, began = directory / "suite.log", time.monotonic()
