@@ -12,10 +12,11 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.memory import keep_trimmed
 from nodelib.tasks import Supervisor
+from view.edge.custom import watch_custom
 from view.edge.files import files
 from view.edge.server import HOST, BrowserWire, Server
 from view.edge.watches import EventFeeds, watch
-from view.model import PATHS
+from view.model import CLUSTER_POLICIES, CUSTOM_PATHS, PATHS
 from view.plan import requests, texts
 from view.ports import Answers
 from view.work.board import Board
@@ -30,7 +31,7 @@ async def serve(
 ) -> None:
     """Until SIGINT or SIGTERM. `ready` gets the address of the page, with its token. Raises Temporary for the port."""
     clock, token = SystemClock(), secrets.token_urlsafe(_TOKEN)
-    board, tracer = Board(clock, cluster, answers.isolated_by), _Tracer(answers)
+    board, tracer = Board(clock, cluster, answers.applied_to), _Tracer(answers)
     async with (
         KubeClient(access, user_agent="nodewright-view", timeout=30) as client,
         Supervisor("view") as tasks,
@@ -52,6 +53,7 @@ async def serve(
             tasks.spawn("memory", lambda: keep_trimmed(clock))
             tasks.spawn("board", board.run)
             watch(client, PATHS, board.changed, board.on_state, tasks)
+            watch_custom(client, CLUSTER_POLICIES, CUSTOM_PATHS, board.changed, board.on_state, board.note, tasks)
             ready(f"http://{HOST}:{opened}/{token}/")
             await tasks.wait()
 

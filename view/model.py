@@ -15,7 +15,15 @@ PATHS: Mapping[str, str] = {
     SLICE: "/apis/discovery.k8s.io/v1/endpointslices",
     POLICY: "/apis/networking.k8s.io/v1/networkpolicies",
 }
-SHOWN = (NODE, POD, SERVICE, POLICY)  # kinds with rows of their own, and the only ones whose objects are ever sent
+CLUSTER_POLICY, NAMESPACE = "clusternetworkpolicy", "namespace"
+CLUSTER_POLICIES = ("policy.networking.k8s.io", "v1alpha2", "clusternetworkpolicies")  # group, version, plural
+# Followed in a cluster that has their definition; which pods they select depends on the labels of namespaces.
+CUSTOM_PATHS: Mapping[str, str] = {
+    CLUSTER_POLICY: "/apis/{}/{}/{}".format(*CLUSTER_POLICIES),
+    NAMESPACE: "/api/v1/namespaces",
+}
+# Kinds with rows of their own, and the only ones whose objects are ever sent.
+SHOWN = (NODE, POD, SERVICE, POLICY, CLUSTER_POLICY)
 
 Key = tuple[str, str]  # (namespace, name)
 Row = Json  # a line of a table as the browser gets it; `key` is row_key()
@@ -229,6 +237,24 @@ class NodeRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Enforced:
+    """A policy on the nodes that have rules of it. `problems`: what of it is not understood, and what is done then."""
+
+    nodes: tuple[NodeRules, ...]
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A policy that selects a pod. `how`: its directions; `tier`: of a ClusterNetworkPolicy, "" for a NetworkPolicy."""
+
+    kind: str
+    name: str
+    how: str
+    tier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """From where to where a packet goes, as the words of `trace`."""
 
@@ -251,7 +277,10 @@ class WiringLook:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Packets of one flow that network policies refused. `source`, `to`: a pod, or an address that is none."""
+    """Packets of one flow that network policies refused. `source`, `to`: a pod, or an address that is none.
+
+    `policies`: row keys of those that refused it.
+    """
 
     node: str
     last: float
@@ -262,11 +291,15 @@ class Refused:
     port: str
     by: str
     remedy: str
+    policies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One rule that the packet meets. `meaning`: what it does, in words, where that is known."""
+    """One rule that the packet meets. `meaning`: what it does, in words, where that is known.
+
+    `policies`: row keys of the network policies whose rule it is.
+    """
 
     table: str
     chain: str
@@ -275,6 +308,7 @@ class Hop:
     packets: int | None
     decides: bool
     certain: bool
+    policies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from nodelib.json_values import Json
-from view.model import Cost, NodeRules, NodeWork, Question, Refused, Stores, Traced, Why, Wired
+from view.model import Applied, Cost, Enforced, NodeWork, Question, Refused, Stores, Traced, Why, Wired
 
 
 class Answers(Protocol):
@@ -29,12 +29,17 @@ class Answers(Protocol):
 
     async def wired(self, node: str, stores: Stores) -> Wired: ...
 
-    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
-        """Where it is enforced."""
+    async def policy(self, policy: Json, stores: Stores) -> Enforced:
+        """Where a NetworkPolicy or ClusterNetworkPolicy is enforced."""
         ...
 
-    def isolated_by(self, pod: Json, policies: Iterable[Json]) -> Mapping[str, str]:
-        """Which of the policies of its namespace isolate the pod, with the directions."""
+    def applied_to(
+        self, pod: Json, policies: Iterable[Json], above: Iterable[Json], space: Json | None
+    ) -> Sequence[Applied]:
+        """Which NetworkPolicies of its namespace isolate the pod, and which ClusterNetworkPolicies (`above`) select it.
+
+        `space`: its namespace, None where it is not known.
+        """
         ...
 
     def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:

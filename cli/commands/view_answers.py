@@ -17,7 +17,8 @@ from cli.explain.endpoints import ports
 from cli.explain.facts import Facts, key, title
 from cli.explain.listening import unknown
 from cli.explain.walk import Leg, Path
-from cli.policies.isolating import Isolating
+from cli.policies.applying import Applying
+from cli.policies.keys import policy_keys
 from cli.policies.sources import NOT_ENFORCED
 from cli.why import judge, logs
 from cli.why.claims import claims_of
@@ -39,9 +40,10 @@ from view.model import (
     POLICY,
     SERVICE,
     SLICE,
+    Applied,
     Cost,
+    Enforced,
     Hop,
-    NodeRules,
     NodeWork,
     Question,
     Stores,
@@ -64,7 +66,7 @@ class ClusterAnswers:
     def __init__(self, cluster: Cluster | None, client: KubeClient, kubeconfig: str, wording: Wording) -> None:
         self._cluster, self._client, self._kubeconfig, self._wording = cluster, client, kubeconfig, wording
         self._traces = asyncio.Semaphore(_TRACES)
-        self._wirings, self._isolating = Wirings(cluster), Isolating()
+        self._wirings, self._applying = Wirings(cluster), Applying()
         self._averages = view_node.Averages(cluster)
         self._leases: tuple[Json, ...] | None = None
 
@@ -112,14 +114,19 @@ class ClusterAnswers:
         known = Facts.of(*(stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE)))
         return await self._wirings.node(node, known)
 
-    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+    async def policy(self, policy: Json, stores: Stores) -> Enforced:
         """Raises Temporary where policies are not enforced, Permanent where the kernels cannot be read."""
         if self._cluster is not None and not self._cluster.options.enforces_policies:
             raise Temporary(NOT_ENFORCED, action="Make the cluster anew with `up`, without that option.")
-        return await self._wirings.policy(policy, [name for _, name in stores[NODE]])
+        nodes = [name for _, name in stores[NODE]]
+        if policy["metadata"].get("namespace"):
+            return await self._wirings.policy(policy, nodes)
+        return await self._wirings.cluster_policy(policy, nodes)
 
-    def isolated_by(self, pod: Json, policies: Iterable[Json]) -> Mapping[str, str]:
-        return self._isolating(pod, policies)
+    def applied_to(
+        self, pod: Json, policies: Iterable[Json], above: Iterable[Json], space: Json | None
+    ) -> Sequence[Applied]:
+        return self._applying(pod, policies, above, space)
 
     def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         return view_node.news_of(self._cluster, name, on_change)
@@ -243,6 +250,7 @@ def _leg(leg: Leg, facts: Facts) -> ShownLeg:
             one.packets,
             reasons.decides(one),
             one.certain,
+            policy_keys(one.chain, reasons.comment_of(one)),
         )
         for one in leg.outcome.trail
     )

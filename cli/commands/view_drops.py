@@ -8,6 +8,7 @@ import os
 from cli.policies import sources
 from cli.policies.drops_text import refused_by
 from cli.policies.follow import follow_node
+from cli.policies.keys import refusing
 from controlplane.cluster.model import Cluster
 from policy.drops.plan.document import ReportedDrop
 from view.model import Refused
@@ -50,4 +51,5 @@ def _refused(node: str, one: ReportedDrop) -> Refused:
         one.port_words,
         refused_by(one),
         one.remedy,
+        refusing(one.policies, one.denied),
     )

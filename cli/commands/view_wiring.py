@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from cli.explain.facts import Facts
-from cli.explain.wired import table_rules, wired
+from cli.explain.wired import cluster_rules, table_rules, wired
 from controlplane.cluster.model import Cluster
 from controlplane.machine.edge import wiring
 from controlplane.machine.edge.namespaces import is_bound
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
-from policy.model import Direction, Name
-from policy.plan import parse
+from policy.plan import parse, parse_cluster
 from policy.plan.layout import TABLE, policy_chain_name
-from view.model import NodeRules, Wired
+from view.model import Enforced, NodeRules, TableRule, Wired
 
 _FRESH = 3.0  # seconds in which nobody's question makes the kernels be read again
 _MOST = 64  # answers that are kept
 T = TypeVar("T")
+Pick = Callable[[Sequence[Json]], Iterable[TableRule]]  # the rules in question of a table's objects
 
 
 class Wirings:
@@ -42,20 +42,33 @@ class Wirings:
 
         return await self._fresh(f"node {name}", read)
 
-    async def policy(self, obj: Json, nodes: Iterable[str]) -> tuple[NodeRules, ...]:
+    async def policy(self, obj: Json, nodes: Iterable[str]) -> Enforced:
         """The rules of a NetworkPolicy on each node that has some of them."""
-        known, _ = parse.policy(obj)
-        return tuple([one for node in nodes if (one := await self._rules(node, known.name, list(known.rules))).rules])
+        known, problems = parse.policy(obj)
+        chains = [policy_chain_name(known.name, one) for one in known.rules]
+        found = await self._enforced(f"policy {known.name}", nodes, lambda table: table_rules(table, chains))
+        return Enforced(found, tuple(one.message for one in problems))
 
-    async def _rules(self, node: str, name: Name, directions: Iterable[Direction]) -> NodeRules:
+    async def cluster_policy(self, obj: Json, nodes: Iterable[str]) -> Enforced:
+        """The same of a ClusterNetworkPolicy."""
+        known, problems = parse_cluster.cluster_policy(obj)
+        said = tuple(one.message for one in problems)
+        if known is None:
+            return Enforced((), said)
+        about = f"cluster policy {known.name}"
+        return Enforced(await self._enforced(about, nodes, lambda table: cluster_rules(table, known)), said)
+
+    async def _enforced(self, about: str, nodes: Iterable[str], pick: Pick) -> tuple[NodeRules, ...]:
+        return tuple([one for node in nodes if (one := await self._rules(node, about, pick)).rules])
+
+    async def _rules(self, node: str, about: str, pick: Pick) -> NodeRules:
         net = self._net(node)
-        chains = [policy_chain_name(name, one) for one in directions]
 
         async def read() -> NodeRules:
             families = await asyncio.gather(*(wiring.table(net, family, TABLE) for family in ("ip", "ip6")))
-            return NodeRules(node, tuple(rule for one in families for rule in table_rules(one, chains)))
+            return NodeRules(node, tuple(rule for one in families for rule in pick(one)))
 
-        return await self._fresh(f"policy {name} {node}", read)
+        return await self._fresh(f"{about} {node}", read)
 
     def _net(self, node: str) -> str:
         if self._cluster is None or os.geteuid() != 0:

@@ -25,7 +25,7 @@ def reason(hop: Hop, facts: Facts) -> str:
     """The meaning of the rule; "" for a rule that none of ours made."""
     for words, explain in _KNOWN:
         if hop.chain.startswith(words):
-            return explain(hop, _comment(hop), facts)
+            return explain(hop, comment_of(hop), facts)
     if hop.table.startswith(("ip ", "ip6 ", "inet ")):
         return _nftables(hop)
     return _jump(hop)
@@ -50,7 +50,8 @@ def decides(hop: Hop) -> bool:
     return target in _TARGETS or target.startswith(("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"))
 
 
-def _comment(hop: Hop) -> str:
+def comment_of(hop: Hop) -> str:
+    """The rule's comment, "" without one."""
     found = _COMMENT.search(hop.text)
     return next((group for group in found.groups() if group), "") if found else ""
 
@@ -146,7 +147,7 @@ def _endpoint(note: str, facts: Facts) -> str:
 
 def _jump(hop: Hop) -> str:
     target = hop.text.rpartition(" -j ")[2].split(" ")[0]
-    note = _comment(hop)
+    note = comment_of(hop)
     if target.startswith(("KUBE-", "NODEWRIGHT-")):
         return f"jump to {target}" + (f" ({note})" if note else "")
     return note

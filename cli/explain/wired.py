@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
 from cli.explain.facts import Facts, alive, key, pod_addresses
@@ -11,6 +11,8 @@ from controlplane.machine.edge.wiring import SYSCTLS, Wiring
 from nodelib.addresses import hardware_address
 from nodelib.firewall.nft_text import expression_text
 from nodelib.json_values import Json, object_or_empty, objects_in
+from policy.cluster_model import ClusterPolicy
+from policy.plan.cluster_layout import closed_name, denial_name, label, segment_name
 from view.model import POD, Link, Sysctl, TableRule, Wired, WiredRoute, row_key
 
 _LINKS, _ROUTES, _RULES = 300, 300, 400
@@ -47,17 +49,44 @@ def wired(found: Wiring, facts: Facts, node: str) -> Wired:
     return Wired(links, tuple(_routes(found.routes, facts)), sysctls)
 
 
-def table_rules(objects: Iterable[Json], chains: Iterable[str]) -> Iterator[TableRule]:
+def table_rules(objects: Sequence[Json], chains: Iterable[str]) -> Iterator[TableRule]:
     """The rules of these chains, of those that jump to them, and the elements of the sets that they name."""
-    wanted = set(chains)
-    every = [rule for one in objects if (rule := object_or_empty(one.get("rule")))]
+    wanted, every = set(chains), _rules(objects)
     jumping = {str(rule.get("chain")) for rule in every if wanted & set(_targets(rule))}
+    yield from _shown([rule for rule in every if str(rule.get("chain")) in wanted | jumping], objects)
+
+
+def cluster_rules(objects: Sequence[Json], policy: ClusterPolicy) -> Iterator[TableRule]:
+    """The rules of a ClusterNetworkPolicy: its chains, and what the chains of its tier, which others share, have of it.
+
+    With the chain that stands for the whole tier where that has no room: it refuses everything.
+    """
+    every = _rules(objects)
+    begins = tuple(name(policy.name, one, 0)[:-1] for name in (segment_name, denial_name) for one in policy.rules)
+    closed = {closed_name(policy.tier, one) for one in policy.rules}
+    labels = tuple(label(policy, way, at, "") for way, rules in policy.rules.items() for at in range(len(rules)))
+
+    def mine(rule: Json) -> bool:
+        chain, note = str(rule.get("chain")), str(rule.get("comment") or "")
+        if chain.startswith(begins) or chain in closed:
+            return True
+        of_tier = chain.startswith("tier-") and f"{note} ".startswith(tuple(f"{one} " for one in labels))
+        return of_tier or any(one.startswith(begins) for one in _targets(rule))
+
+    yield from _shown([rule for rule in every if mine(rule)] if policy.rules else [], objects)
+
+
+def _rules(objects: Iterable[Json]) -> list[Json]:
+    return [rule for one in objects if (rule := object_or_empty(one.get("rule")))]
+
+
+def _shown(rules: Iterable[Json], objects: Iterable[Json]) -> Iterator[TableRule]:
+    """These rules, and the elements of the sets that they name."""
     named: dict[str, None] = {}
-    for rule in every:
-        if str(rule.get("chain")) in wanted | jumping:
-            text = " ".join(filter(None, map(expression_text, objects_in(rule.get("expr")))))
-            named |= dict.fromkeys(word[1:] for word in text.split() if word.startswith("@"))
-            yield TableRule(str(rule.get("chain")), text, _packets(rule), str(rule.get("comment") or ""))
+    for rule in rules:
+        text = " ".join(filter(None, map(expression_text, objects_in(rule.get("expr")))))
+        named |= dict.fromkeys(word[1:] for word in text.split() if word.startswith("@"))
+        yield TableRule(str(rule.get("chain")), text, _packets(rule), str(rule.get("comment") or ""))
     for one in objects:
         group = object_or_empty(one.get("set"))
         if group.get("name") in named:

@@ -10,8 +10,9 @@ import logging
 from collections.abc import Sequence
 
 from nodelib.backoff import Backoff
-from nodelib.json_values import Json, object_or_empty, objects_in
+from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.client import KubeClient
+from nodelib.kube.definition import CRDS, Definition
 from nodelib.kube.errors import ApiError, ApiUnreachable, NotServed
 from nodelib.kube.reflector import Reflector, then_trimmed
 from nodelib.tasks import cancel_and_wait
@@ -20,10 +21,8 @@ from policy.watches.network_policies import OnChange
 log = logging.getLogger(__name__)
 
 GROUP, VERSION, PLURAL = "policy.networking.k8s.io", "v1alpha2", "clusternetworkpolicies"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POLICIES = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 NODES = "/api/v1/nodes"
-_PARAMS = {"fieldSelector": f"metadata.name={PLURAL}.{GROUP}"}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 _PATIENCE = 10.0  # seconds; in a new cluster daemons start before their rights are there
 
@@ -35,11 +34,7 @@ class ClusterWatch:
         self.ready = asyncio.Event()
         self._client = client
         self._on_policy, self._on_node = on_policy, on_node
-        self._served = asyncio.Event()
-        self._gone = asyncio.Event()
-        self._crd = Reflector(
-            client, CRDS, name="CRD of clusternetworkpolicies", params=_PARAMS, on_change=self._on_crd
-        )
+        self._crd = Definition(client, GROUP, VERSION, PLURAL)
         self._reflectors: Sequence[Reflector] = ()
         self._refused = ""
         self._reported: set[str] = set()
@@ -47,30 +42,20 @@ class ClusterWatch:
     @property
     def last_error(self) -> str:
         """Why there are no news, "" if all is well."""
-        errors = [self._refused, *(one.last_error for one in (self._crd, *self._reflectors))]
+        errors = [self._refused, *(one.last_error for one in (self._crd.reflector, *self._reflectors))]
         return "; ".join(one for one in errors if one)
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self._permitted(CRDS, _PARAMS)
+        await self._permitted(CRDS, self._crd.params)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._crd.run(), name="watch the CRD of ClusterNetworkPolicies")
-            await self._crd.synced.wait()
+            group.create_task(self._crd.reflector.run(), name="watch the CRD of ClusterNetworkPolicies")
+            await self._crd.reflector.synced.wait()
             while True:
-                if not self._served.is_set():
+                if not self._crd.served.is_set():
                     self.ready.set()
-                await self._served.wait()
+                await self._crd.served.wait()
                 await self._follow()
-
-    def _on_crd(self, kind: str, obj: Json, _: Json | None) -> None:
-        if kind != "DELETED" and _is_served(obj):
-            self._gone.clear()
-            self._served.set()
-            return
-        if kind != "DELETED":
-            log.info("ClusterNetworkPolicies are not served in version %s (yet)", VERSION)
-        self._served.clear()
-        self._gone.set()
 
     async def _follow(self) -> None:
         """Report policies and nodes until the CRD is gone; then report that the policies are."""
@@ -83,7 +68,7 @@ class ClusterWatch:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one.run(), name=f"watch {one.name}") for one in self._reflectors]
             tasks.append(group.create_task(self._announce(policies), name="announce ClusterNetworkPolicies"))
-            await self._gone.wait()
+            await self._crd.gone.wait()
             await cancel_and_wait(*tasks)
         self._reflectors = ()
         log.info("the CRD of ClusterNetworkPolicies is gone, and so are they")
@@ -109,7 +94,7 @@ class ClusterWatch:
     async def _answers(self) -> bool:
         """Wait until the API server serves the policies: some time after their CRD says so. False if it is gone."""
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=1.5, jitter=0.2)
-        while self._served.is_set():
+        while self._crd.served.is_set():
             try:
                 await self._permitted(POLICIES, {"limit": "1"})
             except NotServed:
@@ -145,12 +130,3 @@ class ClusterWatch:
             log.warning("Give it the right to list and watch %s, %s and nodes.", "customresourcedefinitions", PLURAL)
         self._refused = f"ClusterNetworkPolicies are not enforced: {error}"
         self.ready.set()
-
-
-def _is_served(crd: Json) -> bool:
-    """Whether the CRD is established and has our version."""
-    spec, status = object_or_empty(crd.get("spec")), object_or_empty(crd.get("status"))
-    served = any(one.get("name") == VERSION and one.get("served") is True for one in objects_in(spec.get("versions")))
-    return served and any(
-        one.get("type") == "Established" and one.get("status") == "True" for one in objects_in(status.get("conditions"))
-    )

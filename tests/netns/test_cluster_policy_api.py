@@ -16,9 +16,10 @@ from controlplane.cluster.work import workloads
 from nodelib.clock import SystemClock
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.definition import CRDS
 from nodelib.tasks import cancel_and_wait
 from policy.plan import parse_cluster
-from policy.watches.cluster_policies import CRDS, POLICIES, ClusterWatch
+from policy.watches.cluster_policies import POLICIES, ClusterWatch
 from tests.builders.cluster_policies import (
     BASELINE,
     cluster_policy,

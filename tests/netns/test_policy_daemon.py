@@ -16,8 +16,8 @@ import yaml
 from cli.policies import sources
 from cni.edge.netns import in_namespace
 from nodelib.json_values import Json
+from nodelib.kube.definition import CRDS
 from policy.drops.plan.document import reported_drops
-from policy.watches.cluster_policies import CRDS
 from policy.watches.cluster_policies import POLICIES as CLUSTER_POLICIES
 from tests.builders.policies import policy
 from tests.fakes.apiserver import FakeApiServer

@@ -1,4 +1,4 @@
-"""The watches that the page lives on: four collections, and the Events of what somebody looks at."""
+"""The watches that the page lives on: its collections, and the Events of what somebody looks at."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ def watch(
 ) -> None:
     """Start a watch of each collection; `on_change(kind, key, object)` gets the objects without their managedFields."""
     for kind, path in paths.items():
-        tasks.spawn(f"watch {kind}", _reflector(client, kind, path, on_change, on_state).run)
+        tasks.spawn(f"watch {kind}", reflector(client, kind, path, on_change, on_state).run)
 
 
-def _reflector(client: KubeClient, kind: str, path: str, on_change: OnChange, on_state: OnState) -> Reflector:
+def reflector(client: KubeClient, kind: str, path: str, on_change: OnChange, on_state: OnState) -> Reflector:
+    """A watch of one collection, to be run."""
+
     def changed(what: str, item: Json, old: Json | None) -> None:
         # What the page never shows is a third of an object.
         item["metadata"].pop("managedFields", None)

@@ -6,17 +6,19 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from nodelib.json_values import Json, object_or_empty, objects_in
 from nodelib.kube.times import time_or
 from nodelib.text import one_line
-from view.model import NODE, POD, POLICY, SERVICE, Key, Row, row_key
+from view.model import CLUSTER_POLICY, NODE, POD, POLICY, SERVICE, Applied, Key, Row, row_key
 
 GOOD, WAITS, BAD, OVER = "good", "waits", "bad", "over"  # how a state is shown
 _TEXT = 300  # bytes of one text of the API
 _ENDPOINTS = 64  # of one Service
 _PORTS = 8
+_POLICIES = 16  # of one pod
 _BAD = ("BackOff", "Err", "Error", "Failed", "OOMKilled", "Invalid", "CannotRun")
 
 
@@ -55,8 +57,8 @@ def node_row(node: Json, pods: int) -> Row:
     }
 
 
-def pod_row(pod: Json, isolated: Mapping[str, str] | None = None) -> Row:
-    """The state is the word that kubectl shows in its column STATUS; `isolated`: by which policies of its namespace."""
+def pod_row(pod: Json, applied: Iterable[Applied] = ()) -> Row:
+    """The state is the word that kubectl shows in its column STATUS; `applied`: which policies select the pod."""
     spec, status = object_or_empty(pod.get("spec")), object_or_empty(pod.get("status"))
     state, tone = pod_state(pod)
     boxes = objects_in(status.get("containerStatuses"))
@@ -70,10 +72,7 @@ def pod_row(pod: Json, isolated: Mapping[str, str] | None = None) -> Row:
         "tone": tone,
         "ready": sum(bool(one.get("ready")) for one in boxes),
         "containers": len(objects_in(spec.get("containers"))),
-        "isolated": [
-            {"policy": row_key(POLICY, (key_of(pod)[0], name)), "name": _cut(name), "how": _cut(how)}
-            for name, how in list((isolated or {}).items())[:_PORTS]
-        ],
+        "policies": [_applied(one, key_of(pod)[0]) for one in islice(applied, _POLICIES)],
         "restarts": sum(int(one.get("restartCount") or 0) for one in boxes),
     }
 
@@ -89,6 +88,28 @@ def policy_row(policy: Json) -> Row:
         "addresses": [],
         "state": "",
     }
+
+
+def cluster_policy_row(policy: Json) -> Row:
+    """`tier`, `priority`: when it decides."""
+    spec = object_or_empty(policy.get("spec"))
+    rules = {word: len(objects_in(spec.get(word))) for word in ("ingress", "egress")}
+    tier, priority = _cut(spec.get("tier") or ""), spec.get("priority")
+    words = ", ".join(word for word, count in rules.items() if count) or "no rules"
+    return {
+        **_head(CLUSTER_POLICY, policy),
+        "how": f"tier {tier}, priority {_cut(priority)}: {words}",
+        "tier": tier,
+        "priority": priority if isinstance(priority, int) else 0,
+        "rules": list(rules.values()),
+        "addresses": [],
+        "state": "",
+    }
+
+
+def _applied(one: Applied, namespace: str) -> Row:
+    key = ("" if one.kind == CLUSTER_POLICY else namespace, one.name)
+    return {"policy": row_key(one.kind, key), "name": _cut(one.name), "how": _cut(one.how), "tier": _cut(one.tier)}
 
 
 def pod_state(pod: Json) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import yaml
 
 from nodelib.json_values import Json
 from nodelib.text import cut, harmless, one_line
-from view.model import Look, NodeRules, Question, Refused, Row, Traced, Why, Wired, row_key
+from view.model import Enforced, Look, Question, Refused, Row, Traced, Why, Wired, row_key
 
 _OBJECT = 128 * 1024  # bytes of the text of one object
 _YAML = 64 * 1024  # bytes of an object that is still written as YAML, which is slow
@@ -34,10 +34,11 @@ def _rows(some: Mapping[str, Row | None]) -> str:
     return message("rows", rows=[row for row in some.values() if row is not None], gone=gone)
 
 
-def state(problems: Mapping[str, str], synced: bool, cluster: str) -> str:
-    """`problems`: by collection, why there is no news of it."""
+def state(problems: Mapping[str, str], synced: bool, cluster: str, notes: Sequence[str]) -> str:
+    """`problems`: by collection, why there is no news of it; `notes`: what is not shown, and why."""
     words = list(dict.fromkeys(one_line(text, _LINE) for text in problems.values()))
-    return message("state", problems=words[:_LIST], synced=synced, cluster=one_line(cluster, _LINE))
+    said = [one_line(text, _LINE) for text in notes[:_LIST]]
+    return message("state", problems=words[:_LIST], synced=synced, cluster=one_line(cluster, _LINE), notes=said)
 
 
 def pod_detail(look: Look, pod: Json, answer: Why | str, life: Json) -> str:
@@ -60,12 +61,13 @@ def node_detail(look: Look, node: Json, work: Json | str, wired: Wired | str) ->
     return _detail(look, node, work=_or_problem(work), wired=_or_problem(wired, _LINK))
 
 
-def policy_detail(look: Look, policy: Json, enforced: Sequence[NodeRules] | str) -> str:
+def policy_detail(look: Look, policy: Json, enforced: Enforced | str) -> str:
     """`enforced`: its rules on the nodes, or why they are not known."""
     if isinstance(enforced, str):
         return _detail(look, policy, enforced=_or_problem(enforced))
-    nodes = [{"node": one.node, "rules": [asdict(rule) for rule in one.rules[:_HOPS]]} for one in enforced]
-    return _detail(look, policy, enforced={"nodes": _texts(nodes)})
+    nodes = [{"node": one.node, "rules": [asdict(rule) for rule in one.rules[:_HOPS]]} for one in enforced.nodes]
+    problems = _texts(enforced.problems[:_LIST])
+    return _detail(look, policy, enforced={"nodes": _texts(nodes), "problems": problems})
 
 
 def wiring(nodes: Mapping[str, Wired | str]) -> str:

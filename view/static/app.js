@@ -30,6 +30,7 @@ const live = new Live({
     document.title = `${said.cluster} · nodewright`;
     if (said.problems.length) tell("bad", `The API server gives no news, and is tried again: ${said.problems.join("; ")}`);
     else tell(said.synced ? "good" : "waits", said.synced ? "live" : "reading the cluster");
+    tables.said(said.notes);
     if (said.synced) document.documentElement.dataset.synced = "yes";
   },
   detail: (said) => (said.kind === "node" ? nodes : detail).heard(said),
@@ -52,7 +53,7 @@ const back = () => (location.hash = behind);
 
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const about = path === "node" ? nodes.first() : /^(node|pod|service|networkpolicy)\/[^/]*\/[^/]+$/.test(path) ? path : "";
+  const about = path === "node" ? nodes.first() : /^(node|pod|service|networkpolicy|clusternetworkpolicy)\/[^/]*\/[^/]+$/.test(path) ? path : "";
   const kind = path.split("/")[0];
   const shown = kind === "packet" || kind === "node" ? kind : "cluster";
   for (const one of VIEWS) {

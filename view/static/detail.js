@@ -3,6 +3,8 @@
 import { byId, duration, el, keepFocus, meter, size, spark } from "./dom.js";
 import { waterfall } from "./life.js";
 
+const NAMES = { networkpolicy: "network policy", clusternetworkpolicy: "cluster network policy" };
+
 export class Detail {
   constructor(close) {
     this.close = close;
@@ -55,7 +57,7 @@ export class Detail {
   draw() {
     const [kind, namespace, name] = this.key.split("/");
     const scrolled = this.panel.scrollTop;
-    const title = el("h2", { id: "detail-title" }, `${kind === "networkpolicy" ? "network policy" : kind} ${namespace ? `${namespace}/` : ""}${name}`);
+    const title = el("h2", { id: "detail-title" }, `${NAMES[kind] ?? kind} ${namespace ? `${namespace}/` : ""}${name}`);
     const close = el("button", { class: "close", type: "button", "data-focus": "close", onclick: this.close }, "Close (Esc)");
     keepFocus(this.panel, () => this.panel.replaceChildren(title, close, ...links(kind, namespace, name), ...this.content()));
     this.panel.scrollTop = scrolled;
@@ -88,7 +90,7 @@ function lifePart(said) {
 }
 
 function links(kind, namespace, name) {
-  if (kind === "networkpolicy") return [];
+  if (NAMES[kind]) return [];
   const place = encodeURIComponent(`${namespace}/${name}`);
   const found = kind === "pod" ? [["Trace from here", `#/packet?from=${place}`], ["Trace to here", `#/packet?to=${place}`]] : [["Trace to here", `#/packet?to=${place}`]];
   return [el("p", { class: "links" }, found.map(([text, href]) => el("a", { href }, text)))];
@@ -123,8 +125,9 @@ function plot(name, words, values) {
 // The rules of a policy where they are, with their counters.
 function enforcedPart(enforced) {
   if (enforced.problem) return [el("div", { class: "box over" }, el("strong", {}, "Where it is enforced is not known"), el("p", {}, enforced.problem))];
-  if (!enforced.nodes.length) return [el("p", { class: "box over" }, el("strong", {}, "No node has rules of it: it selects no pod that runs."))];
-  return enforced.nodes.flatMap(({ node, rules }) => [
+  const odd = enforced.problems.map((one) => el("div", { class: "box bad" }, el("strong", {}, "Not understood"), el("p", {}, one)));
+  if (!enforced.nodes.length) return [...odd, el("p", { class: "box over" }, el("strong", {}, "No node has rules of it: it selects no pod that runs."))];
+  const parts = enforced.nodes.flatMap(({ node, rules }) => [
     el("h3", {}, "Enforced on ", el("a", { href: `#/node//${node}` }, node)),
     el(
       "table", { class: "rules", "aria-label": `Rules on ${node}` },
@@ -132,6 +135,7 @@ function enforcedPart(enforced) {
       el("tbody", {}, rules.map((one) => el("tr", {}, el("th", { scope: "row", class: "mono" }, el("small", {}, one.chain), one.text, one.comment ? el("small", {}, one.comment) : null), el("td", { class: "took" }, one.packets === null ? "–" : one.packets.toLocaleString("en"))))),
     ),
   ]);
+  return [...odd, ...parts];
 }
 
 function whyPart(why) {

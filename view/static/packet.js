@@ -134,12 +134,18 @@ export class Packet {
     const shown = leg.hops.filter((one) => one.decides || one.meaning);
     const steps = [
       el("li", {}, leg.interface ? `comes in by ${leg.interface}` : "is sent by the node itself, or by a pod on it", el("small", {}, `${leg.source} → ${leg.destination}`)),
-      ...shown.map((one) => el("li", { class: one.decides ? undefined : "quiet" }, (one.certain ? "" : "perhaps: ") + (one.meaning || "a rule that is not ours matches"), this.moving(one), el("small", {}, ruleText(one)))),
+      ...shown.map((one) => el("li", { class: one.decides ? undefined : "quiet" }, (one.certain ? "" : "perhaps: ") + (one.meaning || "a rule that is not ours matches"), this.policies(one.policies), this.moving(one), el("small", {}, ruleText(one)))),
       leg.route ? el("li", {}, `route: ${leg.route}`) : null,
       el("li", {}, leg.end),
     ];
     const all = this.fold(`rules ${leg.node} ${at}`, `all ${leg.hops.length + leg.left_out} rules that match`, el("pre", { tabindex: 0 }, leg.hops.map(ruleText).join("\n") || "none"));
     return el("section", { class: "card leg" }, el("h2", {}, `on node ${leg.node}`), el("ol", { class: "walk" }, steps), el("div", { class: "none" }, all));
+  }
+
+  // Links to those that are still there.
+  policies(keys) {
+    const there = keys.filter((one) => this.tables.rows.has(one));
+    return there.map((one) => [" ", el("a", { href: `#/${one}`, class: "policy" }, `see ${one.split("/").slice(1).filter(Boolean).join("/")}`)]);
   }
 
   moving(hop) {
@@ -171,7 +177,7 @@ export class Packet {
         "tr", { class: one.last > before ? "fresh" : undefined },
         el("th", { scope: "row" }, el("a", { href: `#/packet?${way}`, title: "Trace it", "data-focus": `${one.node} ${one.direction} ${way}` }, one.last ? clock(one.last) : "–"), el("small", {}, one.node)),
         el("td", {}, one.source, el("span", { class: "space" }, " → "), one.to, el("small", {}, one.port)),
-        el("td", {}, one.by, el("small", {}, one.direction), one.remedy ? el("small", {}, `would allow it: ${one.remedy}`) : null),
+        el("td", {}, one.by, this.policies(one.policies), el("small", {}, one.direction), one.remedy ? el("small", {}, `would allow it: ${one.remedy}`) : null),
         el("td", {}, one.count.toLocaleString("en")),
       );
     });

@@ -3,6 +3,7 @@
 import { byId, el } from "./dom.js";
 
 const NOWHERE = "";
+export const POLICIES = ["networkpolicy", "clusternetworkpolicy"];
 
 export class Tables {
   constructor(onDrawn) {
@@ -14,9 +15,10 @@ export class Tables {
     this.quiet = true; // the first rows are nothing new
     this.services = table("Services", [["Service", ""], ["Address", "svc-address"], ["Endpoints", "svc-state"]]);
     this.servicesHead = el("h2", {}, "Services");
-    this.policies = table("Network policies", [["Policy", ""], ["Isolates", "svc-state"]]);
+    this.policies = table("Network policies", [["Policy, as they decide", ""], ["Selects", "svc-state"]]);
     this.policiesHead = el("h2", {}, "Network policies");
-    this.policiesCard = el("section", { class: "card", hidden: true }, this.policiesHead, this.policies);
+    this.notes = el("div", {});
+    this.policiesCard = el("section", { class: "card", hidden: true }, this.policiesHead, this.policies, this.notes);
     byId("services").append(el("section", { class: "card" }, this.servicesHead, this.services), this.policiesCard);
     this.wiring = {}; // by node, as its kernel says
   }
@@ -55,6 +57,12 @@ export class Tables {
     return this.words.every((word) => text.includes(word));
   }
 
+  // What cannot be shown, and why.
+  said(notes) {
+    this.notes.replaceChildren(...notes.map((one) => el("p", { class: "none" }, one)));
+    this.showPolicies();
+  }
+
   put(row) {
     if (row.kind === "node") {
       head(this.card(row.name), row);
@@ -66,8 +74,9 @@ export class Tables {
     const body = row.kind === "pod" ? this.card(row.node || NOWHERE).body : (row.kind === "service" ? this.services : this.policies).tBodies[0];
     element.hidden = !this.fits(row);
     element.dataset.key = row.key;
+    element.dataset.order = order(row);
     if (!this.quiet) element.classList.add("fresh");
-    if (old?.parentElement === body) {
+    if (old?.parentElement === body && old.dataset.order === element.dataset.order) {
       // The row stays, and so does the focus; only cells that differ are replaced.
       replaceCells(old, element);
       if (!this.quiet) flash(old);
@@ -132,13 +141,18 @@ export class Tables {
     wiring.replaceChildren(...parts);
   }
 
-  // How many pods each policy isolates is known of the pods' rows.
+  // How many pods each policy selects is known of the pods' rows.
   isolates(rows, gone) {
-    if (!gone.length && !rows.some((one) => one.kind === "networkpolicy" || one.kind === "pod")) return;
+    if (!gone.length && !rows.some((one) => POLICIES.includes(one.kind) || one.kind === "pod")) return;
     const counts = new Map();
-    for (const row of this.rows.values()) if (row.kind === "pod") for (const one of row.isolated) counts.set(one.policy, (counts.get(one.policy) ?? 0) + 1);
+    for (const row of this.rows.values()) if (row.kind === "pod") for (const one of row.policies) counts.set(one.policy, (counts.get(one.policy) ?? 0) + 1);
     for (const element of this.policies.tBodies[0].rows) replaceCells(element, policyRow(this.rows.get(element.dataset.key), counts.get(element.dataset.key) ?? 0));
-    this.policiesCard.hidden = !this.policies.tBodies[0].rows.length;
+    this.showPolicies();
+  }
+
+  showPolicies() {
+    this.policies.hidden = !this.policies.tBodies[0].rows.length;
+    this.policiesCard.hidden = this.policies.hidden && !this.notes.children.length;
   }
 
   count() {
@@ -210,7 +224,7 @@ function podRow(row, veth) {
   const ready = row.containers > 1 || row.ready < row.containers ? ` ${row.ready}/${row.containers}` : "";
   return el(
     "tr", {},
-    name(row, "", row.isolated.map((one) => el("small", { class: "block" }, "isolated by ", el("a", { href: `#/${one.policy}` }, one.name), ` (${one.how})`))),
+    name(row, "", row.policies.map((one) => el("small", { class: "block" }, one.tier ? "under " : "isolated by ", el("a", { href: `#/${one.policy}` }, one.name), one.tier ? ` (tier ${one.tier}: ${one.how})` : ` (${one.how})`))),
     el("td", { class: "mono" }, row.addresses[0] ?? "–", row.hostNetwork ? el("small", {}, "the node's own") : veth ? el("small", {}, veth) : null),
     el("td", {}, el("span", { class: `dot ${row.tone}` }, row.state + ready)),
     el("td", {}, row.restarts || "–"),
@@ -227,6 +241,12 @@ function flash(row) {
 }
 
 function sort(body) {
-  const every = [...body.rows].sort((one, other) => (one.dataset.key < other.dataset.key ? -1 : 1));
+  const every = [...body.rows].sort((one, other) => (one.dataset.order < other.dataset.order ? -1 : 1));
   body.append(...every);
+}
+
+// Policies are in the order in which they decide: tier Admin, NetworkPolicies, tier Baseline.
+function order(row) {
+  if (row.kind !== "clusternetworkpolicy") return `1 ${row.key}`;
+  return `${row.tier === "Admin" ? 0 : 2} ${String(row.priority).padStart(5, "0")} ${row.key}`;
 }

@@ -31,7 +31,9 @@ export class Wires {
   now() {
     const board = byId("wires");
     const ends = this.ends();
-    const few = ends.length <= MOST ? ends : ends.filter((one) => one.hot);
+    // A policy of the cluster may have a line to every pod: those of Services are worth more.
+    const fewer = ends.length <= MOST ? ends : ends.filter((one) => one.hot || !one.from.dataset.key.startsWith("cluster"));
+    const few = fewer.length <= MOST ? fewer : ends.filter((one) => one.hot);
     const origin = board.getBoundingClientRect();
     for (const one of document.querySelectorAll("tr.linked")) one.classList.remove("linked");
     board.replaceChildren(...(origin.width ? few.map((one) => wire(one, origin)) : []));
@@ -43,7 +45,7 @@ export class Wires {
     for (const [key, from] of this.tables.shown) {
       const row = this.tables.rows.get(key);
       if (row.kind === "pod" && !from.hidden)
-        for (const one of row.isolated) {
+        for (const one of row.policies) {
           const policy = this.tables.shown.get(one.policy);
           if (policy && !policy.hidden) found.push({ from: policy, to: from, kind: "policy", hot: this.hot === key || this.hot === one.policy });
         }

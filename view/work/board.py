@@ -8,17 +8,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from nodelib.clock import Clock
 from nodelib.json_values import Json, object_or_empty
-from view.model import NODE, PATHS, POD, POLICY, SERVICE, SHOWN, SLICE, Key, Look, Row, row_key
+from view.model import (
+    CLUSTER_POLICY,
+    CUSTOM_PATHS,
+    NAMESPACE,
+    NODE,
+    PATHS,
+    POD,
+    POLICY,
+    SERVICE,
+    SHOWN,
+    SLICE,
+    Applied,
+    Key,
+    Look,
+    Row,
+    row_key,
+)
 from view.plan import rows, texts
 
 _FOLD = 0.05  # seconds in which changes are collected
 _BREATH = 32  # rows after which the event loop may serve others
-IsolatedBy = Callable[[Json, Iterable[Json]], Mapping[str, str]]  # policies that isolate a pod, and how
+# Which policies apply to a pod: of those of its namespace, of those of the cluster; and its namespace.
+AppliedTo = Callable[[Json, Iterable[Json], Iterable[Json], Json | None], Sequence[Applied]]
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
@@ -33,9 +50,9 @@ class Viewing(Protocol):
 class Board:
     """`stores` are the objects by kind. `changed()` and `on_state()` are called by the watches."""
 
-    def __init__(self, clock: Clock, cluster: str, isolated_by: IsolatedBy = lambda pod, policies: {}) -> None:
-        self.stores: dict[str, dict[Key, Json]] = {kind: {} for kind in PATHS}
-        self._clock, self._cluster, self._isolated_by = clock, cluster, isolated_by
+    def __init__(self, clock: Clock, cluster: str, applied_to: AppliedTo = lambda *_: ()) -> None:
+        self.stores: dict[str, dict[Key, Json]] = {kind: {} for kind in (*PATHS, *CUSTOM_PATHS)}
+        self._clock, self._cluster, self._applied_to = clock, cluster, applied_to
         self._rows: dict[str, Row] = {}
         self._slices: dict[Key, dict[Key, Json]] = {}  # by Service
         self._policies: dict[str, dict[Key, Json]] = {}  # by namespace
@@ -43,6 +60,7 @@ class Board:
         self._changed: set[tuple[str, Key]] = set()
         self._problems: dict[str, str] = {}
         self._unsynced = set(PATHS)
+        self._notes: list[str] = []
         self._viewers: set[Viewing] = set()
         self._looks: dict[Look, set[Callable[[], None]]] = {}
         self._news = asyncio.Event()
@@ -59,6 +77,10 @@ class Board:
             self._touch(kind, key)
         if kind == POLICY:
             self._move_policy(key, obj)
+        if kind == CLUSTER_POLICY:
+            self._changed.update((POD, pod) for pod in self.stores[POD])
+        if kind == NAMESPACE and self.stores[CLUSTER_POLICY] and _labels(old) != _labels(obj):
+            self._touch_pods_of(key[1])
         if kind == POD:
             self._count(old, -1)
             self._count(obj, 1)
@@ -75,9 +97,15 @@ class Board:
         for one in self._viewers if now != before else ():
             one.state(now)
 
+    def note(self, text: str) -> None:
+        """What the page cannot show, and why."""
+        self._notes.append(text)
+        for one in self._viewers:
+            one.state(self.state())
+
     def state(self) -> str:
         """The message that says how the watches are."""
-        return texts.state(self._problems, not self._unsynced, self._cluster)
+        return texts.state(self._problems, not self._unsynced, self._cluster, self._notes)
 
     def join(self, viewer: Viewing) -> None:
         """From now on it is told of every change; first of everything."""
@@ -133,10 +161,16 @@ class Board:
         if kind == NODE:
             return rows.node_row(obj, self._pods[key[1]])
         if kind == POD:
-            return rows.pod_row(obj, self._isolated_by(obj, self._policies.get(key[0], {}).values()))
+            return rows.pod_row(obj, self._applied(key, obj))
         if kind == POLICY:
             return rows.policy_row(obj)
+        if kind == CLUSTER_POLICY:
+            return rows.cluster_policy_row(obj)
         return rows.service_row(obj, self._slices.get(key, {}).values())
+
+    def _applied(self, key: Key, pod: Json) -> Sequence[Applied]:
+        mine, above = self._policies.get(key[0], {}), self.stores[CLUSTER_POLICY]
+        return self._applied_to(pod, mine.values(), above.values(), self.stores[NAMESPACE].get(("", key[0])))
 
     def _touch(self, kind: str, key: Key) -> None:
         if kind in SHOWN:
@@ -168,9 +202,12 @@ class Board:
             there[key] = obj
         elif not there:
             del self._policies[key[0]]
-        for pod in self.stores[POD]:
-            if pod[0] == key[0]:
-                self._changed.add((POD, pod))
+        self._touch_pods_of(key[0])
+
+    def _touch_pods_of(self, namespace: str) -> None:
+        """Their rows say which policies apply to them."""
+        self._changed.update((POD, pod) for pod in self.stores[POD] if pod[0] == namespace)
+        self._news.set()
 
     def _count(self, pod: Json | None, by: int) -> None:
         """Whoever looks at a node looks at what happens to its pods, and is told of it here too."""
@@ -184,6 +221,10 @@ class Board:
 
 def _node_of(pod: Json | None) -> str:
     return str(object_or_empty((pod or {}).get("spec")).get("nodeName") or "")
+
+
+def _labels(obj: Json | None) -> Json:
+    return object_or_empty(object_or_empty((obj or {}).get("metadata")).get("labels"))
 
 
 def _service_of(part: Json) -> Key | None:

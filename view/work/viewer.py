@@ -18,7 +18,7 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json, object_or_empty
 from nodelib.tasks import cancel_and_wait
-from view.model import NODE, POD, POLICY, SERVICE, Look, NodeWork, PacketLook, Row, Wired, WiringLook
+from view.model import CLUSTER_POLICY, NODE, POD, POLICY, SERVICE, Look, NodeWork, PacketLook, Row, Wired, WiringLook
 from view.plan import requests, texts
 from view.plan.life import life
 from view.plan.node_work import document
@@ -174,7 +174,7 @@ class Viewer:
             async with self._answers.news_of(look.key[1], on_change):
                 yield tuple
             return
-        if obj is None or look.kind in (SERVICE, POLICY):
+        if obj is None or look.kind in (SERVICE, POLICY, CLUSTER_POLICY):
             yield tuple
             return
         async with self._feeds.about(obj, on_change) as feed:
@@ -194,7 +194,7 @@ class Viewer:
             goes_on = not isinstance(work, str) and any(step.seconds is None for one in work.pods for step in one.steps)
             again = Again.SOON if goes_on else Again.AT_TIMES
             text = await asyncio.to_thread(_node_text, look, obj, work, wired)
-        elif look.kind == POLICY:
+        elif look.kind in (POLICY, CLUSTER_POLICY):
             enforced = await self._in_time(self._answers.policy(obj, self._board.stores))
             again = Again.NO if isinstance(enforced, str) else Again.AT_TIMES  # its counters
             text = await asyncio.to_thread(texts.policy_detail, look, obj, enforced)

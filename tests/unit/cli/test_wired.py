@@ -7,13 +7,19 @@ from dataclasses import replace
 import pytest
 
 from cli.explain.facts import Facts
-from cli.explain.wired import table_rules, wired
-from cli.policies.isolating import Isolating
+from cli.explain.wired import cluster_rules, table_rules, wired
+from cli.policies.applying import Applying
 from controlplane.machine.edge.wiring import Wiring
+from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
+from policy.plan import parse, parse_cluster
+from policy.plan.index import Index
+from policy.plan.program import Planner
+from tests.builders.cluster_policies import ADMIN, BASELINE, cluster_policy, egress, ingress, pods, spaces
 from tests.builders.pods import pod_json
 from tests.builders.policies import apps, pod, policy
 from tests.builders.services import node
+from view.model import CLUSTER_POLICY, POLICY, Applied
 
 WEB = pod_json("web", meta={"namespace": "shop"}, status={"phase": "Running", "podIP": "10.0.1.2"}, nodeName="node1")
 
@@ -110,7 +116,7 @@ def test_a_policy_s_rules_come_with_the_chain_that_drops_the_rest_and_the_pods_o
 
 
 def test_a_pod_is_isolated_by_the_policies_of_its_namespace_that_select_it() -> None:
-    isolating = Isolating()
+    applying = Applying()
     select = {"app": "web"}
     both = policy("both", namespace="shop", select=select, policyTypes=["Ingress", "Egress"])
     one = policy("one", namespace="shop", select=select, ingress=[{"from": [apps("cart")]}])
@@ -118,8 +124,66 @@ def test_a_pod_is_isolated_by_the_policies_of_its_namespace_that_select_it() -> 
     for at, each in enumerate((both, one, other)):
         each["metadata"] |= {"uid": str(at), "resourceVersion": "1"}
     web = pod("web", "10.0.1.2", namespace="shop")
-    assert isolating(web, (both, one, other)) == {"both": "ingress, egress", "one": "ingress"}
-    assert isolating(pod("web", "10.0.1.2", namespace="shop", hostNetwork=True), (both,)) == {}
+    assert applying(web, (both, one, other)) == (
+        Applied(POLICY, "both", "ingress, egress"),
+        Applied(POLICY, "one", "ingress"),
+    )
+    assert applying(pod("web", "10.0.1.2", namespace="shop", hostNetwork=True), (both,)) == ()
     changed = policy("one", namespace="shop", select={"app": "db"})
     changed["metadata"] |= {"uid": "1", "resourceVersion": "2"}
-    assert isolating(web, (changed,)) == {}
+    assert applying(web, (changed,)) == ()
+
+
+def test_cluster_policies_apply_by_the_labels_of_namespaces_in_the_order_in_which_they_decide() -> None:
+    every = [
+        cluster_policy("base", BASELINE, 1, ingress=[ingress("Deny")]),
+        cluster_policy("late", ADMIN, 20, subject=spaces(team="shop"), egress=[egress("Deny")]),
+        cluster_policy("early", ADMIN, 3, ingress=[ingress("Deny")], egress=[egress("Deny")]),
+        cluster_policy("elsewhere", ADMIN, 4, subject=spaces(team="bank"), ingress=[ingress("Deny")]),
+        cluster_policy("none", ADMIN, 5),
+        cluster_policy("nonsense", "Middle", 5, ingress=[ingress("Deny")]),
+    ]
+    mine = policy("mine", namespace="shop", select={"app": "web"})
+    web, space = pod("web", "10.0.1.2", namespace="shop"), {"metadata": {"name": "shop", "labels": {"team": "shop"}}}
+    found = Applying()(web, [mine], every, space)
+    assert found == (
+        Applied(CLUSTER_POLICY, "early", "ingress, egress", "Admin"),
+        Applied(CLUSTER_POLICY, "late", "egress", "Admin"),
+        Applied(POLICY, "mine", "ingress"),
+        Applied(CLUSTER_POLICY, "base", "ingress", "Baseline"),
+    )
+    assert Applying()(web, [mine], every, None) == (Applied(POLICY, "mine", "ingress"),), "nothing is known of it"
+
+
+def test_a_cluster_policy_s_rules_are_those_that_the_daemon_has_written() -> None:
+    every = [
+        cluster_policy(
+            "strict.v2",
+            ingress=[ingress("Accept", pods("a"), name="let in"), ingress("Pass", pods("b")), ingress("Deny")],
+        ),
+        cluster_policy("strict", ADMIN, 20, ingress=[ingress("Pass", pods("c")), ingress("Deny", pods("d"))]),
+    ]
+    index = Index()
+    index.set_namespace("shop", {})
+    web = parse.pod(pod("web", "10.0.1.2", namespace="shop"))
+    index.set_pod(web.name, web)
+    read = [one for obj in every if (one := parse_cluster.cluster_policy(obj)[0]) is not None]
+    for one in read:
+        index.set_cluster_policy(one.name, one)
+    program = Planner(Family.IPV4, "node1", report=True).plan(index, index.take_changed())[0]
+    objects: list[Json] = [
+        {"rule": {"chain": chain, "expr": _jumps(one.text(Family.IPV4)), "comment": one.comment}}
+        for chain, rules in program.chains.items()
+        for one in rules
+    ]
+    notes = [[one.comment for one in cluster_rules(objects, policy) if one.comment] for policy in read]
+    deny, passing = "Admin ingress[2] of strict.v2", "Admin ingress[1] of strict.v2"
+    assert sorted(notes[0]) == sorted(["Admin ingress[0] of strict.v2 let in", passing, deny, deny])
+    assert sorted(notes[1]) == ["Admin ingress[0] of strict", *["Admin ingress[1] of strict"] * 2]
+    mine = [one.chain.rpartition("-")[0] for one in cluster_rules(objects, read[1])]
+    assert any(one.startswith("tier-admin-ingress") for one in mine), "with the jumps to it"
+
+
+def _jumps(text: str) -> list[Json]:
+    words = text.partition(' comment "')[0].split()
+    return [{verb: {"target": words[words.index(verb) + 1]}} for verb in ("jump", "goto") if verb in words]

@@ -15,8 +15,12 @@ from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.clock import FakeClock, settle
 from view.model import (
+    CLUSTER_POLICY,
+    POLICY,
     SLICE,
+    Applied,
     Cost,
+    Enforced,
     Link,
     NodeRules,
     NodeWork,
@@ -100,12 +104,18 @@ class Kernelless:
         self.wirings.append(node)
         return Wired((Link("nw0", "bridge", "", ("10.0.1.1/24",), "UP", 1500, "", 1, 2, 0, "{}"),))
 
-    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+    async def policy(self, policy: Json, stores: Stores) -> Enforced:
         self.counted += 1
-        return (NodeRules("node1", (TableRule("policy-ingress-a", "accept", self.counted, ""),)),)
+        return Enforced((NodeRules("node1", (TableRule("policy-ingress-a", "accept", self.counted, ""),)),))
 
-    def isolated_by(self, pod: Json, policies: Iterable[Json]) -> Mapping[str, str]:
-        return {one["metadata"]["name"]: "ingress" for one in policies}
+    def applied_to(
+        self, pod: Json, policies: Iterable[Json], above: Iterable[Json], space: Json | None
+    ) -> Sequence[Applied]:
+        """Cluster policies: those of the namespaces with the label that is their name."""
+        found = [Applied(POLICY, one["metadata"]["name"], "ingress") for one in policies]
+        labels = ((space or {}).get("metadata") or {}).get("labels") or {}
+        mine = (one["metadata"]["name"] for one in above if one["metadata"]["name"] in labels)
+        return [*found, *(Applied(CLUSTER_POLICY, one, "ingress", "Admin") for one in mine)]
 
     async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
         raise NotImplementedError
@@ -155,7 +165,7 @@ class Wire:
 class World:
     def __init__(self) -> None:
         self.clock, self.answers, self.feeds, self.wire = FakeClock(), Kernelless(), Events(), Wire()
-        self.board = Board(self.clock, "lab", self.answers.isolated_by)
+        self.board = Board(self.clock, "lab", self.answers.applied_to)
         self.viewer = Viewer(self.board, self.answers, self.feeds, self.wire, self.clock)
 
     def put(self, kind: str, obj: Json) -> None:

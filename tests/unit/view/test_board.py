@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nodelib.tasks import cancel_and_wait
+from tests.builders.cluster_policies import cluster_policy
 from tests.fakes.clock import settle
 from tests.unit.view.looking import Seen, World, deny, running_world
-from tests.unit.view.world import ready_node, running, shop_service, shop_slice
+from tests.unit.view.world import namespace, ready_node, running, shop_service, shop_slice
 from view.model import (
+    CLUSTER_POLICY,
+    NAMESPACE,
     NODE,
     PATHS,
     POD,
@@ -86,7 +89,13 @@ async def test_the_state_says_which_watch_gives_no_news_and_when_all_are_well_ag
     world.board.on_state(POD, "connection refused", synced=False)
     assert [one["problems"] for one in seen.states[2:]] == [["connection refused"]]
     world.board.on_state(POD, "", synced=True)
-    assert seen.states[-1] == {"type": "state", "problems": [], "synced": True, "cluster": "lab"}
+    assert seen.states[-1] == {
+        "type": "state",
+        "problems": [],
+        "synced": True,
+        "cluster": "lab",
+        "notes": [],
+    }
 
 
 async def test_for_a_slow_browser_only_the_newest_rows_wait(world: World) -> None:
@@ -113,10 +122,43 @@ async def test_a_policy_is_a_row_and_in_the_rows_of_its_namespace_s_pods(world: 
     world.put(POLICY, deny("deny"))
     await world.later()
     assert set(seen.changes[-1]) == {"networkpolicy/shop/deny", "pod/shop/web"}
-    isolated = (seen.newest("pod/shop/web") or {})["isolated"]
-    assert isolated == [{"policy": "networkpolicy/shop/deny", "name": "deny", "how": "ingress"}]
+    applied = (seen.newest("pod/shop/web") or {})["policies"]
+    assert applied == [{"policy": "networkpolicy/shop/deny", "name": "deny", "how": "ingress", "tier": ""}]
     assert (seen.newest("networkpolicy/shop/deny") or {})["how"] == "ingress"
     world.board.changed(POLICY, ("shop", "deny"), None)
     await world.later()
-    assert (seen.newest("pod/shop/web") or {})["isolated"] == []
+    assert (seen.newest("pod/shop/web") or {})["policies"] == []
     assert seen.newest("networkpolicy/shop/deny") is None
+
+
+async def test_a_cluster_policy_is_in_the_rows_of_the_pods_of_the_namespaces_that_it_selects(world: World) -> None:
+    seen = Seen()
+    world.board.join(seen)
+    other = running("other", "10.0.1.3", "node1", namespace="elsewhere")
+    for pod in (running("web", "10.0.1.2", "node1"), other):
+        world.put(POD, pod)
+    world.put(NAMESPACE, namespace("shop"))
+    world.put(CLUSTER_POLICY, cluster_policy("closed"))
+    await world.later()
+    assert (seen.newest("clusternetworkpolicy//closed") or {})["tier"] == "Admin"
+    seen.changes.clear()
+    world.put(NAMESPACE, namespace("shop", closed="yes"))
+    await world.later()
+    assert set(seen.changes[-1]) == {"pod/shop/web"}
+    applied = (seen.newest("pod/shop/web") or {})["policies"]
+    assert applied == [{"policy": "clusternetworkpolicy//closed", "name": "closed", "how": "ingress", "tier": "Admin"}]
+    world.board.changed(CLUSTER_POLICY, ("", "closed"), None)
+    await world.later()
+    assert (seen.newest("pod/shop/web") or {})["policies"] == []
+    assert seen.newest("clusternetworkpolicy//closed") is None
+
+
+async def test_a_namespace_s_labels_are_no_news_where_there_is_no_cluster_policy(world: World) -> None:
+    seen = Seen()
+    world.board.join(seen)
+    world.put(POD, running("web", "10.0.1.2", "node1"))
+    await world.later()
+    seen.changes.clear()
+    world.put(NAMESPACE, namespace("shop", closed="yes"))
+    await world.later()
+    assert seen.changes == []

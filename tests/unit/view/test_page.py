@@ -9,13 +9,19 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import web
 
+from nodelib.kube.definition import CRDS
 from tests.browser import Browser, chromium, driven, needs_chromium
+from tests.builders.cluster_policies import BASELINE, cluster_policy, egress, ingress, pods, spaces
 from tests.builders.policies import policy
+from tests.fakes.apiserver import FakeApiServer, failure
 from tests.unit.view.world import (
     SCRIPT,
     Page,
     at_work,
+    cluster_policies_defined,
+    namespace,
     page,
     put,
     running,
@@ -27,7 +33,7 @@ from tests.unit.view.world import (
     walked,
     wired,
 )
-from view.model import Daemon, NodeRules, NodeWork, Refused, TableRule
+from view.model import Daemon, Enforced, NodeRules, NodeWork, Refused, TableRule
 
 pytestmark = needs_chromium
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
@@ -140,6 +146,9 @@ async def test_counters_of_a_walk_move_while_it_is_looked_at(here: Page, browser
     here.answers.walk = walked(112)
     await browser.until("document.querySelector('.live')?.innerText.includes('+12')", seconds=6)
     assert "[112 packets]" in await browser.value("document.querySelector('.walk').innerText")
+    assert await browser.value("document.querySelectorAll('.walk a.policy').length") == 0, "there is no such policy"
+    await put(here.api, {**policy("deny", namespace="shop"), "kind": "NetworkPolicy"})
+    await browser.until("document.querySelector('.walk a.policy')?.innerText.includes('shop/deny')", seconds=6)
     assert await browser.value("document.querySelector('#walk details').open"), "what was opened stays so"
     here.answers.walk = walked(3)  # the chain was written anew, and counts from the beginning
     await browser.until("!document.querySelector('.live') && document.querySelector('#walk').innerText.includes('[3 ')")
@@ -156,10 +165,16 @@ async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Bro
     assert here.answers.taker is not None
     here.answers.taker.problem("", "")
     await browser.until(f"{shown}.includes('No packet was refused')", seconds=2)
-    one = Refused("node1", time.time(), 3, "ingress", "shop/web-1", "shop/db-1", "5432/TCP", "shop/deny", SCRIPT)
+    by = ("networkpolicy/shop/deny", "clusternetworkpolicy//gone")
+    await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
+    await browser.until(f"{ROW}", by[0])
+    one = Refused("node1", time.time(), 3, "ingress", "shop/web-1", "shop/db-1", "5432/TCP", "shop/deny", SCRIPT, by)
     here.answers.taker.take([one, replace(one, source="192.0.2.9", to="fd00::7", port="53/UDP")])
     await browser.until(f"{shown}.includes('5432/TCP') && {shown}.includes('<script>')", seconds=1)
-    links = await browser.value("[...document.querySelectorAll('#refused a')].map((one) => one.getAttribute('href'))")
+    policies = "[...document.querySelectorAll('#refused a.policy')].map((one) => one.getAttribute('href'))"
+    assert await browser.value(policies) == ["#/networkpolicy/shop/deny"] * 2, "what is gone has no link"
+    ways = "[...document.querySelectorAll('#refused th a')].map((one) => one.getAttribute('href'))"
+    links = await browser.value(ways)
     assert links == [
         "#/packet?from=shop%2Fweb-1&to=shop%2Fdb-1%3A5432&protocol=tcp",
         "#/packet?from=192.0.2.9&to=%5Bfd00%3A%3A7%5D%3A53&protocol=udp",
@@ -188,16 +203,69 @@ async def test_policies_are_wired_to_the_pods_that_they_isolate(here: Page, brow
     assert "isolated" not in await browser.value(TEXT, "pod/shop/late")
     await browser.until("document.querySelectorAll('#wires path.policy').length === 2")
     rule = TableRule("policy-ingress-7", "ip saddr @peer-1 accept", 41, SCRIPT)
-    here.answers.enforced = (NodeRules("node1", (rule,)),)
+    here.answers.enforced = Enforced((NodeRules("node1", (rule,)),))
     await browser.value(f"{ROW}.querySelector('a').click()", "networkpolicy/shop/deny")
     shown = "document.querySelector('#detail').innerText"
     await browser.until(f"{shown}.includes('Enforced on node1') && {shown}.includes('@peer-1 accept')")
     assert await browser.value("document.querySelector('.rules td').innerText") == "41"
-    here.answers.enforced = (NodeRules("node1", (replace(rule, packets=42),)),)
+    here.answers.enforced = Enforced((NodeRules("node1", (replace(rule, packets=42),)),))
     await browser.until("document.querySelector('.rules td').innerText === '42'", seconds=9)
     assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
     await here.api.remove("/apis/networking.k8s.io/v1/networkpolicies/deny")
     await browser.until(f"{shown}.includes('does not exist') && !({TEXT}).includes('isolated')", "pod/shop/web-1")
+
+
+async def test_cluster_policies_of_both_tiers_are_drawn_where_they_decide(here: Page, browser: Browser) -> None:
+    admin = cluster_policy("no-db", subject=spaces(team="shop"), ingress=[ingress("Deny", name=SCRIPT)])
+    web = pods("web", team="shop")
+    base = cluster_policy("closed", BASELINE, subject=web, ingress=[ingress("Pass")], egress=[egress("Deny")])
+    for one in (cluster_policies_defined(), namespace("shop", team="shop"), namespace("other")):
+        await put(here.api, one)
+    for one in (base, admin):
+        await put(here.api, {**one, "kind": "ClusterNetworkPolicy"})
+    await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
+    await browser.until(f"({TEXT}).includes('2 pods')", "clusternetworkpolicy//no-db")
+    await browser.until(f"({TEXT}).includes('2 pods')", "networkpolicy/shop/deny")
+    names = "[...document.querySelectorAll('[aria-label=\"Network policies\"] tbody th a')].map((one) => one.innerText)"
+    assert await browser.value(names) == ["no-db", "deny", "closed"], "in the order in which they decide"
+    assert "tier Admin, priority 10: ingress" in await browser.value(TEXT, "clusternetworkpolicy//no-db")
+    row = await browser.value(TEXT, "pod/shop/web-1")
+    assert "under no-db (tier Admin: ingress)" in row and "under closed (tier Baseline: ingress, egress)" in row
+    assert "isolated by deny (ingress)" in row
+    assert "closed" not in await browser.value(TEXT, "pod/shop/late")
+    await browser.until("document.querySelectorAll('#wires path.policy').length === 6")
+
+    # Which pods they select follows the labels of namespaces.
+    await put(here.api, namespace("shop"))
+    await browser.until(f"({TEXT}).includes('0 pods')", "clusternetworkpolicy//no-db")
+    await put(here.api, namespace("shop", team="shop"))
+
+    rule = TableRule("deny-ingress-7-0", "counter drop", 41, f"Admin ingress[0] of no-db {SCRIPT}")
+    here.answers.enforced = Enforced((NodeRules("node1", (rule,)),), (f"spec.egress[0]: {SCRIPT}",))
+    await browser.value(f"{ROW}.querySelector('a').click()", "clusternetworkpolicy//no-db")
+    shown = "document.querySelector('#detail').innerText"
+    await browser.until(f"{shown}.includes('Enforced on node1') && {shown}.includes('counter drop')")
+    text = await browser.value(shown)
+    assert "cluster network policy no-db" in text and "Not understood" in text and "spec.egress[0]: <script>" in text
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    assert await browser.log() == []
+
+    await here.api.remove(f"{CRDS}/clusternetworkpolicies.policy.networking.k8s.io")
+    await browser.until(f"{shown}.includes('does not exist') && !({TEXT}).includes('under')", "pod/shop/web-1")
+    assert await browser.value(LIVE), "a cluster without their CRD is none whose news fail"
+
+
+async def test_who_may_not_list_cluster_policies_is_told_and_sees_the_rest(window: str) -> None:
+    async def refuse(_: web.Request, __: bytes) -> web.StreamResponse:
+        return failure(403, "Forbidden")
+
+    async with FakeApiServer() as api:
+        api.nonsense = lambda request: refuse if request.path == CRDS else None
+        async with served(api) as here, driven(window) as browser:
+            await shop(api)
+            await browser.open(here.url)
+            await browser.until("document.body.innerText.includes('clusternetworkpolicies are not shown: ')")
+            await browser.until(f"{LIVE} && document.querySelectorAll('tbody tr').length === 5")
 
 
 async def test_bridges_links_and_routes_are_shown_where_they_are(here: Page, browser: Browser) -> None:

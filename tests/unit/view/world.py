@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from cli.commands.view_answers import ClusterAnswers
@@ -22,13 +22,13 @@ from view.app import serve
 from view.model import (
     Cost,
     Daemon,
+    Enforced,
     Evicted,
     Hop,
     Image,
     ImageDisk,
     Leg,
     Link,
-    NodeRules,
     NodeWork,
     PodRecord,
     Pull,
@@ -46,7 +46,12 @@ from view.ports import Refusals
 
 MADE = "2026-11-23T20:00:00Z"
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>"
-_PLURALS = {"NetworkPolicy": "networkpolicies"}
+_PLURALS = {"NetworkPolicy": "networkpolicies", "ClusterNetworkPolicy": "clusternetworkpolicies"}
+_VERSIONS = {
+    "NetworkPolicy": "networking.k8s.io/v1",
+    "ClusterNetworkPolicy": "policy.networking.k8s.io/v1alpha2",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+}
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/")
 
 
@@ -59,7 +64,7 @@ class Answers(ClusterAnswers):
         self.works: dict[str, NodeWork] = {}
         self.walk: Traced | None = None
         self.wires: dict[str, Wired] = {}
-        self.enforced: tuple[NodeRules, ...] = ()
+        self.enforced: Enforced | None = None
         self.uses, self.began = False, time.time()
         self.taker: Refusals | None = None
 
@@ -81,7 +86,7 @@ class Answers(ClusterAnswers):
     async def wired(self, node: str, stores: Stores) -> Wired:
         return self.wires.get(node) or await super().wired(node, stores)
 
-    async def policy(self, policy: Json, stores: Stores) -> Sequence[NodeRules]:
+    async def policy(self, policy: Json, stores: Stores) -> Enforced:
         return self.enforced or await super().policy(policy, stores)
 
     async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
@@ -216,12 +221,24 @@ def shop_slice(name: str, *pods: tuple[str, str, bool]) -> Json:
 
 
 async def put(api: FakeApiServer, obj: Json) -> None:
-    meta, policy = obj["metadata"], obj["kind"] == "NetworkPolicy"
-    version = obj.get("apiVersion", "networking.k8s.io/v1" if policy else "v1")
+    version = obj.get("apiVersion", _VERSIONS.get(obj["kind"], "v1"))
     root = "/api/v1" if version == "v1" else f"/apis/{version}"
-    space = ""
     plural = _PLURALS.get(obj["kind"], f"{obj['kind'].lower()}s")
-    await api.put(f"{root}{space}/{plural}/{meta['name']}", obj)
+    await api.put(f"{root}/{plural}/{obj['metadata']['name']}", obj)
+
+
+def cluster_policies_defined() -> Json:
+    """Their CRD, as a cluster of `up` has it."""
+    return {
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "clusternetworkpolicies.policy.networking.k8s.io"},
+        "spec": {"versions": [{"name": "v1alpha2", "served": True}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    }
+
+
+def namespace(name: str, **labels: str) -> Json:
+    return {"kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 async def shop(api: FakeApiServer) -> None:
@@ -270,8 +287,9 @@ def at_work(now: float) -> NodeWork:
 
 def walked(packets: int) -> Traced:
     """A walk over one node, whose rule has met so many packets."""
+    mine = ("networkpolicy/shop/deny",)
     hops = (
-        Hop("nat", "KUBE-SERVICES", "-d 10.9.0.7/32 -j KUBE-SVC-A", "it is the cluster IP", packets, True, True),
+        Hop("nat", "KUBE-SERVICES", "-d 10.9.0.7/32 -j KUBE-SVC-A", "it is the cluster IP", packets, True, True, mine),
         Hop("filter", "FORWARD", "-j ACCEPT", "", None, False, True),
     )
     leg = Leg("node1", "nw0", "10.0.1.2", "10.9.0.7:80", hops, "by eth0", "sent on")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from controlplane.cluster.plan import manifests, policy_api
 from controlplane.cluster.plan.certificates import POLICY_USER
+from nodelib.kube.definition import CRDS
 from policy.plan import parse_cluster
 from policy.watches import cluster_policies
 
 
 def test_the_daemon_watches_what_the_crd_defines_and_may_do_so() -> None:
     crd = policy_api.crd()
-    assert manifests.path_of(crd) == f"{cluster_policies.CRDS}/{policy_api.NAME}"
+    assert manifests.path_of(crd) == f"{CRDS}/{policy_api.NAME}"
     assert f"/apis/{policy_api.GROUP}/{policy_api.VERSION}/{policy_api.PLURAL}" == cluster_policies.POLICIES
     (role,) = [
         one for one in manifests.rights() if one["kind"] == "ClusterRole" and one["metadata"]["name"] == POLICY_USER

@@ -9,6 +9,7 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
+from nodelib.kube.definition import CRDS
 from nodelib.kube.events import Events
 from nodelib.tasks import cancel_and_wait
 from policy.enforcer import Enforcer
@@ -17,7 +18,7 @@ from policy.plan import parse
 from policy.plan.parse_cluster import KIND
 from policy.plan.program import Planner
 from policy.watches.cluster_intake import ClusterIntake
-from policy.watches.cluster_policies import CRDS, GROUP, POLICIES, VERSION
+from policy.watches.cluster_policies import GROUP, POLICIES, VERSION
 from tests.builders.cluster_policies import cluster_policy, egress, ingress
 from tests.builders.policies import pod
 from tests.fakes.apiserver import FakeApiServer

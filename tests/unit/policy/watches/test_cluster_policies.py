@@ -13,9 +13,10 @@ from aiohttp import web
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
+from nodelib.kube.definition import CRDS
 from nodelib.tasks import cancel_and_wait
 from policy.watches import cluster_policies
-from policy.watches.cluster_policies import CRDS, NODES, POLICIES, VERSION, ClusterWatch
+from policy.watches.cluster_policies import NODES, POLICIES, VERSION, ClusterWatch
 from tests.builders.cluster_policies import cluster_policy, ingress, node
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.nonsense import Nonsense
