@@ -129,6 +129,25 @@ class ImageDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class PodDisk:
+    """What a pod holds of its node's disk. `parts`: in words, with their sizes, the largest first."""
+
+    key: Key
+    used: int
+    parts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskHolders:
+    """The pods that hold most of a node's disk; `used` is what all hold. `unknown`: why that is not known."""
+
+    used: int = 0
+    pods: tuple[PodDisk, ...] = ()
+    left_out: int = 0
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Threshold:
     """An eviction threshold: met when less than `least` is available. `since`: since when it is met, 0: it is not."""
 
@@ -167,6 +186,7 @@ class NodeWork:
 
     pods: tuple[PodRecord, ...] = ()
     disk: ImageDisk | None = None
+    holders: DiskHolders = DiskHolders(unknown="the node does not say")
     thresholds: tuple[Threshold, ...] = ()
     evicted: tuple[Evicted, ...] = ()
     daemons: tuple[Daemon, ...] = ()

@@ -22,7 +22,7 @@ from nodelib.errors import NodewrightError
 from nodelib.json_values import Json, objects_in
 from nodelib.shapes import NUMBER, shaped
 from nodelib.tasks import cancel_and_wait
-from view.model import Daemon, Evicted, Image, ImageDisk, NodeWork, PodRecord, Pull, Threshold
+from view.model import Daemon, DiskHolders, Evicted, Image, ImageDisk, NodeWork, PodDisk, PodRecord, Pull, Threshold
 from view.plan.node_work import averages
 
 _PODS = 1000
@@ -30,6 +30,19 @@ _FRESH = 30.0  # seconds
 _NODES = 100  # whose averages are kept
 _EVICTED = 20
 _LEVELS = 30
+_HOLDERS = 100  # pods, and parts of one
+_DISK: dict[str, Any] = {
+    "used!": int,
+    "left_out": int,
+    "pods": [
+        {
+            "namespace!": str,
+            "name!": str,
+            "used!": int,
+            "parts": [{"kind!": str, "name!": str, "used!": int, "unread": str}],
+        }
+    ],
+}
 _SHAPE: dict[str, Any] = {
     "levels": [
         {
@@ -49,7 +62,9 @@ async def work_of(cluster: Cluster | None, node: str) -> NodeWork:
     """What the node's agent answers, and what its supervisor wrote down. Any of them may be down."""
     ways = sockets(cluster)
     socket = ways.get(node, "") if cluster is not None else next(iter(ways.values()), "")
-    answers = await asyncio.gather(*(asked(socket, what) for what in ("/why", "/images", "/eviction")))
+    *answers, (holders, unknown) = await asyncio.gather(
+        *(asked(socket, what) for what in ("/why", "/images", "/eviction", "/disk"))
+    )
     (pods, _), (disk, _), (levels, _) = answers
     report = images.parse(known) if (known := images.usable(disk)) is not None else None
     daemons = await asyncio.to_thread(lambda: tuple(_daemons(cluster, node)))
@@ -59,6 +74,7 @@ async def work_of(cluster: Cluster | None, node: str) -> NodeWork:
     return NodeWork(
         await asyncio.to_thread(lambda: tuple(_records(pods))),
         None if report is None else _disk(report),
+        _holders(holders, unknown),
         tuple(Threshold(**one) for one in pressure.get("levels", [])[:_LEVELS]),
         tuple(_evicted(one) for one in pressure.get("evicted", [])[-_EVICTED:]),
         daemons,
@@ -130,6 +146,25 @@ def _disk(report: ImageReport) -> ImageDisk:
     held = tuple(Image(one.name, one.size, hold_text(one) if one.holds else "") for one in report.images)
     words = tuple(line.strip() for line in images.summary(report, time.time()))
     return ImageDisk(report.capacity, report.available, report.high, report.low, held, words)
+
+
+def _holders(found: Json | None, unknown: str) -> DiskHolders:
+    report = shaped(found, _DISK)
+    if report is None:
+        return DiskHolders(unknown=unknown or "its agent answers nothing about that")
+    pods = tuple(_pod_disk(one) for one in report.get("pods", [])[:_HOLDERS])
+    return DiskHolders(report["used"], pods, report.get("left_out", 0) + max(0, len(report.get("pods", [])) - _HOLDERS))
+
+
+def _pod_disk(one: Json) -> PodDisk:
+    parts = tuple((_part(part), part["used"]) for part in one.get("parts", [])[:_HOLDERS])
+    return PodDisk((one["namespace"], one["name"]), one["used"], parts)
+
+
+def _part(part: Json) -> str:
+    words = {"volume": "volume {}", "log": "log of container {}", "files": "files that container {} wrote"}
+    what = words.get(part["kind"], "its own files").format(part["name"])
+    return f"{what} (at least: {part['unread']})" if part.get("unread") else what
 
 
 def _evicted(one: Json) -> Evicted:

@@ -17,6 +17,8 @@ _LANES = 120
 _BARS = 24  # of one lane
 _KINDS = 40  # of steps
 _IMAGES = 40
+_HOLDERS, _PARTS = 20, 4  # pods that hold the disk, and parts of one
+_NODE_FS = "nodefs.available"
 _TEXT = 200  # bytes
 _READY = "ready"
 # Which steps a lane is made of; the others are parts of these, or belong to a pod's end.
@@ -48,6 +50,7 @@ def document(work: NodeWork) -> Json:
             for one in pod.pulls
         ][:_IMAGES],
         "disk": None if disk is None else {**asdict(disk), **_images(work)},
+        "holders": _holders(work),
         "thresholds": [asdict(one) for one in work.thresholds],
         "evicted": [asdict(one) for one in work.evicted],
         "daemons": [asdict(one) for one in work.daemons[:_KINDS]],
@@ -111,6 +114,28 @@ def _images(work: NodeWork) -> Json:
         "images": list(_named(largest[:_IMAGES])),
         "images_left_out": max(0, len(images) - _IMAGES),
         "images_size": sum(one.size for one in images),
+    }
+
+
+def _holders(work: NodeWork) -> Json:
+    """Beside the sum of all that is in use on the disk, as far as it is known."""
+    found = work.holders
+    whole = next((one for one in work.thresholds if one.signal == _NODE_FS and one.capacity), None)
+    return {
+        "used": found.used,
+        "disk_used": whole.capacity - whole.available if whole is not None else None,
+        "images": sum(one.size for one in work.disk.images) if work.disk is not None else None,
+        "pods": [
+            {
+                "pod": row_key(POD, one.key),
+                "used": one.used,
+                "parts": [{"name": _cut(name), "used": used} for name, used in one.parts[:_PARTS] if used],
+            }
+            for one in found.pods[:_HOLDERS]
+            if one.used
+        ],
+        "left_out": found.left_out + sum(one.used > 0 for one in found.pods[_HOLDERS:]),
+        "unknown": _cut(found.unknown),
     }
 
 

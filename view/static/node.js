@@ -60,7 +60,7 @@ export class NodeView {
       ...work.silent.map((one) => box("The node does not tell all", one)),
       card("wide", "Starts", startsNote(work), el("div", { id: "lanes" }, lanesPart(work))),
       el("div", { class: "column" }, card("", "How long a step takes", "on average", averagesPart(work)), card("", "Images", "", ...this.imagesPart(work))),
-      el("div", { class: "column" }, card("", "Evictions", "what is in use, and the line from which pods are evicted", ...evictionPart(work)), card("", "Daemons", "", daemonsPart(work))),
+      el("div", { class: "column" }, card("", "Evictions", "what is in use, and the line from which pods are evicted", ...evictionPart(work)), card("", "Who holds the disk", "volumes, logs and files of pods", ...holdersPart(work.holders)), card("", "Daemons", "", daemonsPart(work))),
       ...this.wiredPart(said.wired),
       el("div", { class: "wide" }, this.more("object", "The object", el("pre", { tabindex: 0 }, said.object))),
     ];
@@ -123,9 +123,10 @@ function grid(caption, heads, rows, widths = []) {
   return el("table", { "aria-label": caption }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows.map(([first, ...rest]) => el("tr", {}, el("th", { scope: "row" }, first), rest.map((one) => el("td", {}, one))))));
 }
 
-function podLink(key, also = "") {
+// `where`: tells links to the same pod apart.
+function podLink(key, also = "", where = "") {
   const [, namespace, name] = key.split("/");
-  return [el("a", { href: `#/${key}`, "data-focus": `${key} ${also}` }, name), el("span", { class: "space" }, ` ${namespace}`), also ? el("small", {}, also) : null];
+  return [el("a", { href: `#/${key}`, "data-focus": `${key} ${also}${where}` }, name), el("span", { class: "space" }, ` ${namespace}`), also ? el("small", {}, also) : null];
 }
 
 function startsNote(work) {
@@ -187,6 +188,17 @@ function evictionPart(work) {
     rows.length ? grid("Thresholds of evictions", ["What", "In use"], rows, ["third", ""]) : none("The node has not measured itself yet."),
     evicted.length ? el("div", { class: "none" }, el("strong", { class: "bad" }, "Evicted"), el("ul", {}, evicted.reverse())) : none("No pod was evicted since the agent started."),
   ];
+}
+
+// The pods that hold most of the disk, beside all that is in use there.
+function holdersPart(holders) {
+  if (holders.unknown) return [none(`What pods hold is not known: ${holders.unknown}.`)];
+  const images = holders.images === null ? "" : `, images ${size(holders.images)}`;
+  const all = holders.disk_used === null ? "" : ` In use on the whole disk: ${size(holders.disk_used)}; what neither pods nor images hold is others' on this machine.`;
+  const text = none(`Pods of this node hold ${size(holders.used)}${images}.${all}`);
+  const most = Math.max(1, ...holders.pods.map((one) => one.used));
+  const rows = holders.pods.map((one) => [podLink(one.pod, "", "disk"), [meter(one.used / most, null, "plain", ""), el("b", { class: "whole" }, size(one.used)), one.parts.map((part) => el("small", {}, `${part.name}: ${size(part.used)}`))]]);
+  return [rows.length ? grid("Who holds the disk", ["Pod", "Holds"], rows, ["third", ""]) : none("No pod holds anything."), holders.left_out ? none(`and ${holders.left_out} more pods`) : null, text].filter(Boolean);
 }
 
 function daemonsPart(work) {

@@ -18,7 +18,7 @@ from agent.server.work.metrics import MetricsEndpoints
 from agent.server.work.pods import Pods
 from agent.server.work.streams import Streams
 from agent.server.work.system_logs import SystemLogs
-from agent.server.work.why import Evictions, Images, Why
+from agent.server.work.why import Disks, Evictions, Images, Why
 from agent.server.work.zpages import ZPages
 from nodelib.clock import Clock
 
@@ -51,7 +51,7 @@ def add_health(app: web.Application, deps: ServerDeps) -> None:
 
 
 def add_why(app: web.Application, deps: ServerDeps) -> None:
-    """/why, /images and /eviction, which upstream does not have."""
+    """/why, /images, /eviction and /disk, which upstream does not have."""
     if deps.explains is not None:
         why = Why(deps.explains)
         _get(app, "/why", why.all)
@@ -60,6 +60,8 @@ def add_why(app: web.Application, deps: ServerDeps) -> None:
         _get(app, "/images", Images(deps.images).report)
     if deps.eviction is not None:
         _get(app, "/eviction", Evictions(deps.eviction).report)
+    if deps.stats is not None:
+        _get(app, "/disk", Disks(deps.stats).report)
 
 
 def add_configz(app: web.Application, deps: ServerDeps, clock: Clock) -> None:

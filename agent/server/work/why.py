@@ -1,4 +1,5 @@
-"""/why: why each pod is in its state; /images: what holds the images; /eviction: how near the node is to evicting.
+"""/why: why each pod is in its state; /images: what holds the images; /eviction: how near the node is to evicting;
+/disk: which pods hold its disk.
 
 All are served to root on a unix socket of mode 0600, with or without an API server, and on port 10250, where they
 are authorized as nodes/proxy.
@@ -13,6 +14,8 @@ from aiohttp import web
 from agent.explain.plan.document import to_json
 from agent.server.ports import EvictionReports, Explains, ImageReports
 from agent.server.work.responses import Refused, json
+from agent.stats.plan.disk_report import disk_report
+from agent.stats.work.provider import StatsProvider
 
 
 class Why:
@@ -50,3 +53,13 @@ class Evictions:
 
     async def report(self, request: web.Request) -> web.Response:
         return json(asdict(self._eviction.report()))
+
+
+class Disks:
+    """GET /disk: a DiskReport (agent.stats.plan.disk_report) as JSON. It measures no more often than /stats/summary."""
+
+    def __init__(self, stats: StatsProvider) -> None:
+        self._stats = stats
+
+    async def report(self, request: web.Request) -> web.Response:
+        return json(asdict(disk_report(await self._stats.snapshot(storage=True))))

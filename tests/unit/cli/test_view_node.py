@@ -14,6 +14,7 @@ from agent.eviction.model import Evicted, EvictionReport, Level
 from agent.explain.model import Explanation, TimelineLine, Wait
 from agent.explain.plan.document import to_json
 from agent.images.model.images import HeldImage, Hold, HoldReason, ImageReport
+from agent.stats.plan.disk_report import DiskPart, DiskReport, PodDisk
 from cli.commands import view_node
 from nodelib.json_values import Json
 
@@ -31,6 +32,15 @@ IMAGES = asdict(
 )
 EVICTION = asdict(
     EvictionReport(9.0, (Level("memory.available", 7, 9, 3, 0.0),), (), (Evicted("shop", "gone", 4.0, "low"),))
+)
+
+
+DISK = asdict(
+    DiskReport(
+        120,
+        (PodDisk("shop", "web", 120, (DiskPart("volume", "data", 100), DiskPart("log", "main", 20, "no right"))),),
+        3,
+    )
 )
 
 
@@ -66,7 +76,16 @@ async def test_the_agent_s_answers_become_values(tmp_path: Path, monkeypatch: py
         assert found.disk is not None and (found.disk.images[0].held, found.disk.high) == ("pinned", 85)
         assert found.thresholds[0].available == 7 and found.evicted[0].pod == "shop/gone"
         assert found.daemons == () and found.silent == ()
+        assert found.holders.unknown == "its agent answers 404", "one of an earlier version"
         assert (await view_node.Averages(None).of("node1"))["sandbox"] == 0.5
+
+
+async def test_who_holds_the_disk_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with agent(tmp_path, monkeypatch, why=WHY, images=IMAGES, eviction=EVICTION, disk=DISK):
+        found = (await view_node.work_of(None, "node1")).holders
+    (pod,) = found.pods
+    assert (found.used, found.left_out, pod.key, pod.used) == (120, 3, ("shop", "web"), 120)
+    assert pod.parts == (("volume data", 100), ("log of container main (at least: no right)", 20))
 
 
 async def test_another_node_s_agent_says_nothing_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +94,20 @@ async def test_another_node_s_agent_says_nothing_of_this_one(tmp_path: Path, mon
         assert found.pods == () and "no agent of this node" in found.silent[0]
 
 
-@pytest.mark.parametrize("odd", [{}, {"pods": 5}, {"levels": [{"signal": 5}], "evicted": "x", "pods": [{"uid": 5}]}])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"used": "x"},
+        {"used": 5, "pods": [{"name": 5}, 7]},
+        {"pods": 5},
+        {"levels": [{"signal": 5}], "evicted": "x", "pods": [{"uid": 5}]},
+    ],
+)
 async def test_nonsense_of_an_agent_is_left_out(odd: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with agent(tmp_path, monkeypatch, why=odd, images=IMAGES, eviction=odd):
+    async with agent(tmp_path, monkeypatch, why=odd, images=IMAGES, eviction=odd, disk=odd):
         found = await view_node.work_of(None, "node1")
+        assert found.holders.pods == ()
         assert (found.pods, found.thresholds, found.evicted) == ((), (), ())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from view.model import Image, ImageDisk, NodeWork, PodRecord, Pull, Step
+from view.model import DiskHolders, Image, ImageDisk, NodeWork, PodDisk, PodRecord, Pull, Step, Threshold
 from view.plan.node_work import averages, document
 
 
@@ -64,6 +64,15 @@ def test_thousands_of_pods_and_images_stay_a_small_document() -> None:
     disk = found["disk"]
     assert (len(disk["images"]), disk["images_left_out"], disk["images"][0]["size"]) == (40, 960, 999)
     assert all(len(one["name"]) <= 250 for one in disk["images"])
+
+
+def test_who_holds_the_disk_stands_beside_all_that_is_in_use() -> None:
+    pods = tuple(PodDisk(("shop", f"p{at}"), 50 - at, (("volume data", 50 - at), ("log", 0))) for at in range(50))
+    level = Threshold("nodefs.available", 700, 1000, 100, 0.0, 0.0)
+    found = document(NodeWork(holders=DiskHolders(2000, pods, 5), thresholds=(level,)))["holders"]
+    assert (found["used"], found["disk_used"], found["images"], found["left_out"]) == (2000, 300, None, 35)
+    assert found["pods"][0] == {"pod": "pod/shop/p0", "used": 50, "parts": [{"name": "volume data", "used": 50}]}
+    assert document(NodeWork())["holders"]["unknown"] == "the node does not say"
 
 
 def test_pulls_are_told_with_their_pod() -> None:

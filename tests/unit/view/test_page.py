@@ -109,6 +109,13 @@ async def test_the_work_of_a_node_is_shown_and_followed(here: Page, browser: Bro
     for part in ("90 MiB left of 1000 MiB", "met for", "evicts below 100 MiB", "3 of 9 MiB, 1 MiB/s", "signal 9"):
         assert part in text, part
     assert "<script>" in text, "the message of the eviction is text"
+    assert "Pods of this node hold 700 MiB, images 305 MiB. In use on the whole disk: 300 MiB" in text
+    holders = (
+        "[...document.querySelectorAll('[aria-label=\"Who holds the disk\"] tbody tr')].map((one) => one.innerText)"
+    )
+    first, second = await browser.value(holders)
+    assert first.startswith("web-2 shop") and "600 MiB" in first and "volume scratch: 590 MiB" in first
+    assert second.startswith("web-1 shop") and "<script>" in first
     assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
     daemons = "[...document.querySelectorAll('[aria-label=Daemons] tbody tr')].map((one) => one.innerText)"
     assert ["running" in one for one in await browser.value(daemons)] == [True, False]

@@ -22,6 +22,7 @@ from view.app import serve
 from view.model import (
     Cost,
     Daemon,
+    DiskHolders,
     Enforced,
     Evicted,
     Hop,
@@ -30,6 +31,7 @@ from view.model import (
     Leg,
     Link,
     NodeWork,
+    PodDisk,
     PodRecord,
     Pull,
     Question,
@@ -276,6 +278,13 @@ def at_work(now: float) -> NodeWork:
     return NodeWork(
         (lane("web-1", now - 3, True), lane("web-2", now - 2.8, True), lane("late", now - 1, False), pulling),
         ImageDisk(1000 * mib, 300 * mib, 85, 80, images, ("2 images", "70 % of the file system is used")),
+        DiskHolders(
+            700 * mib,
+            (
+                PodDisk(("shop", "web-2"), 600 * mib, (("volume scratch", 590 * mib), (f"log of {SCRIPT}", 10 * mib))),
+                PodDisk(("shop", "web-1"), 100 * mib, (("log of container main", 100 * mib),)),
+            ),
+        ),
         (
             Threshold("memory.available", 90 * mib, 1000 * mib, 100 * mib, 0.0, now - 8),
             Threshold("nodefs.available", 700 * mib, 1000 * mib, 100 * mib, 0.0, 0.0),

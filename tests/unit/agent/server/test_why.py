@@ -1,4 +1,4 @@
-"""/why, /images and /eviction on the unix socket for root and on the port of the API."""
+"""/why, /images, /eviction and /disk on the unix socket for root and on the port of the API."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from agent.eviction.model import EvictionReport, Level
 from agent.explain.model import Explanation
+from agent.stats.model import CgroupSample, ContainerStats, FsUsage, NodeStats, PodStats, Snapshot
 from nodelib.json_values import Json
 from tests.unit.agent.server.conftest import Bench
 
@@ -50,7 +51,14 @@ class Evictions:
         return EvictionReport(5.0, (Level("memory.available", 7, 9, 3, 0.0),), ("DiskPressure",))
 
 
-PARTS: dict[str, Any] = {"explains": Explains(), "images": Images(), "eviction": Evictions()}
+class Stats:
+    async def snapshot(self, *, storage: bool) -> Snapshot:
+        sample = CgroupSample("/", 1)
+        logs = ContainerStats("c1", "main", "", 1, sample, logs=FsUsage(1, used=7 if storage else 0))
+        return Snapshot(NodeStats("node-1", 1, sample, 1, 1), (PodStats("u", "ns", "web", 1, sample, (logs,)),))
+
+
+PARTS: dict[str, Any] = {"explains": Explains(), "images": Images(), "eviction": Evictions(), "stats": Stats()}
 
 
 async def _get(socket: Path, path: str) -> tuple[int, str]:
@@ -71,6 +79,8 @@ async def test_the_socket_is_for_root_and_answers(bench: Bench, tmp_path: Path) 
     assert json.loads((await _get(socket, "/images"))[1]) == {"name": "disk"}
     report = json.loads((await _get(socket, "/eviction"))[1])
     assert (report["conditions"], report["levels"][0]["available"]) == (["DiskPressure"], 7)
+    (pod,) = json.loads((await _get(socket, "/disk"))[1])["pods"]
+    assert (pod["name"], pod["used"], pod["parts"][0]["kind"]) == ("web", 7, "log")
     assert "kubeletconfig" in json.loads((await _get(socket, "/configz"))[1])
     assert (await _get(socket, "/pods"))[0] == 404
 

@@ -29,6 +29,7 @@ from agent.stats.model import (
 )
 from agent.stats.plan import resource_metrics as stats_metrics
 from agent.stats.plan import summary as stats
+from agent.stats.plan.disk_report import DiskPart, disk_report
 
 _AT = 1_767_225_600_000_000_000
 _WHEN = "2026-01-01T00:00:00Z"
@@ -280,3 +281,21 @@ def test_families_are_written_once_each() -> None:
     for text in (stats_metrics.resource(_SNAPSHOT), stats_metrics.cadvisor(_SNAPSHOT, Details())):
         types = [line for line in text.decode().splitlines() if line.startswith("# TYPE")]
         assert len(types) == len(set(types)) > 5
+
+
+def test_who_holds_the_disk_is_told_by_pod_and_part_the_most_first() -> None:
+    small = replace(_POD, name="small", volumes=(), own_files=None)
+    odd = FsUsage(_AT, used=1, unread="permission denied")
+    report = disk_report(Snapshot(_NODE, (small, replace(_POD, own_files=odd))))
+    assert report.used == 57 + 158 and [one.name for one in report.pods] == ['we"b', "small"]
+    assert report.pods[0].parts == (
+        DiskPart("own", "", 1, "permission denied"),  # it may be more than all others
+        DiskPart("volume", "cache", 100),  # not the claim's, which is perhaps on no disk of this node
+        DiskPart("files", "main", 50),
+        DiskPart("log", "main", 7),
+    )
+
+
+def test_thousands_of_pods_are_a_short_report_with_the_true_sum() -> None:
+    report = disk_report(Snapshot(_NODE, tuple(replace(_POD, name=f"p{at}") for at in range(1000))))
+    assert (len(report.pods), report.left_out, report.used) == (200, 800, 158_000)
