@@ -51,6 +51,14 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceSaid:
+    """What `service` says: what is wrong, with what to do, and the rest as lines."""
+
+    lines: tuple[str, ...]
+    problems: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step of a pod's start as its node recorded it. `seconds`: None while it is under way; `part`: of another.
 
@@ -333,7 +341,10 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """The packet on one node. `interface`: where it came in, "" for one that the node sends."""
+    """The packet on one node. `interface`: where it came in, "" for one that the node sends.
+
+    `refused`: a rule ends its way here, and it is the last of `hops`.
+    """
 
     node: str
     interface: str
@@ -342,6 +353,7 @@ class Leg:
     hops: tuple[Hop, ...]
     route: str
     end: str
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from nodelib.json_values import Json
-from view.model import Applied, Cost, Enforced, NodeWork, Question, Refused, Stores, Traced, Why, Wired
+from view.model import Applied, Cost, Enforced, NodeWork, Question, Refused, ServiceSaid, Stores, Traced, Why, Wired
 
 
 class Answers(Protocol):
@@ -23,7 +23,7 @@ class Answers(Protocol):
         """How long each kind of step takes on the node, in seconds."""
         ...
 
-    async def service(self, service: Json, stores: Stores) -> Sequence[str]: ...
+    async def service(self, service: Json, stores: Stores) -> ServiceSaid: ...
 
     async def node(self, name: str) -> NodeWork: ...
 

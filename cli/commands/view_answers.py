@@ -16,6 +16,7 @@ from cli.explain import paths_text, reasons, service_text, service_words
 from cli.explain.endpoints import ports
 from cli.explain.facts import Facts, key, title
 from cli.explain.listening import unknown
+from cli.explain.problems import Problem
 from cli.explain.walk import Leg, Path
 from cli.policies.applying import Applying
 from cli.policies.keys import policy_keys
@@ -46,6 +47,7 @@ from view.model import (
     Hop,
     NodeWork,
     Question,
+    ServiceSaid,
     Stores,
     Traced,
     Wait,
@@ -97,14 +99,15 @@ class ClusterAnswers:
         document = usable((await asked(socket, f"/why/{meta['namespace']}/{meta['name']}"))[0])
         return document if document is not None and document["uid"] == meta["uid"] else None
 
-    async def service(self, found: Json, stores: Stores) -> Sequence[str]:
+    async def service(self, found: Json, stores: Stores) -> ServiceSaid:
         """What `nodewright service` prints; without the nodes, what the API server knows."""
         known = Facts.of(*(stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE)))
         if self._cluster is None or os.geteuid() != 0:
-            return list(_without_nodes(found, known, self._wording))
+            return _without_nodes(found, known, self._wording)
         # Who announces an address is in Leases, which are not watched here: the command reads them itself.
         mine = None if spec_of(found).get("type") == "LoadBalancer" else replace(known, cluster=self._cluster.name)
-        return list(service.lines(await service.look(self._cluster, title(found), "default", known=mine)))
+        seen = await service.look(self._cluster, title(found), "default", known=mine)
+        return ServiceSaid(tuple(service.lines(replace(seen, problems=()))), _problems(seen.problems))
 
     async def node(self, name: str) -> NodeWork:
         """What the node is at, by its own answers."""
@@ -218,10 +221,18 @@ def _ends(ends: Iterable[End]) -> Iterable[str]:
         yield f"container {one.container} ended{times}: {how}" + (f": {one.why}" if one.why else "")
 
 
-def _without_nodes(found: Json, facts: Facts, wording: Wording) -> Iterable[str]:
+def _problems(every: Iterable[Problem]) -> tuple[tuple[str, str], ...]:
+    return tuple((one.text, one.action) for one in every)
+
+
+def _without_nodes(found: Json, facts: Facts, wording: Wording) -> ServiceSaid:
     problems = service_words.problems(found, facts, unknown, CLUSTER_DOMAIN)
-    about = service_words.about(found, facts, CLUSTER_DOMAIN)
-    yield from service_text.head(found, about, (replace(one, action=wording.typed(one.action)) for one in problems))
+    typed = (replace(one, action=wording.typed(one.action)) for one in problems)
+    return ServiceSaid(tuple(_by_the_api(found, facts)), _problems(typed))
+
+
+def _by_the_api(found: Json, facts: Facts) -> Iterable[str]:
+    yield from service_text.head(found, service_words.about(found, facts, CLUSTER_DOMAIN), ())
     if service_words.is_headless(found):
         yield from service_text.endpoints(found, facts, ())
     names = [key(one)[1] for one in facts.nodes]
@@ -260,6 +271,7 @@ def _leg(leg: Leg, facts: Facts) -> ShownLeg:
         facts.named(leg.packet.source),
         facts.named(endpoint_text(leg.packet.destination, leg.packet.port)),
         hops,
-        paths_text.routed(leg, facts),
+        paths_text.routed(leg, facts) if leg.outcome.verdict == "ACCEPT" else "",
         paths_text.leg_end(leg, facts),
+        leg.outcome.verdict in ("DROP", "REJECT"),
     )

@@ -27,6 +27,7 @@ from view.plan.node_work import averages
 
 _PODS = 1000
 _FRESH = 30.0  # seconds
+_SEVERAL = 3  # of a kind of step, so that it is no average of the very one beside which it stands
 _NODES = 100  # whose averages are kept
 _EVICTED = 20
 _LEVELS = 30
@@ -97,7 +98,7 @@ class Averages:
             socket = ways.get(node, "") if self._cluster is not None else next(iter(ways.values()), "")
             pods, _ = await asked(socket, "/why")
             records = await asyncio.to_thread(lambda: tuple(_records(pods)))
-            found = {kind: one["seconds"] for kind, one in averages(records).items()}
+            found = {kind: one["seconds"] for kind, one in averages(records).items() if one["count"] >= _SEVERAL}
             self._kept = {**dict(list(self._kept.items())[-_NODES:]), node: (time.monotonic(), found)}
         return found
 

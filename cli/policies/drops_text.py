@@ -12,6 +12,7 @@ from policy.drops.plan.document import End, ReportedDrop
 HEADS = ("LAST", "NODE", "FROM", "TO", "PORT", "DIRECTION", "REFUSED BY", "COUNT", "WOULD ALLOW IT")
 _POLICIES = 3
 _DNS = 53
+_RULE = re.compile(r"ClusterNetworkPolicy: (\w+) (\S+) of (\S+)( .+)?")
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 
 
@@ -53,8 +54,10 @@ def reasons(every: Iterable[ReportedDrop]) -> list[str]:
 
 
 def refused_by(one: ReportedDrop) -> str:
+    """The policies; of a ClusterNetworkPolicy the rule, in the words of `trace`."""
     if one.denied:
-        return one.denied
+        found = _RULE.fullmatch(one.denied)
+        return "ClusterNetworkPolicy {2} ({0} tier, {1}{3})".format(*found.groups("")) if found else one.denied
     shown = ", ".join(one.policies[:_POLICIES])
     more = len(one.policies) - _POLICIES
     return (f"{shown} and {more} more" if more > 0 else shown) or "a policy that is gone"

@@ -28,6 +28,8 @@ _CONDITIONS = (
 )
 _CONTAINER = re.compile(r"\{([^}]{1,253})\}")
 GOOD, WAITS, BAD = "good", "waits", "bad"
+_SLOWEST, _LONG = 3, 0.1  # steps that are named as the slowest, and seconds that such a one takes at least
+_WORDS = {"ended": "{} runs to its end", "first probe": "{} waits for its first good probe"}
 _WHOLE = 1.0  # seconds; conditions have no fractions
 _BY_NODE = "The steps are the node's own record; the API's milestones are in whole seconds."
 _BY_API = "By the API alone, in whole seconds: no agent that answers here knows this pod."
@@ -71,9 +73,25 @@ def life(pod: Json, steps: Sequence[Step], events: Iterable[Json], averages: Map
         "exact": bool(start),
         "source": source,
         "bars": [asdict(one) for one in bars[:_MOST]],
+        "slowest": [one.name for one in _slowest(bars[:_MOST])] if start else [],
         "left_out": (len(recorded) if start else len(bars)) - len(bars[:_MOST]),
         "marks": [asdict(one) for one in marks],
     }
+
+
+def _slowest(bars: Iterable[Bar]) -> list[Bar]:
+    """What took most of the time: steps that are no part of another, the longest first."""
+    known = [(one.end - one.begin, one) for one in bars if one.end is not None and not one.part]
+    longest = sorted(known, key=lambda one: -one[0])[:_SLOWEST]
+    return [one for seconds, one in longest if seconds >= _LONG and seconds >= longest[0][0] / 10]
+
+
+def _named(one: Step) -> str:
+    """The step in words that say what is waited for."""
+    for kind, words in _WORDS.items():
+        if one.kind == kind and one.name.startswith(f"{kind} "):
+            return words.format(one.name.removeprefix(f"{kind} "))
+    return one.name
 
 
 def _recorded(steps: Iterable[Step], averages: Mapping[str, float]) -> Iterator[Bar]:
@@ -82,7 +100,7 @@ def _recorded(steps: Iterable[Step], averages: Mapping[str, float]) -> Iterator[
         tone = WAITS if one.seconds is None else BAD if failed else GOOD
         end = None if one.seconds is None else one.at + one.seconds
         yield Bar(
-            _cut(one.name),
+            _cut(_named(one)),
             one.at,
             end,
             tone,

@@ -11,7 +11,7 @@ import yaml
 
 from nodelib.json_values import Json
 from nodelib.text import cut, harmless, one_line
-from view.model import Enforced, Look, Question, Refused, Row, Traced, Why, Wired, row_key
+from view.model import Enforced, Look, Question, Refused, Row, ServiceSaid, Traced, Why, Wired, row_key
 
 _OBJECT = 128 * 1024  # bytes of the text of one object
 _YAML = 64 * 1024  # bytes of an object that is still written as YAML, which is slow
@@ -47,8 +47,9 @@ def pod_detail(look: Look, pod: Json, answer: Why | str, life: Json) -> str:
     return _detail(look, pod, why=why, life=life)
 
 
-def service_detail(look: Look, service: Json, lines: Sequence[str]) -> str:
-    return _detail(look, service, lines=bounded(lines))
+def service_detail(look: Look, service: Json, said: ServiceSaid) -> str:
+    problems = [{"text": text, "action": action} for text, action in said.problems[:_LIST]]
+    return _detail(look, service, lines=bounded(said.lines), problems=_texts(problems))
 
 
 def costs(look: Look, plots: Sequence[Json]) -> str:
@@ -105,6 +106,12 @@ def refused(every: Iterable[Refused], problems: Mapping[str, str]) -> str:
     """The newest refused packets, the last one first."""
     found = sorted((asdict(one) for one in every), key=lambda one: -one["last"])
     return message("refused", refused=_texts(found), problems=_texts(dict(problems)))
+
+
+def refused_of(look: Look, every: Iterable[Refused]) -> str:
+    """Beside the pod that is looked at: what policies refuse of its packets, the last one first."""
+    found = sorted((asdict(one) for one in every), key=lambda one: -one["last"])
+    return message("refusals", key=row_key(look.kind, look.key), refused=_texts(found[:_LIST]))
 
 
 def traced(answer: Traced) -> bytes:

@@ -11,7 +11,7 @@ import { Wires } from "./wires.js";
 let wires = null;
 const tables = new Tables(() => wires?.draw());
 wires = new Wires(tables);
-const detail = new Detail(() => back());
+const detail = new Detail(tables, () => back());
 const packet = new Packet(tables, (asked) => live.look("packet", asked));
 const nodes = new NodeView(tables);
 
@@ -34,6 +34,7 @@ const live = new Live({
     if (said.synced) document.documentElement.dataset.synced = "yes";
   },
   detail: (said) => (said.kind === "node" ? nodes : detail).heard(said),
+  refusals: (said) => detail.refusals(said),
   costs: (said) => detail.measured(said),
   wiring: (said) => tables.wired(said.nodes),
   walk: (said) => packet.walked(said),

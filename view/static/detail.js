@@ -1,12 +1,15 @@
 // The panel about one object: why a pod waits and how it started, what `service` says, and the object itself.
 
-import { byId, duration, el, keepFocus, meter, size, spark } from "./dom.js";
+import { ago, amount, byId, duration, el, keepFocus, meter, size, spark } from "./dom.js";
 import { waterfall } from "./life.js";
+import { byPolicies, linked, toRow } from "./links.js";
 
+const REFUSED = 5; // flows of a pod that are shown
 const NAMES = { networkpolicy: "network policy", clusternetworkpolicy: "cluster network policy" };
 
 export class Detail {
-  constructor(close) {
+  constructor(tables, close) {
+    this.tables = tables;
     this.close = close;
     this.panel = byId("detail");
     this.key = "";
@@ -18,7 +21,7 @@ export class Detail {
   show(key) {
     if (key === this.key) return;
     this.key = key;
-    this.said = this.costs = null;
+    this.said = this.costs = this.refused = null;
     this.panel.hidden = !key;
     if (!key) return;
     this.back = document.activeElement;
@@ -45,6 +48,30 @@ export class Detail {
     this.part("costs", costsPart(said.costs));
   }
 
+  refusals(said) {
+    if (said.key !== this.key) return;
+    this.refused = said.refused;
+    this.part("refused", this.refusedPart());
+  }
+
+  // What policies refuse of the pod's packets: it may be well, and nobody reaches it.
+  refusedPart() {
+    const rows = this.tables.rows;
+    const every = this.refused ?? [];
+    const now = Date.now() / 1000;
+    const parts = every.slice(0, REFUSED).map((one) => {
+      const ends = [one.source, one.to].map((end) => toRow(`pod/${end}`, end, rows));
+      const when = one.last ? `, the last ${ago(Math.max(0, now - one.last))} ago` : "";
+      return el(
+        "div", { class: "box bad" },
+        el("strong", {}, `${amount(one.count)} packet${one.count === 1 ? "" : "s"} refused${when}: `, ends[0], " → ", ends[1], ` port ${one.port}`),
+        el("p", {}, `by ${one.direction} rules of `, byPolicies(one, rows)),
+        one.remedy ? el("p", { class: "do" }, `It would be allowed by ${one.remedy}.`) : null,
+      );
+    });
+    return every.length > REFUSED ? [...parts, el("p", { class: "space" }, `and ${every.length - REFUSED} more flows; the view Packet lists them.`)] : parts;
+  }
+
   tick() {
     // A step under way grows. Nothing is asked of the server.
     if (this.said?.life?.bars.some((one) => one.end === null)) this.part("life", lifePart(this.said));
@@ -68,12 +95,15 @@ export class Detail {
     if (!said) return [el("p", { class: "waits" }, "asking …")];
     if (said.gone) return [el("p", { class: "box over" }, el("strong", {}, "It does not exist, or no more."))];
     return [
-      ...(said.why ? whyPart(said.why) : []),
+      ...(said.why ? whyHead(said.why) : []),
+      said.why ? el("div", { "data-part": "refused" }, this.refusedPart()) : null,
+      ...(said.why ? whyMore(said.why) : []),
       said.life?.bars.length ? el("h3", {}, "Its start") : null,
       said.life?.bars.length ? el("div", { "data-part": "life" }, lifePart(said)) : null,
       said.why ? el("div", { "data-part": "costs" }, costsPart(this.costs ?? [])) : null,
       ...(said.enforced ? enforcedPart(said.enforced) : []),
-      said.lines ? el("pre", { tabindex: 0 }, said.lines.join("\n")) : null,
+      ...(said.problems ?? []).map((one) => el("div", { class: "box bad" }, el("strong", {}, linked(one.text, this.tables.rows)), one.action ? el("p", { class: "do" }, one.action) : null)),
+      said.lines ? el("pre", { tabindex: 0 }, linked(said.lines.join("\n"), this.tables.rows)) : null,
       this.object(said.object),
     ].filter(Boolean);
   }
@@ -138,13 +168,21 @@ function enforcedPart(enforced) {
   return [...odd, ...parts];
 }
 
-function whyPart(why) {
+function whyHead(why) {
   if (why.problem) return [el("div", { class: "box bad" }, el("strong", {}, "Why it waits cannot be said"), el("p", {}, why.problem))];
   const now = Date.now() / 1000;
-  const head = el("div", { class: `box ${why.is_well ? "good" : "waits"}` }, el("strong", {}, why.is_well ? `It is well: ${why.summary}` : why.summary));
-  const waits = why.waits.map((one) =>
-    el("div", { class: "box bad" }, el("strong", {}, one.text + (one.since && now > one.since ? ` (since ${duration(now - one.since)})` : "")), one.error ? el("p", {}, one.error) : null, one.share === null ? null : meter(one.share, null, "good", `${Math.round(one.share * 100)} % done`), one.action ? el("p", { class: "do" }, one.action) : null),
+  const first = why.waits[0]?.text;
+  // The summary is its phase and what it waits for first: that is said once, with the error and what to do.
+  const at = first ? why.summary.indexOf(first) : -1;
+  const head = at < 0 ? [el("div", { class: `box ${why.is_well ? "good" : "waits"}` }, el("strong", {}, why.is_well ? `It is well: ${why.summary}` : why.summary))] : [];
+  const waits = why.waits.map((one, number) =>
+    el("div", { class: "box bad" }, el("strong", {}, (at > 0 && !number ? why.summary.slice(0, at) : "") + one.text + (one.since && now > one.since ? ` (since ${duration(now - one.since)})` : "")), one.error ? el("p", {}, one.error) : null, one.share === null ? null : meter(one.share, null, "good", `${Math.round(one.share * 100)} % done`), one.action ? el("p", { class: "do" }, one.action) : null),
   );
+  return [...head, ...waits];
+}
+
+function whyMore(why) {
+  if (why.problem) return [];
   const logs = why.logs.flatMap(([container, lines]) => [el("h3", {}, `The last lines of container ${container}`), el("pre", { tabindex: 0 }, lines.join("\n"))]);
-  return [head, ...waits, ...(why.ends.length ? [el("h3", {}, "Containers that ended"), el("ul", {}, why.ends.map((one) => el("li", {}, one)))] : []), ...logs];
+  return [...(why.ends.length ? [el("h3", {}, "Containers that ended"), el("ul", {}, why.ends.map((one) => el("li", {}, one)))] : []), ...logs];
 }

@@ -1,6 +1,7 @@
 // A packet's way: the walk through the rules and routes of each node, with counters that move, and what is refused.
 
 import { byId, clock, el, keepFocus, spark } from "./dom.js";
+import { byPolicies, linked, toRow } from "./links.js";
 
 const MOMENTS = 30; // of a counter that are kept
 
@@ -79,10 +80,12 @@ export class Packet {
     }
     this.count(found);
     const [verdict, ...why] = found.verdict;
+    const failing = decidingAgainst(found.ways);
     const arrives = found.ways.some((one) => one.arrives);
     this.say(
       [
-        ...why.map((one) => el("p", {}, one.trim())),
+        ...failing.map(({ hop, leg }) => this.decided(hop, leg)),
+        ...why.map((one) => one.trim()).filter((one) => !failing.some(({ hop }) => hop.meaning === one)).map((one) => el("p", one.startsWith("do: ") ? { class: "do" } : {}, linked(one.replace(/^do: /, ""), this.tables.rows))),
         el("p", { class: "mono" }, `${found.source} → ${found.to}`),
         ...found.notes.map((one) => el("p", { class: "space" }, one)),
         el("p", { class: "space" }, "Counters are read again every few seconds. Each counts all packets that its rule has met, those of others too."),
@@ -91,6 +94,11 @@ export class Packet {
       verdict,
       arrives,
     );
+  }
+
+  // The rule that ends the packet's way, before all those that it has passed.
+  decided(hop, leg) {
+    return el("div", { class: "box bad" }, el("strong", {}, linked(hop.meaning || "a rule that is not ours", this.tables.rows), " – on node ", toRow(`node//${leg.node}`, leg.node, this.tables.rows)), el("p", { class: "mono" }, ruleText(hop)));
   }
 
   say(parts, verdict, arrives) {
@@ -132,20 +140,22 @@ export class Packet {
 
   leg(leg, at) {
     const shown = leg.hops.filter((one) => one.decides || one.meaning);
+    const against = decidingHop(leg);
     const steps = [
-      el("li", {}, leg.interface ? `comes in by ${leg.interface}` : "is sent by the node itself, or by a pod on it", el("small", {}, `${leg.source} → ${leg.destination}`)),
-      ...shown.map((one) => el("li", { class: one.decides ? undefined : "quiet" }, (one.certain ? "" : "perhaps: ") + (one.meaning || "a rule that is not ours matches"), this.policies(one.policies), this.moving(one), el("small", {}, ruleText(one)))),
-      leg.route ? el("li", {}, `route: ${leg.route}`) : null,
-      el("li", {}, leg.end),
+      el("li", {}, leg.interface ? `comes in by ${leg.interface}` : "is sent by the node itself, or by a pod on it", el("small", {}, linked(`${leg.source} → ${leg.destination}`, this.tables.rows))),
+      ...shown.map((one) => el("li", { class: one === against ? "against" : one.decides ? undefined : "quiet" }, one.certain ? "" : "perhaps: ", linked(one.meaning || "a rule that is not ours matches", this.tables.rows), this.policies(one), this.moving(one), el("small", {}, ruleText(one)))),
+      leg.route ? el("li", {}, "route: ", linked(leg.route, this.tables.rows)) : null,
+      el("li", { class: against ? "against" : undefined }, linked(leg.end, this.tables.rows)),
     ];
     const all = this.fold(`rules ${leg.node} ${at}`, `all ${leg.hops.length + leg.left_out} rules that match`, el("pre", { tabindex: 0 }, leg.hops.map(ruleText).join("\n") || "none"));
     return el("section", { class: "card leg" }, el("h2", {}, `on node ${leg.node}`), el("ol", { class: "walk" }, steps), el("div", { class: "none" }, all));
   }
 
-  // Links to those that are still there.
-  policies(keys) {
-    const there = keys.filter((one) => this.tables.rows.has(one));
-    return there.map((one) => [" ", el("a", { href: `#/${one}`, class: "policy" }, `see ${one.split("/").slice(1).filter(Boolean).join("/")}`)]);
+  // Links to those that its meaning does not name in full, and that are still there.
+  policies(hop) {
+    const named = (one) => one.split("/").slice(1).filter(Boolean).join("/");
+    const there = hop.policies.filter((one) => this.tables.rows.has(one) && !hop.meaning.includes(named(one)));
+    return there.map((one) => [" ", el("a", { href: `#/${one}`, class: "name" }, `see ${named(one)}`)]);
   }
 
   moving(hop) {
@@ -175,9 +185,9 @@ export class Packet {
       const way = new URLSearchParams({ from: one.source, to, ...(["tcp", "udp"].includes(protocol) ? { protocol } : {}) });
       return el(
         "tr", { class: one.last > before ? "fresh" : undefined },
-        el("th", { scope: "row" }, el("a", { href: `#/packet?${way}`, title: "Trace it", "data-focus": `${one.node} ${one.direction} ${way}` }, one.last ? clock(one.last) : "–"), el("small", {}, one.node)),
-        el("td", {}, one.source, el("span", { class: "space" }, " → "), one.to, el("small", {}, one.port)),
-        el("td", {}, one.by, this.policies(one.policies), el("small", {}, one.direction), one.remedy ? el("small", {}, `would allow it: ${one.remedy}`) : null),
+        el("th", { scope: "row" }, one.last ? clock(one.last) : "–", el("small", {}, one.node)),
+        el("td", {}, toRow(`pod/${one.source}`, one.source, this.tables.rows), el("span", { class: "space" }, " → "), toRow(`pod/${one.to}`, one.to, this.tables.rows), el("small", {}, one.port, " · ", el("a", { class: "name way", href: `#/packet?${way}`, "data-focus": `${one.node} ${one.direction} ${way}` }, "trace it"))),
+        el("td", {}, byPolicies(one, this.tables.rows), el("small", {}, one.direction), one.remedy ? el("small", {}, `would allow it: ${one.remedy}`) : null),
         el("td", {}, one.count.toLocaleString("en")),
       );
     });
@@ -187,6 +197,22 @@ export class Packet {
 
 function named(from, to, protocol) {
   return JSON.stringify([from, to, protocol]);
+}
+
+// The rule by which a node ends the packet's way; none where no rule does.
+function decidingHop(leg) {
+  const last = leg.hops.at(-1);
+  return leg.refused && !leg.left_out && last?.decides ? last : null;
+}
+
+function decidingAgainst(ways) {
+  const found = new Map();
+  for (const way of ways.filter((one) => !one.arrives && one.legs.length)) {
+    const leg = way.legs.at(-1);
+    const hop = decidingHop(leg);
+    if (hop) found.set(hop.id, { hop, leg });
+  }
+  return [...found.values()];
 }
 
 function ruleText(one) {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.tasks import cancel_and_wait
-from view.model import Question, Refused, Stores, Traced
+from view.model import Look, Question, Refused, Stores, Traced
 from view.plan import texts
 from view.ports import Answers
 
@@ -28,9 +28,13 @@ Tell = Callable[[str, str], None]  # what it is about, and the message
 async def follow(asked: Question | None, answers: Answers, stores: Stores, tell: Tell, clock: Clock) -> None:
     """Until cancelled."""
     refusals = _Refusals()
+
+    def every() -> None:
+        tell("refused", texts.refused(refusals.flows.values(), refusals.problems))
+
     tasks = [
         asyncio.create_task(answers.refused(refusals), name="refused packets"),
-        asyncio.create_task(_tell(refusals, tell, clock), name="tell of refused packets"),
+        asyncio.create_task(_tell(refusals, every, clock), name="tell of refused packets"),
     ]
     try:
         if asked is None:
@@ -39,6 +43,16 @@ async def follow(asked: Question | None, answers: Answers, stores: Stores, tell:
             await _walk(asked, answers, stores, tell, clock)
     finally:
         await cancel_and_wait(*tasks)
+
+
+async def follow_pod(look: Look, answers: Answers, tell: Callable[[str], None], clock: Clock) -> None:
+    """Until cancelled: the refused packets from and to this pod."""
+    refusals = _Refusals("/".join(look.key))
+    source = asyncio.create_task(answers.refused(refusals), name="refused packets")
+    try:
+        await _tell(refusals, lambda: tell(texts.refused_of(look, refusals.flows.values())), clock)
+    finally:
+        await cancel_and_wait(source)
 
 
 async def _walk(asked: Question, answers: Answers, stores: Stores, tell: Tell, clock: Clock) -> None:
@@ -57,30 +71,32 @@ async def _traced(asked: Question, answers: Answers, stores: Stores) -> Traced |
         return f"There was no answer in {_SECONDS:g} s."
 
 
-async def _tell(refusals: _Refusals, tell: Tell, clock: Clock) -> None:
+async def _tell(refusals: _Refusals, tell: Callable[[], None], clock: Clock) -> None:
     while True:
-        tell("refused", texts.refused(refusals.flows.values(), refusals.problems))
+        tell()
         await refusals.news.wait()
         await clock.sleep(_FOLD)
         refusals.news.clear()
 
 
 class _Refusals:
-    """The newest of each flow; the oldest flows are forgotten."""
+    """The newest of each flow; the oldest flows are forgotten. `of`: the pod from or to which they are, "" for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, of: str = "") -> None:
+        self._of = of
         self.flows: dict[tuple[str, ...], Refused] = {}
         self.problems: dict[str, str] = {}
         self.news = asyncio.Event()
 
     def take(self, found: Sequence[Refused]) -> None:
-        for one in found:
+        mine = [one for one in found if not self._of or self._of in (one.source, one.to)]
+        for one in mine:
             key = (one.node, one.direction, one.source, one.to, one.port)
             self.flows.pop(key, None)
             self.flows[key] = one
         for old in list(self.flows)[: max(0, len(self.flows) - _MOST)]:
             del self.flows[old]
-        if found:
+        if mine:
             self.news.set()
 
     def problem(self, node: str, text: str) -> None:

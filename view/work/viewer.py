@@ -18,7 +18,20 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json, object_or_empty
 from nodelib.tasks import cancel_and_wait
-from view.model import CLUSTER_POLICY, NODE, POD, POLICY, SERVICE, Look, NodeWork, PacketLook, Row, Wired, WiringLook
+from view.model import (
+    CLUSTER_POLICY,
+    NODE,
+    POD,
+    POLICY,
+    SERVICE,
+    Look,
+    NodeWork,
+    PacketLook,
+    Row,
+    ServiceSaid,
+    Wired,
+    WiringLook,
+)
 from view.plan import requests, texts
 from view.plan.life import life
 from view.plan.node_work import document
@@ -141,7 +154,7 @@ class Viewer:
         changed = asyncio.Event()
         changed.set()
         end = self._board.follow(look, changed.set)
-        costs_of = asyncio.create_task(self._follow_costs(look), name="costs") if look.kind == POD else None
+        beside = self._beside(look) if look.kind == POD else []
         try:
             async with self._events(look, changed.set) as events:
                 pause = Backoff(_AGAIN, _LATEST)
@@ -158,14 +171,17 @@ class Viewer:
                         await at_most(self._clock, rest, changed)
         finally:
             end()
-            if costs_of is not None:
-                await cancel_and_wait(costs_of)
+            await cancel_and_wait(*beside)
 
-    async def _follow_costs(self, look: Look) -> None:
+    def _beside(self, look: Look) -> list[asyncio.Task[None]]:
+        """What is told of a pod beside its text."""
+
         def pod() -> Json | None:
             return self._board.stores[look.kind].get(look.key)
 
-        await costs.follow(look, pod, self._answers, lambda text: self._tell("costs", text), self._clock)
+        uses = costs.follow(look, pod, self._answers, lambda text: self._tell("costs", text), self._clock)
+        drops = packet.follow_pod(look, self._answers, lambda text: self._tell("refusals", text), self._clock)
+        return [asyncio.create_task(uses, name="costs"), asyncio.create_task(drops, name="refused packets")]
 
     @contextlib.asynccontextmanager
     async def _events(self, look: Look, on_change: Callable[[], None]) -> AsyncIterator[Callable[[], Sequence[Json]]]:
@@ -199,9 +215,9 @@ class Viewer:
             again = Again.NO if isinstance(enforced, str) else Again.AT_TIMES  # its counters
             text = await asyncio.to_thread(texts.policy_detail, look, obj, enforced)
         elif look.kind == SERVICE:
-            lines = await self._in_time(self._answers.service(obj, self._board.stores))
-            lines = [lines] if isinstance(lines, str) else lines
-            text = await asyncio.to_thread(texts.service_detail, look, obj, lines)
+            said = await self._in_time(self._answers.service(obj, self._board.stores))
+            said = ServiceSaid((said,)) if isinstance(said, str) else said
+            text = await asyncio.to_thread(texts.service_detail, look, obj, said)
         else:
             known = events()
             answer, averages = await asyncio.gather(

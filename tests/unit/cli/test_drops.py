@@ -14,7 +14,7 @@ from cli.commands import drops as command
 from cli.commands.drops import Printer, show
 from cli.commands.policy_explain import explained_lines
 from cli.policies import sources
-from cli.policies.drops_text import Wanted, sentence
+from cli.policies.drops_text import Wanted, refused_by, sentence
 from cli.policies.explain_text import Objects, document
 from cli.policies.follow import follow_node
 from cli.why.wording import Wording
@@ -22,7 +22,7 @@ from nodelib.errors import NotFound, Temporary
 from nodelib.json_values import Json
 from nodelib.kube.listing import Listed
 from nodelib.tasks import cancel_and_wait
-from policy.drops.plan.document import ReportedDrop, reported_drop, reported_drops
+from policy.drops.plan.document import End, ReportedDrop, reported_drop, reported_drops
 from policy.edge import socket_server
 from policy.model import Name
 from tests.builders.cluster_policies import BASELINE, cluster_policy, ingress, pods, port, spaces
@@ -267,3 +267,19 @@ _NONSENSE: list[Callable[[], Json]] = [
 @pytest.mark.parametrize("made", _NONSENSE)
 def test_policies_of_nonsense_are_survived(made: Callable[[], Json]) -> None:
     assert explained("web", made())
+
+
+@pytest.mark.parametrize(
+    ("denied", "said"),
+    [
+        (
+            "ClusterNetworkPolicy: Admin ingress[0] of no-db for nobody",
+            "ClusterNetworkPolicy no-db (Admin tier, ingress[0] for nobody)",
+        ),
+        ("ClusterNetworkPolicy: Baseline egress[3] of a.b", "ClusterNetworkPolicy a.b (Baseline tier, egress[3])"),
+        *[(text, text) for text in ("ClusterNetworkPolicies, as it belongs to no connection", "something else")],
+    ],
+)
+def test_the_rule_of_a_cluster_policy_is_named_in_the_words_of_trace(denied: str, said: str) -> None:
+    one = ReportedDrop(1, 1.0, 2.0, 3, "Ingress", End(A), End(B), "TCP", 80, denied=denied)
+    assert refused_by(one) == said

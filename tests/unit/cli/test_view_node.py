@@ -77,6 +77,11 @@ async def test_the_agent_s_answers_become_values(tmp_path: Path, monkeypatch: py
         assert found.thresholds[0].available == 7 and found.evicted[0].pod == "shop/gone"
         assert found.daemons == () and found.silent == ()
         assert found.holders.unknown == "its agent answers 404", "one of an earlier version"
+        assert await view_node.Averages(None).of("node1") == {}, "one is no average"
+
+
+async def test_an_average_is_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with agent(tmp_path, monkeypatch, why={"pods": WHY["pods"] * 3}):
         assert (await view_node.Averages(None).of("node1"))["sandbox"] == 0.5
 
 

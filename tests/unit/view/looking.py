@@ -26,6 +26,7 @@ from view.model import (
     NodeWork,
     Question,
     Row,
+    ServiceSaid,
     Step,
     Stores,
     TableRule,
@@ -85,8 +86,8 @@ class Kernelless:
     async def averages(self, node: str) -> Mapping[str, float]:
         return {"prepare": 0.5}
 
-    async def service(self, service: Json, stores: Stores) -> Sequence[str]:
-        return [f"{len(stores[SLICE])} slices"]
+    async def service(self, service: Json, stores: Stores) -> ServiceSaid:
+        return ServiceSaid((f"{len(stores[SLICE])} slices",))
 
     async def node(self, name: str) -> NodeWork:
         self.nodes.append(name)

@@ -86,6 +86,22 @@ def test_the_record_of_the_node_comes_first_and_later_steps_are_left_out() -> No
     assert found["bars"][3]["note"] == "exec format error"
 
 
+def test_the_steps_that_took_longest_are_named_first_and_parts_are_not_among_them() -> None:
+    steps = [
+        Step(BEGIN, "sandbox", 1.3, "ok", kind="sandbox"),
+        Step(BEGIN, "network", 1.2, "ok", part=True, kind="network"),
+        Step(BEGIN + 2, "ended migrate", 12.7, "ok", kind="ended"),
+        Step(BEGIN + 15, "image web", 0.02, "ok", kind="image"),
+        Step(BEGIN + 16, "first probe web", 2.0, "ok", kind="first probe"),
+    ]
+    found = life(waiting("late", "node2"), steps, ())
+    assert found["slowest"] == ["migrate runs to its end", "web waits for its first good probe", "sandbox"]
+    assert [one["name"] for one in found["bars"]][2] == "migrate runs to its end"
+    quick = [Step(BEGIN, "sandbox", 0.05, "ok"), Step(BEGIN, "image web", 0.02, "ok")]
+    assert life(waiting("late", "node2"), quick, ())["slowest"] == [], "nothing took long"
+    assert life(waiting("late", "node2"), (), ())["slowest"] == [], "whole seconds tell nothing"
+
+
 def test_a_record_that_begins_after_the_start_is_not_taken_for_it() -> None:
     """As that of an agent that was started again: what it does then is no part of the pod's start."""
     found = life(running("web", "10.0.1.2", "node1"), [Step(BEGIN + 600, "prepare", 1.4, "ok")], ())

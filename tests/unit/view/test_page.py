@@ -24,6 +24,7 @@ from tests.unit.view.world import (
     namespace,
     page,
     put,
+    refused_walk,
     running,
     served,
     shop,
@@ -153,9 +154,9 @@ async def test_counters_of_a_walk_move_while_it_is_looked_at(here: Page, browser
     here.answers.walk = walked(112)
     await browser.until("document.querySelector('.live')?.innerText.includes('+12')", seconds=6)
     assert "[112 packets]" in await browser.value("document.querySelector('.walk').innerText")
-    assert await browser.value("document.querySelectorAll('.walk a.policy').length") == 0, "there is no such policy"
+    assert await browser.value("document.querySelectorAll('.walk a.name').length") == 0, "there is no such policy"
     await put(here.api, {**policy("deny", namespace="shop"), "kind": "NetworkPolicy"})
-    await browser.until("document.querySelector('.walk a.policy')?.innerText.includes('shop/deny')", seconds=6)
+    await browser.until("document.querySelector('.walk a.name')?.innerText.includes('shop/deny')", seconds=6)
     assert await browser.value("document.querySelector('#walk details').open"), "what was opened stays so"
     here.answers.walk = walked(3)  # the chain was written anew, and counts from the beginning
     await browser.until("!document.querySelector('.live') && document.querySelector('#walk').innerText.includes('[3 ')")
@@ -172,22 +173,83 @@ async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Bro
     assert here.answers.taker is not None
     here.answers.taker.problem("", "")
     await browser.until(f"{shown}.includes('No packet was refused')", seconds=2)
-    by = ("networkpolicy/shop/deny", "clusternetworkpolicy//gone")
+    by = ("networkpolicy/shop/deny",)
     await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
     await browser.until(f"{ROW}", by[0])
     one = Refused("node1", time.time(), 3, "ingress", "shop/web-1", "shop/db-1", "5432/TCP", "shop/deny", SCRIPT, by)
-    here.answers.taker.take([one, replace(one, source="192.0.2.9", to="fd00::7", port="53/UDP")])
+    gone = replace(one, source="192.0.2.7", by="shop/gone", policies=("networkpolicy/shop/gone",))
+    outside = replace(one, source="192.0.2.9", to="fd00::7", port="53/UDP")
+    here.answers.taker.take([replace(gone, last=1.0), one, outside])
     await browser.until(f"{shown}.includes('5432/TCP') && {shown}.includes('<script>')", seconds=1)
-    policies = "[...document.querySelectorAll('#refused a.policy')].map((one) => one.getAttribute('href'))"
-    assert await browser.value(policies) == ["#/networkpolicy/shop/deny"] * 2, "what is gone has no link"
-    ways = "[...document.querySelectorAll('#refused th a')].map((one) => one.getAttribute('href'))"
+    names = "[...document.querySelectorAll('#refused a.name:not(.way)')].map((one) => one.getAttribute('href'))"
+    linked = ["#/pod/shop/web-1", "#/networkpolicy/shop/deny", "#/networkpolicy/shop/deny"]
+    assert await browser.value(names) == linked, "what is gone has no link"
+    ways = "[...document.querySelectorAll('#refused a.way')].map((one) => one.getAttribute('href'))"
     links = await browser.value(ways)
     assert links == [
         "#/packet?from=shop%2Fweb-1&to=shop%2Fdb-1%3A5432&protocol=tcp",
         "#/packet?from=192.0.2.9&to=%5Bfd00%3A%3A7%5D%3A53&protocol=udp",
+        "#/packet?from=192.0.2.7&to=shop%2Fdb-1%3A5432&protocol=tcp",
     ]
     assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
     assert await browser.log() == []
+
+
+async def test_the_rule_that_ends_a_packet_s_way_stands_above_the_others(here: Page, browser: Browser) -> None:
+    admin = {**cluster_policy("no-db", ingress=[ingress("Deny")]), "kind": "ClusterNetworkPolicy"}
+    for obj in (cluster_policies_defined(), namespace("shop"), admin):
+        await put(here.api, obj)
+    here.answers.walk = refused_walk()
+    await browser.open(f"{here.url}#/packet?from=shop/web-1&to=shop/web-2:80")
+    await browser.until("document.querySelector('#walk .box a')?.innerText === 'no-db'")
+    box = "document.querySelector('#walk .box')"
+    text = await browser.value(f"{box}.innerText")
+    for part in ("(Admin tier, ingress[0] <script>", "– on node node2", "ip policy deny-ingress-1: drop"):
+        assert part in text
+    assert await browser.value("document.querySelectorAll('#walk .box').length") == 1
+    where = "document.querySelector('#walk').innerText.split('dropped: Cluster').length - 1"
+    assert await browser.value(where) == 2, "above, and as the step that it is"
+    steps = await browser.value("[...document.querySelectorAll('.walk li.against')].map((one) => one.innerText)")
+    assert [one.split()[0] for one in steps] == ["dropped:", "DROPPED"]
+    hrefs = await browser.value("[...document.querySelectorAll('#walk a')].map((one) => one.getAttribute('href'))")
+    assert {"#/clusternetworkpolicy//no-db", "#/node//node2", "#/pod/shop/web-1"} <= set(hrefs)
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+    assert await browser.log() == []
+
+
+async def test_a_pod_that_is_well_and_whose_packets_are_refused_says_so(here: Page, browser: Browser) -> None:
+    await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
+    await browser.open(f"{here.url}#/pod/shop/web-1")
+    shown = "document.querySelector('#detail').innerText"
+    await browser.until(f"{shown}.includes('It is well')")
+    assert here.answers.taker is not None
+    by = ("networkpolicy/shop/deny",)
+    one = Refused("node1", time.time() - 4, 3, "ingress", "shop/web-2", "shop/web-1", "80/TCP", "shop/deny", SCRIPT, by)
+    other = replace(one, to="shop/web-2", source="shop/late", by="other")
+    here.answers.taker.take([one, other])
+    await browser.until(f"{shown}.includes('3 packets refused, the last 4 s ago: shop/web-2 → shop/web-1 port 80/TCP')")
+    text = await browser.value(shown)
+    assert "by ingress rules of shop/deny" in text and "would be allowed by <script>" in text and "other" not in text
+    links = "[...document.querySelectorAll('[data-part=refused] a')].map((one) => one.innerText)"
+    assert await browser.value(links) == ["shop/web-2", "shop/web-1", "shop/deny"]
+    assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+
+
+async def test_what_a_pod_waits_for_is_said_once(here: Page, browser: Browser) -> None:
+    await browser.open(f"{here.url}#/pod/shop/late")
+    await browser.until("document.querySelector('#detail .do')")
+    boxes = await browser.value("[...document.querySelectorAll('#detail .box')].map((one) => one.innerText)")
+    assert len(boxes) == 1 and boxes[0].startswith("Pending, waits on container main: ImagePullBackOff"), boxes
+
+
+async def test_what_is_wrong_with_a_service_is_said_as_of_a_pod(here: Page, browser: Browser) -> None:
+    await browser.open(f"{here.url}#/service/shop/db")
+    await browser.until("document.querySelector('#detail .box')?.innerText.includes('matches no pod')")
+    assert "problem:" not in await browser.value("document.querySelector('#detail pre').innerText")
+    await browser.open(f"{here.url}#/service/shop/web")
+    await browser.until("document.querySelector('#detail pre a.name')")
+    links = await browser.value("[...document.querySelectorAll('#detail pre a.name')].map((one) => one.innerText)")
+    assert {"shop/web", "shop/web-1"} <= set(links)
 
 
 async def test_what_a_pod_uses_is_drawn_while_it_is_looked_at(here: Page, browser: Browser) -> None:

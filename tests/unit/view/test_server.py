@@ -197,7 +197,7 @@ async def test_what_is_looked_at_is_told_with_its_cause_and_remedy(here: Page) -
         assert "registry" in wait["action"] and "nosuch.example" in wait["error"]
         await seen.socket.send_str('{"look": "service/shop/db"}')
         await seen.until(lambda: seen.detail["kind"] == "service")
-        assert "Its selector app=db matches no pod" in "\n".join(seen.detail["lines"])
+        assert "Its selector app=db matches no pod" in seen.detail["problems"][0]["text"]
 
 
 async def test_a_secret_can_be_asked_for_by_nobody(here: Page) -> None:

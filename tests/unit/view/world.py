@@ -305,6 +305,16 @@ def walked(packets: int) -> Traced:
     return Traced(("ARRIVES",), "10.0.1.2", "10.9.0.7:80/tcp", (Way(True, "arrives", (leg,)),))
 
 
+def refused_walk() -> Traced:
+    """A walk over two nodes, ended on the second by a ClusterNetworkPolicy whose rule has a strange name."""
+    meaning = f"dropped: ClusterNetworkPolicy no-db denies it (Admin tier, ingress[0] {SCRIPT})"
+    drop = Hop("ip policy", "deny-ingress-1", "drop", meaning, 7, True, True, ("clusternetworkpolicy//no-db",))
+    first = walked(5).ways[0].legs[0]
+    second = Leg("node2", "eth0", "10.0.1.2 (pod shop/web-1)", "10.0.2.2:80", (drop,), "", "DROPPED on node2", True)
+    why = ("DROPPED", f"  {meaning}", "  do: `policy explain shop/db` lists what is allowed.")
+    return Traced(why, "10.0.1.2", "10.0.2.2:80/tcp", (Way(False, "DROPPED", (first, second)),))
+
+
 def wired() -> Wired:
     """node1 with its bridge, its uplink, and the link of the pod web-1."""
 
