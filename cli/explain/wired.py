@@ -73,7 +73,14 @@ def cluster_rules(objects: Sequence[Json], policy: ClusterPolicy) -> Iterator[Ta
         of_tier = chain.startswith("tier-") and f"{note} ".startswith(tuple(f"{one} " for one in labels))
         return of_tier or any(one.startswith(begins) for one in _targets(rule))
 
-    yield from _shown([rule for rule in every if mine(rule)] if policy.rules else [], objects)
+    found = [rule for rule in every if mine(rule)] if policy.rules else []
+    yield from _shown(sorted(found, key=_rank), objects)
+
+
+def _rank(rule: Json) -> int:
+    """As a packet meets them: the tier, its policy's rules, the chain that drops."""
+    words = ("tier-", "cluster-", "deny-")
+    return next((at for at, one in enumerate(words) if str(rule.get("chain")).startswith(one)), 0)
 
 
 def _rules(objects: Iterable[Json]) -> list[Json]:
@@ -92,7 +99,10 @@ def _shown(rules: Iterable[Json], objects: Iterable[Json]) -> Iterator[TableRule
         if group.get("name") in named:
             elements = group.get("elem") or []
             yield TableRule(
-                f"set {group['name']}", expression_text(elements) or "empty", None, f"{len(elements)} in it"
+                f"set {group['name']}",
+                expression_text(elements).replace(",", ", ") or "empty",
+                None,
+                f"{len(elements)} in it",
             )
 
 

@@ -65,7 +65,10 @@ def life(pod: Json, steps: Sequence[Step], events: Iterable[Json], averages: Map
     marks = _marks(pod)
     ready = next((mark.at for mark in marks if mark.name == "Ready"), 0.0)
     recorded = list(_recorded(steps, averages or {}))
-    start = [one for one in recorded if not ready or one.begin <= ready + _WHOLE]
+    # A sandbox that was ready before the record begins: it is that of an agent that was started later.
+    before = next((mark.at for mark in marks if mark.name == _SANDBOX), 0.0)
+    later = bool(before and recorded and min(one.begin for one in recorded) > before + _WHOLE)
+    start = [] if later else [one for one in recorded if not ready or one.begin <= ready + _WHOLE]
     bars = start or sorted(_from_api(pod, events), key=lambda one: one.begin)
     source = _BY_NODE if start else _LATER if recorded else _BY_API
     return {

@@ -18,6 +18,7 @@ _BARS = 24  # of one lane
 _KINDS = 40  # of steps
 _IMAGES = 40
 _HOLDERS, _PARTS = 20, 4  # pods that hold the disk, and parts of one
+_LITTLE = 100  # who holds less than such a part of what the first one holds is not listed
 _NODE_FS = "nodefs.available"
 _TEXT = 200  # bytes
 _READY = "ready"
@@ -120,6 +121,8 @@ def _images(work: NodeWork) -> Json:
 def _holders(work: NodeWork) -> Json:
     """Beside the sum of all that is in use on the disk, as far as it is known."""
     found = work.holders
+    shown = [one for one in found.pods[:_HOLDERS] if one.used and one.used >= found.pods[0].used / _LITTLE]
+    small = sum(one.used for one in found.pods[len(shown) :])
     whole = next((one for one in work.thresholds if one.signal == _NODE_FS and one.capacity), None)
     return {
         "used": found.used,
@@ -131,10 +134,10 @@ def _holders(work: NodeWork) -> Json:
                 "used": one.used,
                 "parts": [{"name": _cut(name), "used": used} for name, used in one.parts[:_PARTS] if used],
             }
-            for one in found.pods[:_HOLDERS]
-            if one.used
+            for one in shown
         ],
-        "left_out": found.left_out + sum(one.used > 0 for one in found.pods[_HOLDERS:]),
+        "left_out": found.left_out + len(found.pods) - len(shown),
+        "left_out_used": small,
         "unknown": _cut(found.unknown),
     }
 

@@ -121,7 +121,7 @@ function lifePart(said) {
 
 function links(kind, namespace, name) {
   if (NAMES[kind]) return [];
-  const place = encodeURIComponent(`${namespace}/${name}`);
+  const place = encodeURIComponent(`${kind === "node" ? "" : `${kind}/`}${namespace}/${name}`); // a pod may be called as a Service is
   const found = kind === "pod" ? [["Trace from here", `#/packet?from=${place}`], ["Trace to here", `#/packet?to=${place}`]] : [["Trace to here", `#/packet?to=${place}`]];
   return [el("p", { class: "links" }, found.map(([text, href]) => el("a", { href }, text)))];
 }

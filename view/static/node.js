@@ -198,7 +198,7 @@ function holdersPart(holders) {
   const text = none(`Pods of this node hold ${size(holders.used)}${images}.${all}`);
   const most = Math.max(1, ...holders.pods.map((one) => one.used));
   const rows = holders.pods.map((one) => [podLink(one.pod, "", "disk"), [meter(one.used / most, null, "plain", ""), el("b", { class: "whole" }, size(one.used)), one.parts.map((part) => el("small", {}, `${part.name}: ${size(part.used)}`))]]);
-  return [rows.length ? grid("Who holds the disk", ["Pod", "Holds"], rows, ["third", ""]) : none("No pod holds anything."), holders.left_out ? none(`and ${holders.left_out} more pods`) : null, text].filter(Boolean);
+  return [rows.length ? grid("Who holds the disk", ["Pod", "Holds"], rows, ["third", ""]) : none("No pod holds anything."), holders.left_out ? none(`${holders.left_out} more pod${holders.left_out === 1 ? "" : "s"}, with ${size(holders.left_out_used)}`) : null, text].filter(Boolean);
 }
 
 function daemonsPart(work) {

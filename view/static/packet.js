@@ -39,11 +39,13 @@ export class Packet {
   choices() {
     const rows = [...this.tables.rows.values()];
     const option = (value) => el("option", { value });
+    const isService = (row) => this.tables.rows.has(`service/${row.namespace}/${row.name}`);
     const pods = rows.filter((one) => one.kind === "pod").map((one) => `${one.namespace}/${one.name}`);
     const nodes = rows.filter((one) => one.kind === "node").map((one) => one.name);
     const services = rows.filter((one) => one.kind === "service").map((one) => `${one.namespace}/${one.name}`);
     byId("senders").replaceChildren(...["outside", ...nodes, ...pods].map(option));
-    byId("targets").replaceChildren(...[...services, ...pods].map(option));
+    const targets = rows.filter((one) => one.kind === "pod").map((one) => `${isService(one) ? "pod/" : ""}${one.namespace}/${one.name}`);
+    byId("targets").replaceChildren(...[...services, ...targets].map(option));
   }
 
   async ask(wanted) {
@@ -180,9 +182,10 @@ export class Packet {
     const before = this.latest ?? Infinity;
     this.latest = Math.max(...every.map((one) => one.last));
     const rows = every.map((one) => {
-      const to = /^\d/.test(one.port) ? `${one.to.includes(":") && !one.to.includes("/") ? `[${one.to}]` : one.to}:${one.port.split("/")[0]}` : one.to;
+      const [source, target] = [one.source, one.to].map((end) => (end.includes("/") ? `pod/${end}` : end)); // not the Service of that name
+      const to = /^\d/.test(one.port) ? `${target.includes(":") ? `[${target}]` : target}:${one.port.split("/")[0]}` : target;
       const protocol = one.port.split("/")[1]?.toLowerCase();
-      const way = new URLSearchParams({ from: one.source, to, ...(["tcp", "udp"].includes(protocol) ? { protocol } : {}) });
+      const way = new URLSearchParams({ from: source, to, ...(["tcp", "udp"].includes(protocol) ? { protocol } : {}) });
       return el(
         "tr", { class: one.last > before ? "fresh" : undefined },
         el("th", { scope: "row" }, one.last ? clock(one.last) : "–", el("small", {}, one.node)),

@@ -109,6 +109,15 @@ def test_a_record_that_begins_after_the_start_is_not_taken_for_it() -> None:
     assert found["bars"][0]["name"] == "wait for a node"
 
 
+def test_nor_is_one_of_a_pod_that_never_became_ready() -> None:
+    pod = running("web", "10.0.1.2", "node1")
+    for one in pod["status"]["conditions"][-2:]:
+        one["status"] = "False"
+    found = life(pod, [Step(BEGIN + 600, "prepare", 1.4, "ok")], ())
+    assert not found["exact"] and "started later" in found["source"] and found["slowest"] == []
+    assert life(pod, [Step(BEGIN + 0.5, "sandbox", 0.5, "ok")], ())["exact"]
+
+
 def test_a_pod_with_nonsense_for_times_still_has_a_waterfall() -> None:
     pod = running("web", "10.0.1.2", "node1")
     pod["metadata"]["creationTimestamp"] = "yesterday"

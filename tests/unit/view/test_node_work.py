@@ -72,6 +72,9 @@ def test_who_holds_the_disk_stands_beside_all_that_is_in_use() -> None:
     found = document(NodeWork(holders=DiskHolders(2000, pods, 5), thresholds=(level,)))["holders"]
     assert (found["used"], found["disk_used"], found["images"], found["left_out"]) == (2000, 300, None, 35)
     assert found["pods"][0] == {"pod": "pod/shop/p0", "used": 50, "parts": [{"name": "volume data", "used": 50}]}
+    few = (PodDisk(("shop", "a"), 9000, ()), PodDisk(("shop", "b"), 80, ()), PodDisk(("shop", "c"), 0, ()))
+    found = document(NodeWork(holders=DiskHolders(9080, few)))["holders"]
+    assert ([one["pod"] for one in found["pods"]], found["left_out"], found["left_out_used"]) == (["pod/shop/a"], 2, 80)
     assert document(NodeWork())["holders"]["unknown"] == "the node does not say"
 
 

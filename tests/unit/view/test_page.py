@@ -187,9 +187,9 @@ async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Bro
     ways = "[...document.querySelectorAll('#refused a.way')].map((one) => one.getAttribute('href'))"
     links = await browser.value(ways)
     assert links == [
-        "#/packet?from=shop%2Fweb-1&to=shop%2Fdb-1%3A5432&protocol=tcp",
+        "#/packet?from=pod%2Fshop%2Fweb-1&to=pod%2Fshop%2Fdb-1%3A5432&protocol=tcp",
         "#/packet?from=192.0.2.9&to=%5Bfd00%3A%3A7%5D%3A53&protocol=udp",
-        "#/packet?from=192.0.2.7&to=shop%2Fdb-1%3A5432&protocol=tcp",
+        "#/packet?from=192.0.2.7&to=pod%2Fshop%2Fdb-1%3A5432&protocol=tcp",
     ]
     assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
     assert await browser.log() == []
@@ -233,6 +233,23 @@ async def test_a_pod_that_is_well_and_whose_packets_are_refused_says_so(here: Pa
     links = "[...document.querySelectorAll('[data-part=refused] a')].map((one) => one.innerText)"
     assert await browser.value(links) == ["shop/web-2", "shop/web-1", "shop/deny"]
     assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
+
+
+async def test_a_pod_with_the_name_of_a_service_is_traced_to_as_the_pod_that_it_is(
+    here: Page, browser: Browser
+) -> None:
+    await put(here.api, running("db", "10.0.1.7", "node1"))
+    links = "[...document.querySelectorAll('#detail .links a')].map((one) => one.getAttribute('href'))"
+    await browser.open(f"{here.url}#/pod/shop/db")
+    await browser.until("document.querySelector('#detail .links')")
+    assert await browser.value(links) == ["#/packet?from=pod%2Fshop%2Fdb", "#/packet?to=pod%2Fshop%2Fdb"]
+    await browser.open(f"{here.url}#/service/shop/db")
+    await browser.until(f"({links}).length === 1")
+    assert await browser.value(links) == ["#/packet?to=service%2Fshop%2Fdb"]
+    await browser.open(f"{here.url}#/packet")
+    await browser.until("document.querySelectorAll('#targets option').length === 6")
+    targets = await browser.value("[...document.querySelectorAll('#targets option')].map((one) => one.value)")
+    assert "shop/db" in targets and "pod/shop/db" in targets and "shop/web-1" in targets
 
 
 async def test_what_a_pod_waits_for_is_said_once(here: Page, browser: Browser) -> None:
