@@ -181,7 +181,9 @@ function evictionPart(work) {
     const left = bytes ? size : amount;
     const words = `${left(one.available)} left of ${left(one.capacity)}`;
     const state = one.since ? `met for ${duration(Math.max(0, Date.now() / 1000 - one.since))}${one.grace ? `, allowed for ${duration(one.grace)}` : ""}` : `evicts below ${left(one.least)}${one.grace ? ` after ${duration(one.grace)}` : ""}`;
-    return [[SIGNALS[one.signal] ?? one.signal, el("small", { class: "mono" }, one.signal)], [meter(1 - one.available / one.capacity, 1 - one.least / one.capacity, tone, words), el("small", { class: tone === "good" ? undefined : tone }, `${words}; ${state}`)]];
+    const holder = one.signal === "nodefs.available" ? work.holders.pods[0] : null;
+    const most = holder ? el("small", {}, "most of what pods hold: ", podLink(holder.pod, "", "most"), ` ${size(holder.used)}`) : null;
+    return [[SIGNALS[one.signal] ?? one.signal, el("small", { class: "mono" }, one.signal)], [meter(1 - one.available / one.capacity, 1 - one.least / one.capacity, tone, words), el("small", { class: tone === "good" ? undefined : tone }, `${words}; ${state}`), most]];
   });
   const evicted = work.evicted.map((one) => el("li", {}, `${clock(one.at)} ${one.pod}: ${one.message}`));
   return [

@@ -117,6 +117,8 @@ async def test_the_work_of_a_node_is_shown_and_followed(here: Page, browser: Bro
     first, second = await browser.value(holders)
     assert first.startswith("web-2 shop") and "600 MiB" in first and "volume scratch: 590 MiB" in first
     assert second.startswith("web-1 shop") and "<script>" in first
+    signals = await browser.value("document.querySelector('[aria-label=\"Thresholds of evictions\"]').innerText")
+    assert "most of what pods hold: web-2 shop 600 MiB" in signals, "who holds it stands beside how full it is"
     assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
     daemons = "[...document.querySelectorAll('[aria-label=Daemons] tbody tr')].map((one) => one.innerText)"
     assert ["running" in one for one in await browser.value(daemons)] == [True, False]
@@ -445,17 +447,31 @@ async def test_it_fits_and_can_be_read(here: Page, browser: Browser, width: int,
     here.answers.works["node1"] = at_work(time.time())
     here.answers.wires["node1"] = wired()
     here.answers.uses = True
-    for path in ("#/pod/shop/web-1", "#/service/shop/web", "#/packet", "#/node//node1", ""):
+    many = Refused(
+        "node1", time.time(), 3, "ingress", "shop/a-long-name-1", "shop/web-1", "80/TCP", "shop/deny", "a rule"
+    )
+    for path in ("#/pod/shop/web-1", "#/pod/shop/late", "#/service/shop/web", "#/packet", "#/node//node1", ""):
         await browser.open(here.url + path)
         await browser.until(LIVE)
         if path.startswith("#/pod"):
             await browser.until("document.querySelectorAll('.costs tbody tr').length === 2")
+        if path.endswith("late"):
+            await browser.until("document.querySelector('.life .took')?.innerText && document.querySelector('.marks')")
+        if path == "#/packet":
+            await browser.until("document.querySelector('#refused h2')")
+            assert here.answers.taker is not None
+            here.answers.taker.take([many])
+            await browser.until("document.querySelector('#refused tbody tr')")
         if path.startswith("#/node"):
             await browser.until("document.querySelectorAll('.lanes tbody tr').length === 3")
             for part in ("td a", "td small", ".none", ".legend .key", ".none .bad", "td .dot"):
                 assert await _contrast(browser, f"#node-work {part}") >= 4.5, part
         wide = "Math.max(document.documentElement.scrollWidth, document.querySelector('#detail').scrollWidth)"
         assert await browser.value(wide) <= width, path
+        cut = "[...document.querySelectorAll('td, th, .dot')].filter((one) => one.scrollWidth > one.clientWidth + 1)"
+        assert await browser.value(f"{cut}.map((one) => one.innerText)") == [], path
+        broken = "[...document.querySelectorAll('#node-work td .dot')].filter((one) => one.offsetHeight > 30)"
+        assert await browser.value(f"{broken}.map((one) => one.innerText)") == [], "a word is not broken"
     for part in ("body", "#state", "th a", ".space", "td small"):
         assert await _contrast(browser, part) >= 4.5, part
 
