@@ -6,11 +6,13 @@ import { Live } from "./live.js";
 import { NodeView } from "./node.js";
 import { Packet } from "./packet.js";
 import { Tables } from "./tables.js";
+import { Troubles } from "./troubles.js";
 import { Wires } from "./wires.js";
 
 let wires = null;
 const tables = new Tables(() => wires?.draw());
 wires = new Wires(tables);
+const troubles = new Troubles(tables, () => wires.draw());
 const detail = new Detail(tables, () => back());
 const packet = new Packet(tables, (asked) => live.look("packet", asked));
 const nodes = new NodeView(tables);
@@ -23,6 +25,7 @@ const live = new Live({
   rows: (said) => {
     tables.update(said.rows, said.gone);
     if (document.documentElement.dataset.synced) tables.quiet = false;
+    if (document.documentElement.dataset.synced) troubles.draw();
     if (!byId("node-view").hidden && (said.gone.length || said.rows.some((one) => one.kind === "node"))) route();
   },
   state: (said) => {

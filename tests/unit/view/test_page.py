@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,6 +25,7 @@ from tests.unit.view.world import (
     namespace,
     page,
     put,
+    ready_node,
     refused_walk,
     running,
     served,
@@ -74,6 +76,47 @@ async def test_it_shows_nodes_pods_services_and_the_lines_between_them(browser: 
     await browser.until("document.querySelectorAll('#wires path').length === 2")
     assert await browser.value("document.querySelectorAll('#wires path.unready').length") == 1
     assert await browser.log() == []
+
+
+async def test_what_is_not_well_is_listed_first_and_leads_there(here: Page, browser: Browser) -> None:
+    listed = "[...document.querySelectorAll('#troubles li')].map((one) => one.innerText)"
+    await browser.until(f"({listed}).length === 2")
+    assert await browser.value(listed) == ["pod shop/late: ImagePullBackOff 0/1", "service shop/db: no endpoints"]
+    starting = waiting("new", "node1")
+    starting["metadata"]["creationTimestamp"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    starting["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": "ContainerCreating"}
+    lost = ready_node("node3", "192.0.2.13", "10.0.3.0/24")
+    lost["status"]["conditions"] = []
+    for obj in (starting, lost, shop_slice("db", ("web-1", "10.0.1.2", True))):
+        await put(here.api, obj)
+    await browser.until(f"({listed}).join() === 'node node3: NotReady,pod shop/late: ImagePullBackOff 0/1'")
+    assert "ContainerCreating" in await browser.value(TEXT, "pod/shop/new"), "what has just begun is no trouble"
+    await browser.value("document.querySelectorAll('#troubles a')[1].click()")
+    await browser.until("document.querySelector('#detail').innerText.includes('pod shop/late')")
+    await browser.press(ESCAPE)
+    await put(here.api, running("late", "10.0.2.3", "node2"))
+    await browser.until(f"({listed}).join() === 'node node3: NotReady'")
+    await put(here.api, ready_node("node3", "192.0.2.13", "10.0.3.0/24"))
+    await browser.until("document.querySelector('#troubles').hidden", seconds=3)
+    assert await browser.log() == []
+
+
+async def test_lines_follow_when_a_pod_that_starts_for_long_is_listed(here: Page, browser: Browser) -> None:
+    await put(here.api, running("late", "10.0.2.3", "node2"))
+    await put(here.api, shop_slice("db", ("web-1", "10.0.1.2", True)))
+    starting = waiting("new", "node1")
+    began = datetime.now(UTC) - timedelta(seconds=6)
+    starting["metadata"]["creationTimestamp"] = began.strftime("%Y-%m-%dT%H:%M:%SZ")
+    starting["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": "ContainerCreating"}
+    await put(here.api, starting)
+    await browser.until(f"document.querySelector('#troubles').hidden && ({TEXT}).includes('Creating')", "pod/shop/new")
+    await browser.until("!document.querySelector('#troubles').hidden", seconds=9)
+    middle = f"(({ROW}.getBoundingClientRect().top + {ROW}.getBoundingClientRect().bottom) / 2)"
+    begins = (
+        "[...document.querySelectorAll('#wires path')].map((one) => one.getPointAtLength(0).y"
+        " + document.querySelector('#wires').getBoundingClientRect().top)"
+    )
+    await browser.until(f"{begins}.some((one) => Math.abs(one - {middle}) < 2)", "service/shop/db", seconds=1)
 
 
 async def test_a_new_endpoint_shows_within_a_second(here: Page, browser: Browser) -> None:
