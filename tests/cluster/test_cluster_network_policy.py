@@ -16,10 +16,12 @@ import pytest
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from policy.watches.cluster_policies import GROUP, POLICIES, VERSION
-from tests.builders.cluster_policies import cluster_policy, domains, egress, ingress, nodes
-from tests.builders.pods import manifest, sleeper, web
+from tests.browser import chromium, driven, needs_chromium
+from tests.builders.cluster_policies import BASELINE, cluster_policy, domains, egress, ingress, nodes
+from tests.builders.pods import container, manifest, sleeper, web
 from tests.cluster.command_line import cli
 from tests.cluster.test_network_policy import address, answers, shared_cluster
+from tests.cluster.test_view import DETAIL, TEXT, viewing
 from tests.cluster.world import World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -72,6 +74,34 @@ async def test_tiers_decide_on_every_node_and_trace_says_which_rule(world: World
             return await answers(world, "client", host)
 
         await holds(opened, "the policy is gone")
+
+
+@needs_chromium
+async def test_the_page_shows_both_tiers_and_which_rule_drops(world: World) -> None:
+    caller = container("client", script="while true; do wget -qO- -T 1 $HOST:8080/hostname; sleep 1; done")
+    await world.run(manifest("far", web(), nodeName="node2"))
+    host = await address(world, "far")
+    passing = cluster_policy("pass", ingress=[ingress("Pass", name="on")])
+    closed = cluster_policy("base", BASELINE, ingress=[ingress("Deny", name="all others")])
+    async with applied(world, passing) as admin, applied(world, closed) as base:
+        await world.run(manifest("client", {**caller, "env": [{"name": "HOST", "value": host}]}, nodeName="node1"))
+        with chromium() as window:
+            async with viewing(world.cluster.name) as url, driven(window) as browser:
+                await browser.open(url)
+                await browser.until(f"{TEXT}.includes('(tier Baseline: ingress)')", f"pod/{world.namespace}/far")
+                await browser.until(f"{TEXT}.includes('2 pods')", f"clusternetworkpolicy//{admin}")
+                await browser.open(f"{url}#/pod/{world.namespace}/client")
+                refused = "(document.querySelector('[data-part=refused]')?.innerText ?? '')"
+                await browser.until(f"{refused}.includes('{base} (Baseline tier, ingress[0] all others)')", seconds=40)
+                await browser.open(f"{url}#/packet?from={world.namespace}/client&to={world.namespace}/far:8080")
+                await browser.until("document.querySelector('#verdict').innerText === 'DROPPED'", seconds=60)
+                walk = await browser.value("document.querySelector('#walk').innerText")
+                assert f"dropped: ClusterNetworkPolicy {base} denies it (Baseline tier, ingress[0] all others)" in walk
+                assert f"ClusterNetworkPolicy {admin} passes it on to the NetworkPolicies" in walk
+                for name, words in ((admin, "Admin ingress[0] of"), (base, "drop")):
+                    await browser.open(f"{url}#/clusternetworkpolicy//{name}")
+                    await browser.until(f"{DETAIL}.includes('Enforced on node2') && {DETAIL}.includes('{words}')")
+                assert await browser.log() == []
 
 
 async def test_a_pod_that_starts_while_its_daemon_is_killed_is_protected_when_it_runs(world: World) -> None:

@@ -206,6 +206,21 @@ async def test_what_a_pod_uses_is_measured_by_its_node(world: World, page: tuple
     await world.delete("busy", grace=0)
 
 
+async def test_who_holds_the_disk_is_measured_by_the_node(world: World, page: tuple[Browser, str]) -> None:
+    browser, url = page
+    fills = container(
+        "fills",
+        script="dd if=/dev/zero of=/data/big bs=1M count=60; sleep 3600 & wait",
+        volumeMounts=[{"name": "scratch", "mountPath": "/data"}],
+    )
+    await world.run(manifest("full", fills, volumes=[{"name": "scratch", "emptyDir": {}}], nodeName="node2"))
+    await browser.open(f"{url}#/node//node2")
+    holders = "(document.querySelector('[aria-label=\"Who holds the disk\"]')?.innerText ?? '')"
+    await browser.until(f"{holders}.includes('full {world.namespace}')", seconds=90)  # measured once a minute at most
+    await browser.until(f"{holders}.includes('volume scratch: 60 MiB')", seconds=90)
+    await world.delete("full", grace=0)
+
+
 async def test_labels_like_scripts_stay_text(world: World, page: tuple[Browser, str]) -> None:
     browser, url = page
     hostile = manifest("hostile", sleeper())
