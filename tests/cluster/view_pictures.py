@@ -6,14 +6,17 @@ It makes a namespace `shop` in the cluster NAME of `up`, with a few pods, and re
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster
 from nodelib.kube.access import load_kubeconfig
-from nodelib.kube.client import KubeClient
+from nodelib.kube.client import ApiError, KubeClient
+from policy.watches.cluster_policies import GROUP, POLICIES, VERSION
 from tests.browser import Browser, chromium, driven
+from tests.builders.cluster_policies import cluster_policy, ingress, spaces
 from tests.builders.pods import container, manifest, web
 from tests.builders.policies import apps, policy
 from tests.builders.services import WEB_PORT, service
@@ -22,6 +25,16 @@ from tests.cluster.test_view import DETAIL, LIVE, ROW, TEXT, viewing
 from tests.cluster.world import Object, World, holds
 
 _LARGEST = 200_000  # bytes of a picture
+_ADMIN = "monitoring-may-ask"  # a ClusterNetworkPolicy
+# The name of the cluster, in the texts that are shown, is nobody's business who looks at a picture.
+_UNNAMED = """(() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let one = texts.nextNode(); one; one = texts.nextNode()) {
+    const shown = one.data.replace(` --name ${arguments[0]}`, "");
+    one.data = one.parentElement.id === "cluster" ? "shop" : shown;
+  }
+  return true;
+})()"""
 
 
 def _labelled(app: str, obj: Object) -> Object:
@@ -39,6 +52,8 @@ async def main(name: str, folder: Path) -> None:
             await holds(lambda: api.get("/api/v1/namespaces/shop/serviceaccounts/default"), "the account is there")
             await _pictures(world, cluster, folder)
         finally:
+            with contextlib.suppress(ApiError):
+                await api.delete(f"{POLICIES}/{_ADMIN}")
             await api.delete("/api/v1/namespaces/shop")
 
 
@@ -50,46 +65,46 @@ async def _pictures(world: World, cluster: Cluster, folder: Path) -> None:
             await browser.until(f"{LIVE} && {TEXT}.includes('CreateContainerConfigError')", "pod/shop/cart-1")
             await browser.until(f"{TEXT}.includes('1 of 2 ready') || {TEXT}.includes('1 of 1')", "service/shop/cart")
             await browser.until("document.querySelectorAll('#nodes .wiring .chip').length >= 4", seconds=40)
-            await browser.size(1280, 700)
+            await browser.size(1180, 720)
             await browser.value(f"{ROW}.querySelector('a').focus()", "service/shop/cart")
-            await _picture(browser, folder / "view-cluster.png")
+            await _picture(browser, folder / "view-cluster.png", cluster.name)
             await browser.open(f"{url}#/pod/shop/cart-1")
             await browser.until(f"{DETAIL}.includes('Create ConfigMap')")
             await browser.size(1180, 600, dark=True)
-            await _picture(browser, folder / "view-why.png")
+            await _picture(browser, folder / "view-why.png", cluster.name)
             await browser.open(f"{url}#/pod/shop/web-2")
             await browser.until(f"{DETAIL}.includes('migrate')")
             await browser.size(390, 844)
-            await _picture(browser, folder / "view-start.png")
+            await _picture(browser, folder / "view-start.png", cluster.name)
             await browser.open(f"{url}#/pod/shop/client")
             await browser.size(900, 470, dark=True)
             await browser.until("[...document.querySelectorAll('.costs .spark polyline')].length > 2", seconds=40)
             await asyncio.sleep(25)
             await browser.value("document.querySelector('[data-part=costs]').scrollIntoView()")
-            await _picture(browser, folder / "view-uses.png")
+            await _picture(browser, folder / "view-uses.png", cluster.name)
             await browser.size(1180, 780)
             await browser.open(f"{url}#/packet?from=shop/client&to=shop/cart:80")
             await browser.until("document.querySelectorAll('.live.good').length > 0", seconds=60)
             await browser.until("document.querySelectorAll('#refused tbody tr').length > 0", seconds=60)
             await asyncio.sleep(8)  # the small lines get a history
-            await _picture(browser, folder / "view-packet.png", moves=True)
+            await _picture(browser, folder / "view-packet.png", cluster.name, moves=True)
             if cluster.options.enforces_policies:
                 await browser.size(1180, 600)
                 await browser.value("document.querySelector('#refused').scrollIntoView()")
-                await _picture(browser, folder / "view-refused.png", moves=True)
+                await _picture(browser, folder / "view-refused.png", cluster.name, moves=True)
             await browser.open(f"{url}#/node//node2")
             await browser.size(1280, 900)
             await browser.until("document.querySelectorAll('.lanes tbody tr').length > 0")
-            await _picture(browser, folder / "view-node.png")
+            await _picture(browser, folder / "view-node.png", cluster.name)
             await browser.until("document.querySelectorAll('[aria-label=Links] tbody tr').length > 3", seconds=30)
             await browser.value("document.querySelector('[aria-label=Links]').closest('section').scrollIntoView()")
             await browser.size(1280, 700)
-            await _picture(browser, folder / "view-wiring.png")
+            await _picture(browser, folder / "view-wiring.png", cluster.name)
             if cluster.options.enforces_policies:
                 await browser.open(f"{url}#/networkpolicy/shop/only-cart")
                 await browser.until("document.querySelectorAll('.rules tbody tr').length > 0", seconds=30)
                 await browser.size(900, 470)
-                await _picture(browser, folder / "view-policy.png")
+                await _picture(browser, folder / "view-policy.png", cluster.name)
 
 
 async def _shop(world: World, cluster: Cluster) -> None:
@@ -100,6 +115,10 @@ async def _shop(world: World, cluster: Cluster) -> None:
     if cluster.options.enforces_policies:
         only = policy("only-cart", namespace="shop", select={"app": "web"}, ingress=[{"from": [apps("cart")]}])
         await world.api.post("/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies", only)
+        kind = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "ClusterNetworkPolicy"}
+        rules = [ingress("Accept", spaces(**{"kubernetes.io/metadata.name": "kube-system"}))]
+        admin = cluster_policy(_ADMIN, subject=spaces(**{"kubernetes.io/metadata.name": "shop"}), ingress=rules)
+        await world.api.post(POLICIES, {**kind, "metadata": {"name": _ADMIN}, "spec": admin["spec"]})
     await world.create(_labelled("web", manifest("web-1", web(), nodeName="node1")))
     await world.create(_labelled("web", manifest("web-2", web(), initContainers=[setup], nodeName="node2")))
     late = {**web("cart"), "envFrom": [{"configMapRef": {"name": "prices"}}]}
@@ -115,10 +134,11 @@ async def _shop(world: World, cluster: Cluster) -> None:
         await world.ready(name)
 
 
-async def _picture(browser: Browser, file: Path, *, moves: bool = False) -> None:
+async def _picture(browser: Browser, file: Path, cluster: str, *, moves: bool = False) -> None:
     """`moves`: there is always something new."""
     if not moves:
         await browser.until("document.getAnimations().length === 0")
+    await browser.value(_UNNAMED, cluster)
     png = await browser.picture()
     assert len(png) < _LARGEST, f"{file.name} has {len(png)} bytes"
     await asyncio.to_thread(file.write_bytes, png)

@@ -34,7 +34,10 @@ const live = new Live({
     if (said.problems.length) tell("bad", `The API server gives no news, and is tried again: ${said.problems.join("; ")}`);
     else tell(said.synced ? "good" : "waits", said.synced ? "live" : "reading the cluster");
     tables.said(said.notes);
-    if (said.synced) document.documentElement.dataset.synced = "yes";
+    if (said.synced) {
+      document.documentElement.dataset.synced = "yes";
+      troubles.draw();
+    }
   },
   detail: (said) => (said.kind === "node" ? nodes : detail).heard(said),
   refusals: (said) => detail.refusals(said),
