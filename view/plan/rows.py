@@ -18,7 +18,7 @@ GOOD, WAITS, BAD, OVER = "good", "waits", "bad", "over"  # how a state is shown
 _TEXT = 300  # bytes of one text of the API
 _ENDPOINTS = 64  # of one Service
 _PORTS = 8
-_POLICIES = 16  # of one pod
+_POLICIES = 32  # of one pod; more are not counted either
 _BAD = ("BackOff", "Err", "Error", "Failed", "OOMKilled", "Invalid", "CannotRun")
 
 

@@ -3,6 +3,7 @@
 import { byId, el } from "./dom.js";
 
 const NOWHERE = "";
+const MOST_POLICIES = 4; // that are named in the row of one pod
 export const POLICIES = ["networkpolicy", "clusternetworkpolicy"];
 
 export class Tables {
@@ -224,7 +225,7 @@ function podRow(row, veth) {
   const ready = row.containers > 1 || row.ready < row.containers ? ` ${row.ready}/${row.containers}` : "";
   return el(
     "tr", {},
-    name(row, "", row.policies.map((one) => el("small", { class: "block" }, one.tier ? "under " : "isolated by ", el("a", { href: `#/${one.policy}` }, one.name), one.tier ? ` (tier ${one.tier}: ${one.how})` : ` (${one.how})`))),
+    name(row, "", row.policies.slice(0, MOST_POLICIES).map((one) => el("small", { class: "block" }, one.tier ? "under " : "isolated by ", el("a", { href: `#/${one.policy}` }, one.name), one.tier ? ` (tier ${one.tier}: ${one.how})` : ` (${one.how})`)).concat(row.policies.length > MOST_POLICIES ? [el("small", { class: "block" }, `and ${row.policies.length - MOST_POLICIES} more policies`)] : [])),
     el("td", { class: "mono" }, row.addresses[0] ?? "–", row.hostNetwork ? el("small", {}, "the node's own") : veth ? el("small", {}, veth) : null),
     el("td", {}, el("span", { class: `dot ${row.tone}` }, row.state + ready)),
     el("td", {}, row.restarts || "–"),

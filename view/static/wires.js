@@ -42,10 +42,12 @@ export class Wires {
 
   ends() {
     const found = [];
+    const crowded = this.tables.shown.size > MOST; // then not even made, but for the one in question
     for (const [key, from] of this.tables.shown) {
       const row = this.tables.rows.get(key);
       if (row.kind === "pod" && !from.hidden)
         for (const one of row.policies) {
+          if (crowded && one.tier && this.hot !== key && this.hot !== one.policy) continue;
           const policy = this.tables.shown.get(one.policy);
           if (policy && !policy.hidden) found.push({ from: policy, to: from, kind: "policy", hot: this.hot === key || this.hot === one.policy });
         }

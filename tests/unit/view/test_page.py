@@ -385,6 +385,17 @@ async def test_cluster_policies_of_both_tiers_are_drawn_where_they_decide(here: 
     assert await browser.value(LIVE), "a cluster without their CRD is none whose news fail"
 
 
+async def test_the_row_of_a_pod_under_many_policies_stays_small(here: Page, browser: Browser) -> None:
+    for one in (cluster_policies_defined(), namespace("shop")):
+        await put(here.api, one)
+    for at in range(6):
+        one = cluster_policy(f"p{at}", priority=at, ingress=[ingress("Accept")])
+        await put(here.api, {**one, "kind": "ClusterNetworkPolicy"})
+    await browser.until(f"({TEXT}).includes('under p3') && ({TEXT}).includes('and 2 more policies')", "pod/shop/web-1")
+    assert "under p4" not in await browser.value(TEXT, "pod/shop/web-1")
+    await browser.until(f"({TEXT}).includes('2 pods')", "clusternetworkpolicy//p5")
+
+
 async def test_who_may_not_list_cluster_policies_is_told_and_sees_the_rest(window: str) -> None:
     async def refuse(_: web.Request, __: bytes) -> web.StreamResponse:
         return failure(403, "Forbidden")
