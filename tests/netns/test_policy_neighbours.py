@@ -8,14 +8,22 @@ import struct
 import sys
 from collections.abc import Iterator
 from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loadbalancer.plan.frames import announcements, solicited_node
+from nodelib import command
 from nodelib.addresses import hardware_address
+from nodelib.clock import SystemClock
+from nodelib.command import Completed
+from policy.frames import Frames
 from policy.model import Name
 from tests.netns.cni_world import Namespace
+from tests.netns.cni_world import World as CniWorld
 from tests.netns.policy_world import PolicyWorld
+from tests.netns.test_cni_ipv6 import Dual
 from tests.netns.test_cni_spoofing import mac_of
 from tests.netns.test_policy_frames import TAGS
 from tests.netns.test_policy_packets import SEND_FRAMES, V6
@@ -104,3 +112,41 @@ def test_a_pod_answers_for_its_own_addresses_only(world: PolicyWorld) -> None:
     assert {("pod1", NODE), ("pod1", FAR), ("node", POD1), ("pod1", V6[FAR]), ("node", V6[POD1])} <= misled(world), (
         "what the table is for"
     )
+
+
+def test_pods_of_the_pod_network_find_each_other_and_their_node(tmp_path: Path) -> None:
+    """On two dual-stack nodes, with the addresses that the pod network itself has given."""
+    world = CniWorld(tmp_path)
+    try:
+        dual = Dual(world, "nftables")
+        client, server, far = world.namespace(), world.namespace(), world.namespace()
+        given = {name: dual.one.add_all(name, pod) for name, pod in (("client", client), ("server", server))}
+        given["far"] = dual.two.add_all("far", far)
+        for name, pod in (("server", server), ("far", far)):
+            pod.serve("tcp", 80, name)
+
+        async def run(argv: Any, **more: Any) -> Completed:
+            return await command.run(dual.one.namespace.argv(*argv), **more)
+
+        async def scenario() -> None:
+            frames = Frames(SystemClock(), fail, run)
+            await frames.enforce()
+            for name in ("client", "server"):
+                await frames.hold(Name("a", name), tuple(map(ip_address, given[name])))
+
+        asyncio.run(scenario())
+        spaces = (client, server, dual.one.namespace)
+        for name in ("server", "far"):
+            for address in given[name]:
+                for one in spaces:
+                    one.run("ip", "neigh", "flush", "all")
+                assert client.ask("tcp", address, 80).startswith(f"{name} "), address
+        for address in given["server"]:
+            dual.one.namespace.run("ip", "neigh", "flush", "all")
+            assert dual.one.namespace.ask("tcp", address, 80).startswith("server "), address
+    finally:
+        world.close()
+
+
+def fail(problem: str) -> None:
+    raise AssertionError(problem)
