@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from cni import install
 from cni.daemon import NodeNetwork
-from cni.edge import route_events
+from cni.edge import listeners, route_events
 from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace
 from cni.edge.store import DiskStore
@@ -67,7 +67,7 @@ class CniNode:
             clock=self._clock,
             published=install.load_published(settings.data_dir, settings.network),
         )
-        self.operations = Operations(Netlink, self._stores.of, check_namespace, self._clock.now)
+        self.operations = Operations(Netlink, self._stores.of, check_namespace, self._clock.now, listeners)
         self.server = CniServer(
             settings.socket,
             self.operations,

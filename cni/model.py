@@ -210,6 +210,15 @@ class HostPort:
 
 
 @dataclass(frozen=True, slots=True)
+class Listener:
+    """A port at which a process of the node takes connections, or packets from anybody."""
+
+    protocol: str
+    address: Address
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class TunnelGuard:
     """The node's end of the overlay, which takes packets of nodes only.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cni import apply
 from cni.model import Address, Attachment, AttachmentKey, LinkFacts, LinkPlan
 from cni.plan import bandwidth, hostports, ipam, links, names
-from cni.ports import CheckNamespace, OpenLinks, Store
+from cni.ports import CheckNamespace, NodePorts, OpenLinks, Store
 from cni.spec.arguments import Args
 from cni.spec.configuration import NetConf
 from cni.spec.errors import (
@@ -39,12 +39,15 @@ _SHOWN = 5  # conflicts in one error
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The commands with the edges they need. `store` returns a network's store; `now` is in wall-clock seconds."""
+    """The commands with the edges they need. `store` returns a network's store; `now` is in wall-clock seconds;
+    `node_ports`: those that no pod gets.
+    """
 
     open_links: OpenLinks
     store: Callable[[NetConf], Store]
     check_namespace: CheckNamespace
     now: Callable[[], float]
+    node_ports: NodePorts
 
     def add(self, conf: NetConf, args: Args, netns: int) -> tuple[Result, Attachment]:
         """Attach the network namespace `netns`, a descriptor. Raises CNIError."""
@@ -54,7 +57,7 @@ class Operations:
         store = self.store(conf)
         with ExitStack() as undo, _coded(args):
             bridge = self._bridge(conf)
-            attachment, fresh = _reserve(store, conf, args, self.now())
+            attachment, fresh = _reserve(store, conf, args, self.now(), self.node_ports)
             if fresh:
                 undo.callback(store.release, args.key)
             plan = links.plan(conf, args.key, attachment.addresses, bridge.mtu)
@@ -140,7 +143,7 @@ def _wrong(plan: LinkPlan, seen: apply.Observed) -> list[str]:
     return found + bandwidth.differences(plan, seen.rates)
 
 
-def _reserve(store: Store, conf: NetConf, args: Args, now: float) -> tuple[Attachment, bool]:
+def _reserve(store: Store, conf: NetConf, args: Args, now: float, node_ports: NodePorts) -> tuple[Attachment, bool]:
     """The attachment with one address of each range set, and whether they were taken just now."""
     with store.locked():
         present = store.get(args.key)
@@ -148,7 +151,7 @@ def _reserve(store: Store, conf: NetConf, args: Args, now: float) -> tuple[Attac
             return present, False
         if present is not None:
             store.release(args.key)
-        _refuse_taken_ports(store, conf, args.key)
+        _refuse_taken_ports(store, conf, args.key, node_ports)
         wanted = _wanted(args)
         chosen: list[Address] = []
         for ranges in conf.ranges:
@@ -162,13 +165,20 @@ def _reserve(store: Store, conf: NetConf, args: Args, now: float) -> tuple[Attac
             if not store.claim(address, attachment):
                 # Another process took it in the meantime. The store knows that now, so choose again.
                 store.release(args.key)
-                return _reserve(store, conf, args, now)
+                return _reserve(store, conf, args, now, node_ports)
         return attachment, True
 
 
-def _refuse_taken_ports(store: Store, conf: NetConf, key: AttachmentKey) -> None:
+def _refuse_taken_ports(store: Store, conf: NetConf, key: AttachmentKey, node_ports: NodePorts) -> None:
     if not conf.port_mappings:
         return
+    own = hostports.of_the_node(conf.port_mappings, node_ports.listeners(), node_ports.clients_ports())
+    if own:
+        raise CNIError(
+            TRY_AGAIN_LATER,
+            "; ".join(own[:_SHOWN]) + (f"; and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""),
+            details="Choose another hostPort, or with hostIP an address at which it does not listen.",
+        )
     taken = hostports.conflicts(key, conf.port_mappings, store.attachments())
     if taken:
         more = f"; and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, Self
 
@@ -15,6 +15,7 @@ from cni.model import (
     Interface,
     LinkFacts,
     LinkPlan,
+    Listener,
     Neighbour,
     NodeRoute,
     OverlayPlan,
@@ -81,6 +82,13 @@ class CheckNamespace(Protocol):
     """Raises CNIError unless the descriptor is a pod's network namespace (cni.edge.netns.check_namespace)."""
 
     def __call__(self, fd: int, path: str) -> None: ...
+
+
+class NodePorts(Protocol):
+    """The ports of the node's own processes. The real one is the module cni.edge.listeners."""
+
+    def listeners(self) -> Iterable[Listener]: ...
+    def clients_ports(self) -> tuple[int, int]: ...
 
 
 class PathMtus(Protocol):

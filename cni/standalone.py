@@ -10,6 +10,7 @@ from functools import cached_property
 
 from cni import dispatch, udp_flows
 from cni.dispatch import Answer, Call
+from cni.edge import listeners
 from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace, open_namespace
 from cni.edge.policy import protect
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 def perform(call: Call, conf: NetConf) -> Answer:
     """Carry out ADD, DEL, CHECK or GC. Raises CNIError."""
     here = _Node(conf)
-    operations = Operations(Netlink, lambda _: here.store, check_namespace, time.time)
+    operations = Operations(Netlink, lambda _: here.store, check_namespace, time.time, listeners)
     netns = open_namespace(call.args.netns) if call.args.command in ("ADD", "CHECK") else None
     try:
         if call.args.command == "ADD" and netns is not None:

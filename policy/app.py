@@ -222,7 +222,8 @@ class _Daemon:
 
     def _tell_of_frames(self, problem: str) -> None:
         note = (
-            f"pods with CAP_NET_RAW can pass by policies between pods of this node, in frames with VLAN tags: {problem}"
+            "pods with CAP_NET_RAW can pass by policies between pods of this node, in frames with VLAN tags, and answer"
+            f" for each other's addresses: {problem}"
         )
         log.error("%s. Install nft; the kernel needs nf_tables for bridges (NF_TABLES_BRIDGE).", note)
         self._events.node("NetworkPolicyFramesNotFiltered", note[:1000])
@@ -256,11 +257,14 @@ class _Daemon:
             self._enforcer.set_pod(name, None)
             self._directory.set_pod(name, None)
             self._protection.forget(name)
+            self._frames.gone(name)
             self._supervisor.once(f"forget-answers-{name}", partial(self._domains.forget, addresses))
             return
         pod = parse.pod(obj)
         self._enforcer.set_pod(pod.name, pod)
         self._directory.set_pod(pod.name, pod)
+        if pod.node == self._settings.node:
+            self._frames.seen(pod.name, pod.addresses)
         self._events.pod(pod)
 
     def _on_namespace(self, kind: str, obj: Json) -> None:
@@ -273,8 +277,9 @@ class _Daemon:
         if question.get("about") == "drops":
             return await self._drops.answer(question)
         began = self._clock.monotonic()
-        await self._domains.forget(read(question)[2])
-        answer = await self._protection.answer(question)
+        name, _, addresses = read(question)
+        await self._domains.forget(addresses)
+        answer, _ = await asyncio.gather(self._protection.answer(question), self._frames.hold(name, addresses))
         if answer.get("protected"):
             self._metrics.protected.observe(self._clock.monotonic() - began)
             self._directory.hold(*read(question))

@@ -27,6 +27,7 @@ from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.kube.request_metrics import RequestMetrics
+from nodelib.kube.turns import Turns
 from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.traces.export import Exporter
 from nodelib.version import KUBERNETES_VERSION
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 
 USER_AGENT = "nodewright-agent"
 _HEARTBEAT_TIMEOUT = 5.0  # seconds
+_TURNS = 64, 24  # requests at a time for what pods name, and of those for one namespace
 
 
 @dataclass(slots=True)
@@ -42,20 +44,22 @@ class Connections:
     """The clients of the API server and the runtime. The Lease has one of its own, which no other request can delay.
 
     `unlimited`: for the Node and for Events, which kubeAPIQPS does not limit; the same as `api` where it is not set.
+    `named`: for the objects that pods name, of which there may be any number; a few requests at a time.
     """
 
     api: KubeClient
     unlimited: KubeClient
+    named: KubeClient
     heartbeat: KubeClient
     cri: Cri
 
     async def reconnect(self) -> None:
         """Connect to the API server again, with the current credentials."""
-        for client in {self.api, self.unlimited, self.heartbeat}:
+        for client in {self.api, self.unlimited, self.named, self.heartbeat}:
             await client.reconnect()
 
     async def close(self) -> None:
-        for client in {self.api, self.unlimited, self.heartbeat}:
+        for client in {self.api, self.unlimited, self.named, self.heartbeat}:
             await client.close()
         await self.cri.close()
 
@@ -152,16 +156,26 @@ def _connections(
         interceptors=cri_interceptors(exporter),
     )
     if settings.standalone:
-        return Connections(NoApi(), NoApi(), NoApi(), cri)
+        return Connections(NoApi(), NoApi(), NoApi(), NoApi(), cri)
     measured = RequestMetrics(metrics.registry)
     heartbeat = KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT, measured=measured)
-    rate, streams = settings.api.limit, settings.api.streaming_lists
-    unlimited = KubeClient(access, user_agent=USER_AGENT, streaming_lists=streams, measured=measured)
-    if rate is None:
-        return Connections(unlimited, unlimited, heartbeat, cri)
-    limit = RateLimiter(TokenBucket(rate.qps, rate.burst, clock.monotonic), clock.sleep)
-    limited = KubeClient(access, user_agent=USER_AGENT, limit=limit, streaming_lists=streams, measured=measured)
-    return Connections(limited, unlimited, heartbeat, cri)
+    rate, limit = settings.api.limit, None
+    if rate is not None:
+        limit = RateLimiter(TokenBucket(rate.qps, rate.burst, clock.monotonic), clock.sleep)
+
+    def client(limit: RateLimiter | None, turns: Turns | None = None) -> KubeClient:
+        return KubeClient(
+            access,
+            user_agent=USER_AGENT,
+            limit=limit,
+            turns=turns,
+            streaming_lists=settings.api.streaming_lists,
+            measured=measured,
+        )
+
+    unlimited = client(None)
+    limited = client(limit) if limit is not None else unlimited
+    return Connections(limited, unlimited, client(limit, Turns(*_TURNS)), heartbeat, cri)
 
 
 def apply_process_limits(settings: Settings) -> None:

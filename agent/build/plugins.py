@@ -98,7 +98,7 @@ async def build_devices(base: Base, affinity: TopologyAffinity) -> DeviceManager
 
 async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceManagers) -> BuiltPlugins:
     """Reads the records of volumes and claims from disk. Raises Temporary."""
-    client, clock, pods = base.connections.api, base.clock, base.pods
+    client, clock, pods = base.connections.named, base.clock, base.pods
     root_dir, node = base.settings.paths.root_dir, base.settings.node.name
     objects = CsiObjects(client, TokenCache(client, clock), node)
     drivers = CsiDrivers(objects, CsiDriver, clock, pods.retry_blocked)

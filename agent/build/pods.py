@@ -41,7 +41,7 @@ def pod_volumes(
 ) -> BuiltVolumes:
     """The volumes of pods and their container configurations."""
     return build_volumes(
-        base.connections.api,
+        base.connections.named,
         base.settings.pod_defaults,
         clock=base.clock,
         node=lambda: derive.node_context(keeper, base.addresses.current),
@@ -51,7 +51,7 @@ def pod_volumes(
         csi=csi,
         user_namespaces=user_namespaces,
         store=object_store(
-            base.connections.api,
+            base.connections.named,
             base.settings.objects,
             clock=base.clock,
             notify=base.pods.refresh,
@@ -86,7 +86,7 @@ def pod_deps(
             settings,
             PullSecrets(built.objects, built.warnings),
             clock,
-            None if settings.standalone else ServiceAccounts(base.connections.api, clock.now),
+            None if settings.standalone else ServiceAccounts(base.connections.named, clock.now),
         ),
         events=base.events,
         clock=clock,

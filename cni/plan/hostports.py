@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from cni.model import Address, Attachment, AttachmentKey, HostPort, PortMapping
+from cni.model import Address, Attachment, AttachmentKey, HostPort, Listener, PortMapping
 from nodelib.addresses import parse_address
 from nodelib.flows import UdpFlow
 
@@ -48,6 +48,36 @@ def conflicts(key: AttachmentKey, wanted: Iterable[PortMapping], attachments: It
                 shown = f"{mapping.host_ip or '*'}:{mapping.host_port}/{mapping.protocol}"
                 found.append(f"hostPort {shown} is held by {holder}")
     return found
+
+
+def of_the_node(wanted: Collection[PortMapping], listeners: Iterable[Listener], clients: tuple[int, int]) -> list[str]:
+    """One sentence for each of `wanted` at which a process of the node listens: the rules would lead what is sent to it
+    (to sshd, the kubelet, the API server, the overlay) to the pod. Upstream's portmap lets that happen.
+
+    `clients`: the ports of sockets that ask for none, which clients over UDP have for a moment.
+    """
+    ports = {(one.protocol, one.host_port) for one in wanted}
+    held: dict[tuple[str, int], list[Address]] = {}
+    for one in listeners:
+        passing = one.protocol == "udp" and clients[0] <= one.port <= clients[1]
+        if (one.protocol, one.port) in ports and not passing:
+            held.setdefault((one.protocol, one.port), []).append(one.address)
+    found = []
+    for mapping in wanted:
+        at = next((one for one in held.get((mapping.protocol, mapping.host_port), ()) if _meets(mapping, one)), None)
+        if at is not None:
+            shown = f"{mapping.host_ip or '*'}:{mapping.host_port}/{mapping.protocol}"
+            found.append(f"hostPort {shown} is the node's own: one of its processes listens at {at}")
+    return found
+
+
+def _meets(mapping: PortMapping, listening: Address) -> bool:
+    """Whether both have an address in common. A socket at :: is usually one for both families."""
+    if not mapping.host_ip:
+        return True
+    if listening.is_unspecified:
+        return listening.version == 6 or ":" not in mapping.host_ip
+    return str(listening) == mapping.host_ip
 
 
 def stale_flows(

@@ -12,6 +12,7 @@ import logging
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Self
 
 import aiohttp
@@ -24,6 +25,7 @@ from nodelib.kube.answers import Allowance
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 from nodelib.kube.paths import is_plain
 from nodelib.kube.tls_errors import explain
+from nodelib.kube.turns import Turns
 from nodelib.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class KubeClient:
     """A connection pool to one API server, a context manager. Every call raises ApiError or ApiUnreachable.
 
     `limit`: each call waits for its turn, and each of its tries; watches do not (client-go's rest.Request). None: none.
+    `turns`: how many calls are under way at a time, watches aside. None: any number.
     `streaming_lists`: reflectors get their lists as the first events of watches (gate WatchListClient).
     `measured` counts the requests.
     """
@@ -64,12 +67,13 @@ class KubeClient:
         user_agent: str,
         timeout: float = 30,
         limit: RateLimiter | None = None,
+        turns: Turns | None = None,
         streaming_lists: bool = True,
         measured: RequestMetrics | None = None,
     ) -> None:
         self.access = access
         self.streaming_lists = streaming_lists
-        self._timeout, self._limit, self._measured = timeout, limit, measured
+        self._timeout, self._limit, self._turns, self._measured = timeout, limit, turns, measured
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._pool: _Pool | None = None
 
@@ -116,7 +120,8 @@ class KubeClient:
         deadline = loop.time() + self._timeout
         for number in range(1, _TRIES + 1):
             try:
-                return await self._once(method, path, data, sent, params or {})
+                async with self._place(path):
+                    return await self._once(method, path, data, sent, params or {})
             except ApiError as error:
                 wait = max(error.retry_after or 0.0, _LEAST_WAIT)
                 if error.retry_after is None or number == _TRIES or loop.time() + wait > deadline:
@@ -152,6 +157,9 @@ class KubeClient:
             return answers.success(method, path, params, response.content_type, raw)
         except answers.Unusable as error:
             raise self._unexpected(method, path, error) from error
+
+    def _place(self, path: str) -> AbstractAsyncContextManager[None]:
+        return self._turns.take(path) if self._turns is not None else nullcontext()
 
     async def _turn(self, method: str, path: str) -> None:
         if self._limit is not None and (took := await self._limit.wait()) > _LONG_WAIT:

@@ -11,6 +11,13 @@ import re
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]+)+/?", re.ASCII)  # RFC 3986, without escapes
 _DOTS = (".", "..")
+_IN_NAMESPACE = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/namespaces/([^/]+)/.")
+
+
+def namespace_of(path: str) -> str:
+    """The namespace in which the path's object or collection is, "" for none."""
+    found = _IN_NAMESPACE.match(path)
+    return found[1] if found else ""
 
 
 def is_name(text: str) -> bool:

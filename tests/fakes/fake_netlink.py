@@ -19,6 +19,7 @@ from cni.model import (
     Interface,
     LinkFacts,
     LinkPlan,
+    Listener,
     Neighbour,
     NodeRoute,
     OverlayPlan,
@@ -277,3 +278,16 @@ class FakeLinks:
 
 
 OpenFake = Callable[[int | None], FakeLinks]
+
+
+class FakePorts:
+    """The ports of the node's own processes."""
+
+    def __init__(self, *listeners: Listener) -> None:
+        self._listeners = listeners
+
+    def listeners(self) -> tuple[Listener, ...]:
+        return self._listeners
+
+    def clients_ports(self) -> tuple[int, int]:
+        return 32768, 60999

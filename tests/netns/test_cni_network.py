@@ -304,3 +304,18 @@ def test_rules_that_somebody_flushed_come_back(tmp_path: Path) -> None:
         assert "inet " in cluster.one.namespace.run("ip", "-o", "-4", "addr", "show", "dev", "nw0").stdout
     finally:
         world.close()
+
+
+@pytest.mark.parametrize(("kind", "port"), [("tcp", 6443), ("udp", 4788)])
+def test_a_pod_takes_no_port_on_which_the_node_listens(cluster: Cluster, kind: str, port: int) -> None:
+    """The API server's, the kubelet's, sshd's: whoever may create pods would get what is sent to them."""
+    cluster.one.namespace.serve(kind, port, "node1")
+    pod = cluster.world.namespace()
+    refused = cluster.one.call("ADD", "evil", pod.path, runtimeConfig=ports(("", port, kind)))
+    assert (refused.status, refused.body.get("code")) == (1, 11)
+    assert f"hostPort *:{port}/{kind} is the node's own: one of its processes listens at " in refused.body["msg"]
+    assert cluster.one.store() == {}
+    assert cluster.two.namespace.ask(kind, "10.89.0.11", port).startswith("node1 ")
+    pod, _ = cluster.pod(cluster.one, "good", runtimeConfig=ports(("", port + 1, kind)))
+    pod.serve(kind, 80, "good")
+    assert cluster.two.namespace.ask(kind, "10.89.0.11", port + 1).startswith("good ")

@@ -15,7 +15,7 @@ from agent.common.model.pods import Pod
 from agent.common.plan import downward
 from agent.common.plan.secrets import decode_secret
 from agent.containers.plan.expand import Budget, expand, lookup_in
-from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, create_command
+from agent.volumes.model.sources import CONFIG_MAP, MOST_OBJECTS, SECRET, ObjectRef, create_command
 from nodelib.errors import Invalid, NotFound, Permanent
 from nodelib.json_values import Json
 
@@ -35,7 +35,7 @@ class EnvSources:
 
 
 def references(container: Json) -> set[ObjectRef]:
-    """The ConfigMaps and Secrets that the container's environment names."""
+    """The ConfigMaps and Secrets that the container's environment names. Raises Invalid for too many."""
     found: set[ObjectRef] = set()
     for source in container.get("envFrom") or []:
         for key, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
@@ -46,6 +46,12 @@ def references(container: Json) -> set[ObjectRef]:
         for key, kind in (("configMapKeyRef", CONFIG_MAP), ("secretKeyRef", SECRET)):
             if origin.get(key):
                 found.add(ObjectRef(kind, origin[key].get("name", "")))
+    if len(found) > MOST_OBJECTS:
+        raise Invalid(
+            f"the environment of container {container['name']} names {len(found)} ConfigMaps and Secrets,"
+            f" more than {MOST_OBJECTS}",
+            action="Put the data into fewer objects.",
+        )
     return {ref for ref in found if ref.name}
 
 

@@ -11,6 +11,8 @@ from agent.images.plan import keyring
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 
+_MOST = 100  # pull secrets of a pod that are read
+
 
 class SecretReader(Protocol):
     """Reads Secrets for pods (volumes/work/pod_objects.py). Raises NodewrightError."""
@@ -29,7 +31,11 @@ class PullSecrets:
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
         """Credentials for `image`, best match first. A missing or malformed secret causes a warning and is left out."""
         configs: list[dict[str, PullCredential]] = []
-        for name in [ref["name"] for ref in pod.spec.get("imagePullSecrets") or [] if ref.get("name")]:
+        names = dict.fromkeys(ref["name"] for ref in pod.spec.get("imagePullSecrets") or [] if ref.get("name"))
+        if len(names) > _MOST:
+            message = f"The pod names {len(names)} image pull secrets; only the first {_MOST} are used."
+            self._warnings.warn_once(pod, "FailedToRetrieveImagePullSecret", message)
+        for name in list(names)[:_MOST]:
             problem = "not found"
             try:
                 found = await self._secrets.secret(pod, name)

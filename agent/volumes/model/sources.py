@@ -11,6 +11,13 @@ from nodelib.json_values import Json
 CONFIG_MAP = "configmaps"
 SECRET = "secrets"
 
+# What a pod may name. Upstream has no limit: a request, and for most of them a watch, for as many as 1.5 MiB of names.
+MOST_OBJECTS = 1000  # ConfigMaps and Secrets
+MOST_OBJECTS_OF_NAMESPACE = 5000  # of all pods of a namespace on this node
+MOST_CLAIMS = 1000
+MOST_TOKENS = 100
+MOST_CERTIFICATES = 100
+
 
 def create_command(kind: str, namespace: str, name: str) -> str:
     """How a user creates a ConfigMap or Secret that is missing."""
@@ -53,6 +60,17 @@ class CertificateProjection:
     key_type: str
     lifetime: int = 0
     annotations: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRefs:
+    """References to everything outside the pod that its volumes are made from."""
+
+    objects: frozenset[ObjectRef] = frozenset()
+    tokens: frozenset[TokenRequest] = frozenset()
+    bundles: frozenset[TrustBundleProjection] = frozenset()
+    claims: frozenset[str] = frozenset()
+    certificates: frozenset[CertificateProjection] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""How much the files of a pod's volumes would be, counted before any of them is made.
+"""How much a pod's volumes need: what they name, and how much their files would be. Counted before anything is done.
 
-A pod that the API server accepts can name one object in thousands of volumes, or one key for thousands of files: those
-are gigabytes on the node's disk or in its memory, written by the agent. Upstream has no limit.
+A pod that the API server accepts can name tens of thousands of objects, each of which is read and followed; or one
+object in thousands of volumes, or one key for thousands of files: those are gigabytes on the node's disk or in its
+memory, written by the agent. Upstream has no limit.
 """
 
 from __future__ import annotations
@@ -10,13 +11,40 @@ from collections.abc import Iterator
 
 from agent.common.model.pods import Pod
 from agent.common.plan import downward
-from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef, VolumeSources
+from agent.volumes.model.sources import (
+    CONFIG_MAP,
+    MOST_CERTIFICATES,
+    MOST_CLAIMS,
+    MOST_OBJECTS,
+    MOST_TOKENS,
+    SECRET,
+    ObjectRef,
+    SourceRefs,
+    VolumeSources,
+)
 from agent.volumes.plan import payload
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
 _MOST = 96 * 1024 * 1024  # bytes; an object has at most 1 MiB
 _FILE = 512  # bytes that each file counts for besides its content
+
+
+def check_references(pod: Pod, refs: SourceRefs) -> None:
+    """Raises Invalid when the pod's volumes name more than a node asks for."""
+    for count, most, what in (
+        (len(refs.objects), MOST_OBJECTS, "ConfigMaps and Secrets"),
+        (len(refs.tokens), MOST_TOKENS, "tokens of service accounts"),
+        (len(refs.claims), MOST_CLAIMS, "claims"),
+        (len(refs.certificates), MOST_CERTIFICATES, "certificates"),
+    ):
+        if count > most:
+            raise Invalid(
+                f"the pod's volumes name {count} {what}, more than {most}",
+                obj=f"pod {pod.full_name}",
+                step="volumes",
+                action="Name fewer, or put the data into fewer objects, an image or a claim.",
+            )
 
 
 def check(pod: Pod, sources: VolumeSources) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from agent.common.model.pod_settings import NodeContext
@@ -20,6 +20,7 @@ from agent.volumes.model.sources import (
     SECRET,
     CertificateProjection,
     ObjectRef,
+    SourceRefs,
     TokenRequest,
     TrustBundleProjection,
     VolumeSources,
@@ -33,17 +34,6 @@ from nodelib.json_values import Json
 _OBJECT_VOLUMES = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir"})
 _MOST_NESTED = 10_000  # of a pod; more could not be mounted (fs.mount-max)
 _HOST_PATH_TYPES = ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRefs:
-    """References to everything outside the pod that its volumes are made from."""
-
-    objects: frozenset[ObjectRef] = frozenset()
-    tokens: frozenset[TokenRequest] = frozenset()
-    bundles: frozenset[TrustBundleProjection] = frozenset()
-    claims: frozenset[str] = frozenset()
-    certificates: frozenset[CertificateProjection] = frozenset()
 
 
 def source_refs(pod: Pod) -> SourceRefs:

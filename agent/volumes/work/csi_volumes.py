@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from agent.common.model.errors import AttachLimitExceeded, PluginError
 from agent.common.model.pod_settings import PodPaths
@@ -34,6 +35,12 @@ log = logging.getLogger(__name__)
 _ATTACH_TIMEOUT = 10.0  # seconds for one attempt; the pod's worker tries again after that
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _REPUBLISH_INTERVAL, _SWEEP_INTERVAL = 60.0, 120.0  # seconds
+_AT_ONCE = 16  # volumes of one pod that drivers are asked for at a time: a pod may have thousands
+
+T = TypeVar("T")
+
+_Known = Mapping[tuple[VolumeKey, str], Published]
+"""What the pod's directory says is published, perhaps by an earlier run of the agent: by key and target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,9 @@ class CsiVolumes:
 
     async def mount(self, pod: Pod, paths: PodPaths, volumes: list[CsiVolume]) -> dict[str, MountedVolume]:
         """By name of the pod's volume. Raises Temporary or Permanent, which name the volume."""
-        made = await asyncio.gather(*(self._mount_named(pod, paths, one) for one in volumes))
+        recorded = await asyncio.to_thread(self._deps.disk.published, paths) if volumes else []
+        known = {(one.key, one.target): one for one in recorded}
+        made = await _few_at_a_time(self._mount_named(pod, paths, one, known) for one in volumes)
         return {one.name: one for one in made}
 
     async def release(self, paths: PodPaths) -> None:
@@ -103,7 +112,7 @@ class CsiVolumes:
         found = await asyncio.to_thread(self._deps.disk.published, paths)
         if found:
             await alone(self._deps.disk.unbind_sub_paths, paths)
-        await asyncio.gather(*(self._unpublish(paths, one) for one in found))
+        await _few_at_a_time(self._unpublish(paths, one) for one in found)
         for key in [key for key, users in self._users.items() if paths.uid in users]:
             self._users[key].discard(paths.uid)
             self._contexts.ended(paths.uid, key)
@@ -140,10 +149,10 @@ class CsiVolumes:
         finally:
             await jobs.close()
 
-    async def _mount_named(self, pod: Pod, paths: PodPaths, volume: CsiVolume) -> MountedVolume:
+    async def _mount_named(self, pod: Pod, paths: PodPaths, volume: CsiVolume, known: _Known) -> MountedVolume:
         began, started = self._deps.clock.now(), self._deps.clock.monotonic()
         try:
-            made = await self._mount(pod, paths, volume)
+            made = await self._mount(pod, paths, volume, known)
             return replace(made, began=began, took=self._deps.clock.monotonic() - started)
         except NodewrightError as error:
             error.message = f'MountVolume.SetUp failed for volume "{volume.spec_name}" : {error.message}'
@@ -155,11 +164,13 @@ class CsiVolumes:
                 action="Check the node's disk; the agent tries again.",
             ) from error
 
-    async def _mount(self, pod: Pod, paths: PodPaths, volume: CsiVolume) -> MountedVolume:
+    async def _mount(self, pod: Pod, paths: PodPaths, volume: CsiVolume, known: _Known) -> MountedVolume:
         target = _target(paths, volume)
         described = await self._deps.api.driver(volume.driver)
         plan.check_lifecycle(volume, described)
-        published = await self._published(paths, volume, target)
+        published = known.get((volume.key, target))
+        if published is not None and not await alone(self._deps.disk.is_mounted, target):
+            published = None
         volume = replace(volume, context=self._contexts.admit(pod, volume, described, published))
         if not volume.ephemeral:
             self._users.setdefault(volume.key, set()).add(pod.uid)
@@ -184,12 +195,6 @@ class CsiVolumes:
         self._mounted.setdefault(pod.uid, {})[volume.name] = found
         self.new_mount.set()
         return MountedVolume(volume.name, target, read_only=volume.read_only, block=volume.block, relabels=relabels)
-
-    async def _published(self, paths: PodPaths, volume: CsiVolume, target: str) -> Published | None:
-        """As it is published and mounted, perhaps by an earlier run of the agent."""
-        known = await asyncio.to_thread(self._deps.disk.published, paths)
-        recorded = next((one for one in known if one.key == volume.key and one.target == target), None)
-        return recorded if recorded is not None and await alone(self._deps.disk.is_mounted, target) else None
 
     async def _wait_attached(self, volume: CsiVolume, described: Json | None) -> dict[str, str]:
         """Wait until a controller has attached the volume to this node; returns its metadata for the driver."""
@@ -369,3 +374,14 @@ def _target(paths: PodPaths, volume: CsiVolume) -> str:
     if volume.block:
         return f"{paths.pod}/volumeDevices/{plan.PLUGIN}/{volume.spec_name}/device"
     return f"{paths.volume(plan.PLUGIN, volume.spec_name)}/mount"
+
+
+async def _few_at_a_time(work: Iterable[Coroutine[None, None, T]]) -> list[T]:
+    """The results of all, in their order. Raises the first error; the rest goes on."""
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def done(one: Coroutine[None, None, T]) -> T:
+        async with places:
+            return await one
+
+    return await asyncio.gather(*(done(one) for one in work))

@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agent.common.model.pods import Pod
-from agent.volumes.model.sources import SECRET, FoundClaim, ObjectRef, TokenRequest
+from agent.volumes.model.sources import (
+    MOST_OBJECTS,
+    MOST_OBJECTS_OF_NAMESPACE,
+    SECRET,
+    FoundClaim,
+    ObjectRef,
+    TokenRequest,
+)
+from agent.volumes.work.named_objects import NamedObjects
 from agent.volumes.work.tokens import TokenCache
 from agent.volumes.work.watched_objects import ObjectKey, WatchedObjects
 from nodelib.clock import Clock
@@ -38,19 +46,25 @@ class ObjectStore(Protocol):
 class PodObjects:
     """`notify(uid)` is called when something that the pod uses has changed, or its token must be renewed.
 
-    `store`: where ConfigMaps and Secrets come from; None: they are watched.
+    `store`: where ConfigMaps and Secrets come from; None: they are watched. `most`: see NamedObjects.
 
     `tasks()` must be kept running by the agent's supervisor; close() ends the single-object watches.
     """
 
     def __init__(
-        self, client: KubeClient, clock: Clock, notify: Callable[[str], None], store: ObjectStore | None = None
+        self,
+        client: KubeClient,
+        clock: Clock,
+        notify: Callable[[str], None],
+        store: ObjectStore | None = None,
+        most: tuple[int, int] = (MOST_OBJECTS, MOST_OBJECTS_OF_NAMESPACE),
     ) -> None:
         self._client = client
         self._clock = clock
         self._notify = notify
         self._objects = store or WatchedObjects(client, clock, notify)
         self._tokens = TokenCache(client, clock)
+        self._named = NamedObjects(most)
         self._renewals = asyncio.Event()
         self._services = Reflector(client, "/api/v1/services", name="services")
         self._bundles = Reflector(
@@ -72,7 +86,8 @@ class PodObjects:
         await self._objects.close()
 
     async def object(self, pod: Pod, ref: ObjectRef) -> Json | None:
-        """A ConfigMap or Secret, followed from now on; None when it does not exist. Raises Temporary.
+        """A ConfigMap or Secret, followed from now on; None when it does not exist. Raises Temporary, Permanent for one
+        too many.
 
         Of the name the API server knows only that there is one: anything may be in it.
         """
@@ -85,6 +100,7 @@ class PodObjects:
             )
         if not is_name(ref.name):
             return None
+        self._named.note(pod, ref)
         return await self._objects.get(pod.uid, ObjectKey(ref.kind, pod.namespace, ref.name))
 
     async def secret(self, pod: Pod, name: str) -> Json | None:
@@ -92,7 +108,8 @@ class PodObjects:
         return await self.object(pod, ObjectRef(SECRET, name))
 
     async def token(self, pod: Pod, request: TokenRequest) -> str:
-        """A service account token, renewed from now on. Raises Temporary."""
+        """A service account token, renewed from now on. Raises Temporary, Permanent for one too many."""
+        self._named.note_token(pod, request)
         text = await self._tokens.get(pod, request)
         self._renewals.set()
         return text
@@ -134,6 +151,7 @@ class PodObjects:
         """Stop watching objects and renewing tokens for this pod."""
         self._objects.drop_user(uid)
         self._tokens.drop_pod(uid)
+        self._named.drop_pod(uid)
         self._bundle_users.discard(uid)
 
     def _bundles_changed(self) -> None:

@@ -9,10 +9,11 @@ from agent.volumes.model.sources import (
     CertificateProjection,
     Credential,
     ObjectRef,
+    SourceRefs,
     TrustBundleProjection,
     VolumeSources,
 )
-from agent.volumes.plan import trust_bundles, volumes
+from agent.volumes.plan import sizes, trust_bundles, volumes
 from agent.volumes.ports import PodCertificates, VolumeObjects
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
@@ -25,8 +26,9 @@ class SourceReader:
         self._objects, self._certificates = objects, certificates
 
     async def read(self, pod: Pod) -> VolumeSources:
-        """Everything that the pod's volumes are made from, fetched at once."""
+        """Everything that the pod's volumes are made from, fetched at once. Raises Invalid when that is too much."""
         refs = volumes.source_refs(pod)
+        sizes.check_references(pod, refs)
         tokens, claims, certificates = list(refs.tokens), list(refs.claims), list(refs.certificates)
         objects, texts, bound, anchors, credentials = await asyncio.gather(
             self.read_objects(pod, refs),
@@ -43,8 +45,9 @@ class SourceReader:
             certificates=dict(zip(certificates, credentials, strict=True)),
         )
 
-    async def read_objects(self, pod: Pod, refs: volumes.SourceRefs) -> dict[ObjectRef, Json | None]:
-        """The ConfigMaps and Secrets of `refs`; None for one that does not exist."""
+    async def read_objects(self, pod: Pod, refs: SourceRefs) -> dict[ObjectRef, Json | None]:
+        """The ConfigMaps and Secrets of `refs`; None for one that does not exist. Raises Invalid for too many."""
+        sizes.check_references(pod, refs)
         wanted = list(refs.objects)
         found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in wanted))
         return dict(zip(wanted, found, strict=True))

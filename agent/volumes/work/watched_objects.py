@@ -2,7 +2,9 @@
 
 The Node authorizer allows list and watch of single objects only (fieldSelector metadata.name=…), and only of those that
 pods of this node refer to. A watch is kept as long as a pod uses the object. An immutable object is read once and not
-watched. Upstream: pkg/kubelet/util/manager/watch_based_manager.go.
+watched. Upstream: pkg/kubelet/util/manager/watch_based_manager.go, where all watches share a connection.
+
+A pod may name thousands of objects, which need not exist: what finds no place for a watch is looked at now and then.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from agent.volumes.plan import watches as plan
 from agent.volumes.plan.watches import Step
+from agent.volumes.work.watch_places import WatchPlaces
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
@@ -54,14 +58,15 @@ class ObjectKey:
 class _Entry:
     """What is known of one object.
 
-    `version`: its resourceVersion; `listed`: the version to watch from; `get_failed`: a get() gave up waiting, so its
-    caller must be notified of the first answer.
+    `version`: its resourceVersion; `listed`: the version to watch from; `placed`: it has a place for its
+    watch; `get_failed`: a get() gave up waiting, so its caller must be notified of the first answer.
     """
 
     users: set[str] = field(default_factory=set)
     current: Json | None = None
     version: str = ""
     listed: str = ""
+    placed: bool = False
     watching: bool = False
     known: asyncio.Event = field(default_factory=asyncio.Event)
     failure: NodewrightError | None = None
@@ -72,10 +77,13 @@ class _Entry:
 class WatchedObjects:
     """`notify(uid)` is called for every user of an object that changed, appeared or vanished."""
 
-    def __init__(self, client: KubeClient, clock: Clock, notify: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: KubeClient, clock: Clock, notify: Callable[[str], None], places: WatchPlaces | None = None
+    ) -> None:
         self._client = client
         self._clock = clock
         self._notify = notify
+        self._places = places or WatchPlaces()
         self._entries: dict[ObjectKey, _Entry] = {}
 
     def tasks(self) -> list[tuple[str, Work]]:
@@ -142,18 +150,24 @@ class WatchedObjects:
                 return
             except Exception:
                 log.exception("the watch of %s failed and is started again", key)
-                await self._clock.sleep(_LONGEST_PAUSE)
+            finally:
+                if entry.placed:
+                    entry.placed = False
+                    self._places.leave(key.namespace)
+            await self._clock.sleep(_LONGEST_PAUSE)
 
     async def _follow(self, key: ObjectKey, entry: _Entry) -> None:
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=_PAUSE_GROWTH)
         expired = False
         while True:
             try:
-                match plan.next_step(known=entry.known.is_set(), listed=entry.listed, current=entry.current):
+                match self._next_step(key, entry):
                     case Step.READ:
                         await self._read(key, entry)
                         if plan.waits_before_watch(entry.current):
                             await self._clock.sleep(plan.WATCH_DELAY)
+                    case Step.LOOK:
+                        await self._look_later(key, entry)
                     case Step.LIST:
                         await self._list(key, entry)
                     case Step.STOP:
@@ -176,6 +190,23 @@ class WatchedObjects:
                 if isinstance(error, UnexpectedAnswer):
                     entry.listed = ""
                 await self._failed(key, entry, error, pause)
+
+    def _next_step(self, key: ObjectKey, entry: _Entry) -> Step:
+        known = entry.known.is_set()
+        entry.placed = entry.placed or (known and self._places.take(key.namespace))
+        return plan.next_step(known=known, placed=entry.placed, listed=entry.listed, current=entry.current)
+
+    async def _look_later(self, key: ObjectKey, entry: _Entry) -> None:
+        """Read it after a pause: there is no place for its watch yet."""
+        waiting = self._places.waiting
+        waiting[key.namespace] += 1
+        try:
+            await self._clock.sleep(plan.pause_before_look(waiting[key.namespace], random.random()))
+        finally:
+            waiting[key.namespace] -= 1
+            if not waiting[key.namespace]:
+                del waiting[key.namespace]
+        await self._read(key, entry)
 
     async def _read(self, key: ObjectKey, entry: _Entry) -> None:
         """A get is answered at once; a list may wait 100 ms for the server's cache to catch up (KEP-2340)."""

@@ -28,7 +28,7 @@ from cni.spec.errors import CNIError
 from nodelib.addresses import hardware_address
 from nodelib.flows import UdpFlow
 from nodelib.json_values import Json
-from tests.fakes.fake_netlink import FakeKernel
+from tests.fakes.fake_netlink import FakeKernel, FakePorts
 from tests.fakes.fake_store import FakeStore
 
 # Python's ipaddress takes all of it for the zone of an IPv6 address.
@@ -240,7 +240,7 @@ def test_an_address_that_is_asked_for_has_no_zone() -> None:
     store = FakeStore()
     with kernel.open(None) as links:
         ensure_bridge(links, bridge("nw0", [address_range({"subnet": "fd44::/64"})], 1500))
-    operations = Operations(kernel.open, lambda _: store, lambda *_: None, lambda: 0.0)
+    operations = Operations(kernel.open, lambda _: store, lambda *_: None, lambda: 0.0, FakePorts())
     args = Args("ADD", "c1", "eth0", "/netns/c1", {"IP": "fd44::5%x"})
     with pytest.raises(CNIError, match="not an IP address"):
         operations.add(conf, args, kernel.new_namespace())

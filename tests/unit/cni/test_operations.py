@@ -19,7 +19,7 @@ from cni.spec.arguments import Args
 from cni.spec.configuration import NetConf, address_range, parse_conf
 from cni.spec.errors import CNIError
 from nodelib.errors import Invalid
-from tests.fakes.fake_netlink import NODE, FakeKernel
+from tests.fakes.fake_netlink import NODE, FakeKernel, FakePorts
 from tests.fakes.fake_store import FakeStore
 
 
@@ -27,7 +27,9 @@ class Bench:
     def __init__(self, subnet: str = "10.1.0.0/29") -> None:
         self.kernel, self.store = FakeKernel(), FakeStore()
         self.conf = self.make_conf(ipam={"subnet": subnet})
-        self.operations = Operations(self.kernel.open, lambda _: self.store, lambda fd, path: None, lambda: 1000.0)
+        self.operations = Operations(
+            self.kernel.open, lambda _: self.store, lambda fd, path: None, lambda: 1000.0, FakePorts()
+        )
         with self.kernel.open() as links:
             ensure_bridge(links, node.bridge("nw0", [address_range({"subnet": subnet})], 1500))
         self.empty = self.kernel.dump()

@@ -17,7 +17,7 @@ from cni.operations import Operations
 from cni.ports import Store
 from cni.server import CniServer
 from cni.spec.configuration import NetConf
-from tests.fakes.fake_netlink import FakeKernel
+from tests.fakes.fake_netlink import FakeKernel, FakePorts
 
 
 def _no_store(_: NetConf) -> Store:
@@ -33,7 +33,7 @@ async def serving(folder: Path) -> AsyncIterator[tuple[CniServer, str]]:
         return ""
 
     path = str(folder / "cni.sock")
-    operations = Operations(FakeKernel().open, _no_store, lambda *_: None, lambda: 0.0)
+    operations = Operations(FakeKernel().open, _no_store, lambda *_: None, lambda: 0.0, FakePorts())
     one = CniServer(path, operations, sync_ports=nothing, waiting=ready)
     one.listen()
     task = asyncio.create_task(one.serve())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from ipaddress import ip_address
 from typing import Any
 
+from nodelib.addresses import hardware_address
 from nodelib.command import CommandError, Completed
 from policy.frames import PERIOD, Frames
+from policy.model import Address, Name
 from policy.plan import frames
 from tests.fakes.clock import FakeClock
 
@@ -19,6 +22,7 @@ class Nft:
         self.broken = ""
 
     async def run(self, argv: Any, *, stdin: bytes, **_: object) -> Completed:
+        await asyncio.sleep(0)  # a process takes a while
         if self.broken:
             raise CommandError(argv, 1, self.broken.encode())
         self.committed.append(stdin.decode())
@@ -26,7 +30,7 @@ class Nft:
 
 
 def test_one_transaction_replaces_the_table() -> None:
-    text = frames.transaction()
+    text = frames.transaction({})
     assert text.startswith(frames.removal()) and text.count("table bridge nodewright-policy") == 3
     assert "ether type != { ip, ip6, arp }" in text and "== 0a:58:00:00:00:00" in text
 
@@ -39,7 +43,7 @@ async def test_it_is_written_again_and_again_until_somebody_else_enforces_polici
     assert nft.committed == [], "not before it is wanted"
     await kept.enforce()
     await clock.advance(PERIOD * 2 + 1)
-    assert nft.committed == [frames.transaction()] * 3
+    assert nft.committed == [frames.transaction({})] * 3
     await kept.remove()
     await clock.advance(PERIOD * 2)
     assert nft.committed[3:] == [frames.removal()]
@@ -57,3 +61,49 @@ async def test_a_kernel_that_cannot_have_it_is_told_of_once() -> None:
     nft.broken = ""
     await kept.enforce()
     assert not kept.problem
+
+
+ONE: tuple[Address, ...] = (ip_address("10.244.0.11"), ip_address("fd00:244::11"))
+MAC = hardware_address(ONE[0])
+
+
+async def test_what_the_runtime_has_given_a_pod_is_its_own() -> None:
+    nft = Nft()
+    kept = Frames(FakeClock(), lambda _: None, nft.run)
+    await kept.hold(Name("a", "one"), ONE)
+    assert nft.committed == [], "not before it is wanted"
+    await kept.enforce()
+    assert nft.committed[-1] == frames.transaction({MAC: ONE})
+    assert f"{MAC} . 0xaf4000b" in nft.committed[-1] and f"{MAC} . 0xfd000244{'11':0>24}" in nft.committed[-1]
+    await kept.hold(Name("a", "one"), ONE)
+    assert len(nft.committed) == 1, "nothing has changed"
+    kept.seen(Name("b", "forger"), (ONE[0], ip_address("fd00:244::99")))
+    await kept.enforce()
+    assert nft.committed[-1] == frames.transaction({MAC: ONE})
+    kept.gone(Name("a", "one"))
+    await kept.enforce()
+    assert nft.committed[-1] == frames.transaction({MAC: ONE}), "its processes may go on"
+    other = (ONE[0], ip_address("fd00:244::12"))
+    await kept.hold(Name("a", "two"), other)
+    assert nft.committed[-1] == frames.transaction({MAC: other})
+
+
+async def test_pods_that_come_together_are_written_together() -> None:
+    nft = Nft()
+    kept = Frames(FakeClock(), lambda _: None, nft.run)
+    await kept.enforce()
+    pods = [(Name("a", str(number)), (ip_address(f"10.244.1.{number}"),)) for number in range(100)]
+    await asyncio.gather(*(kept.hold(name, addresses) for name, addresses in pods))
+    assert len(nft.committed) <= 3 and nft.committed[-1].count(" . 0xaf401") == 100
+
+
+async def test_of_what_has_gone_the_latest_is_known() -> None:
+    nft = Nft()
+    kept = Frames(FakeClock(), lambda _: None, nft.run)
+    for number in range(3000):
+        name = Name("a", str(number))
+        await kept.hold(name, (ip_address((10 << 24) + number),))
+        kept.gone(name)
+    await kept.hold(Name("a", "stays"), ONE)
+    await kept.enforce()
+    assert nft.committed[-1].count(" . 0x") == 1024 + 2

@@ -68,3 +68,10 @@ async def test_a_silent_api_server_is_warned_of(objects: FakeObjects) -> None:
     assert [message for _, message in warned] == [
         "Unable to retrieve some image pull secrets (good: no answer); the pull may not succeed."
     ]
+
+
+async def test_thousands_of_pull_secrets_are_neither_all_read_nor_all_warned_of(objects: FakeObjects) -> None:
+    warned: list[tuple[str, str]] = []
+    names = [{"name": "good"}, *({"name": f"x{number}"} for number in range(5000))]
+    assert await users(objects, pod(imagePullSecrets=names), "reg.io/a:1", warned) == ["me"]
+    assert len(warned) == 100 and "only the first 100 are used" in warned[0][1]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -158,3 +161,28 @@ async def test_republished_until_the_pod_goes(world: World) -> None:
 async def test_the_node_knows_its_drivers(world: World) -> None:
     assert world.api.the_csi_node is not None
     assert [one["nodeID"] for one in world.api.the_csi_node["spec"]["drivers"]] == ["node-7"]
+
+
+async def test_a_pod_with_thousands_of_volumes_asks_for_a_few_at_a_time(world: World) -> None:
+    """Each of an inline volume is a program that formats it: all at once, they take the node from everybody else."""
+    world.api.drivers["drv"] = {"spec": {"volumeLifecycleModes": ["Ephemeral"], "attachRequired": False}}
+    at_once: list[int] = [0, 0]
+
+    def counted(call: Callable[..., Awaitable[None]]) -> Any:
+        async def asked(*given: Any) -> None:
+            at_once[0] += 1
+            at_once[1] = max(at_once)
+            await asyncio.sleep(0)
+            await call(*given)
+            at_once[0] -= 1
+
+        return asked
+
+    world.driver.publish = counted(world.driver.publish)  # type: ignore[method-assign]
+    world.driver.unpublish = counted(world.driver.unpublish)  # type: ignore[method-assign]
+    names = [f"v{number}" for number in range(500)]
+    await world.mount(A, *(replace(SCRATCH, name=one, spec_name=one, handle=f"csi-{one}") for one in names))
+    assert (world.driver.calls.count("publish"), at_once[1]) == (500, 16)
+    at_once[1] = 0
+    await world.release(A)
+    assert not world.disk.mounted and at_once[1] == 16

@@ -14,13 +14,13 @@ from agent.volumes.model.sources import (
     CONFIG_MAP,
     SECRET,
     ObjectRef,
+    SourceRefs,
     TokenRequest,
     TrustBundleProjection,
     VolumeSources,
 )
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageVolume, VolumePlan
 from agent.volumes.plan.volumes import (
-    SourceRefs,
     needs_only_objects_and_tokens,
     nested_mount_points,
     objects_suffice,
