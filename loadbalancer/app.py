@@ -101,7 +101,7 @@ class _Daemon:
         self._waiting_events = 0
         self._membership = Membership(renewals, LEASES, node, clock)
         self._election = Election(renewals, LEASES, identity, self._liveness, clock)
-        self._leader = Leader(writes, LEASES, identity, settings.pool, self._index, self)
+        self._leader = Leader(writes, LEASES, identity, settings.pool, self._index, self, clock)
         self._announcer = Announcer(
             HeldFile(settings.state), self, clock, lambda: self._liveness.fresh(self._clock.monotonic())
         )

@@ -21,6 +21,7 @@ from loadbalancer.plan.index import Index
 from loadbalancer.plan.place import Endpoints, Nodes, place
 from loadbalancer.plan.pool import Pool
 from loadbalancer.plan.writes import StatusWrite, status_writes
+from nodelib.clock import Clock
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
 from nodelib.kube.errors import ApiError
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _WRITES_AT_ONCE = 8
 _MANY = 500  # Services; planning for more takes longer than the event loop may wait
+FRESH = 10.0  # seconds for which an address that had no node follows the most ready endpoints
 
 
 class Observer(Protocol):
@@ -55,10 +57,11 @@ class Leader:
     """`folder`: the path of the Leases."""
 
     def __init__(
-        self, client: LeaseApi, folder: str, identity: str, pool: Pool, index: Index, observer: Observer
+        self, client: LeaseApi, folder: str, identity: str, pool: Pool, index: Index, observer: Observer, clock: Clock
     ) -> None:
         self._client, self._folder, self._identity = client, folder, identity
-        self._pool, self._index, self._observer = pool, index, observer
+        self._pool, self._index, self._observer, self._clock = pool, index, observer, clock
+        self._placed: dict[Address, float] = {}  # when each fresh address was given a node
         self._stored: Json = {}
         self._term = self._changes = 0
         self._done: _Basis | None = None
@@ -90,18 +93,25 @@ class Leader:
         services = list(self._index.services.values())
         owned = {address: row.uids for address, row in before.rows.items()}
         endpoints = {one.name: self._index.endpoints(one.name) for one in services if one.local}
-        work = partial(_decide, services, before, self._pool, nodes, endpoints)
+        work = partial(_decide, services, before, self._pool, nodes, endpoints, self._fresh())
         allocation, wanted = await asyncio.to_thread(work) if len(services) > _MANY else work()
         if wanted != before:
             if not leads():
                 return
             await self._store(wanted)
+            now = self._clock.monotonic()
+            self._placed |= {one: now for one in _placed(wanted) - _placed(before)}
             self._log_moves(before, wanted)
         await self._write_statuses(services, allocation, owned, leads)
         self._report(services, allocation.problems)
         self._observer.counted(len(wanted.rows), len(allocation.problems), _moves(before, wanted))
         if wanted == before:
             self._done = basis
+
+    def _fresh(self) -> frozenset[Address]:
+        since = self._clock.monotonic() - FRESH
+        self._placed = {one: at for one, at in self._placed.items() if at > since}
+        return frozenset(self._placed)
 
     async def _load(self) -> None:
         try:
@@ -192,13 +202,21 @@ class Leader:
 
 
 def _decide(
-    services: list[Service], before: Table, pool: Pool, nodes: Nodes, endpoints: Mapping[Name, Endpoints]
+    services: list[Service],
+    before: Table,
+    pool: Pool,
+    nodes: Nodes,
+    endpoints: Mapping[Name, Endpoints],
+    fresh: frozenset[Address],
 ) -> tuple[Allocation, Table]:
     allocation = allocate(services, {address: row.uids for address, row in before.rows.items()}, pool)
     announced = {address: row.node for address, row in before.rows.items()}
-    return allocation, tables.table(
-        allocation.owners, place(allocation.owners, announced, nodes, lambda name: endpoints.get(name, Endpoints()))
-    )
+    placed = place(allocation.owners, announced, nodes, lambda name: endpoints.get(name, Endpoints()), fresh)
+    return allocation, tables.table(allocation.owners, placed)
+
+
+def _placed(table: Table) -> set[Address]:
+    return {address for address, row in table.rows.items() if row.node}
 
 
 def _key(one: StatusWrite) -> tuple[str, tuple[Address, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from loadbalancer.model import Name, Service
@@ -51,8 +52,10 @@ class Index:
             self._of_service.setdefault(service, set()).add(key)
 
     def endpoints(self, service: Name) -> Endpoints:
-        parts = [self._slices[key][1] for key in self._of_service.get(service, ())]
-        return Endpoints(
-            frozenset(node for part in parts for node in part.ready),
-            frozenset(node for part in parts for node in part.serving),
-        )
+        ready: Counter[str] = Counter()
+        serving: Counter[str] = Counter()
+        for key in self._of_service.get(service, ()):
+            part = self._slices[key][1]
+            ready.update(part.ready)
+            serving.update(part.serving)
+        return Endpoints(ready, serving)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from loadbalancer.model import CLASS, FAMILIES, IPS, SHARE, Name, Problem, Service
 from nodelib.addresses import Address, parse_address
 from nodelib.json_values import Json, compact, object_or_empty, objects_in
@@ -47,21 +49,24 @@ def service(obj: Json) -> Service:
     )
 
 
-def endpoint_nodes(obj: Json) -> tuple[Name | None, frozenset[str], frozenset[str]]:
-    """The Service of an EndpointSlice; the nodes of its ready endpoints, and of those that serve until they end."""
+def endpoint_nodes(obj: Json) -> tuple[Name | None, Counter[str], Counter[str]]:
+    """The Service of an EndpointSlice; how many ready endpoints each node has, and how many that serve until they
+    end.
+    """
     meta = object_or_empty(obj.get("metadata"))
     label = object_or_empty(meta.get("labels")).get(SERVICE_NAME)
-    ready, serving = set(), set()
+    ready: Counter[str] = Counter()
+    serving: Counter[str] = Counter()
     for entry in objects_in(obj.get("endpoints")):
         node, state = entry.get("nodeName"), object_or_empty(entry.get("conditions"))
         if not isinstance(node, str) or not node:
             continue
         if state.get("ready") in (None, True):
-            ready.add(node)
+            ready[node] += 1
         elif state.get("serving") is True and state.get("terminating") is True:
-            serving.add(node)
+            serving[node] += 1
     own = Name(str(meta.get("namespace") or ""), label) if isinstance(label, str) and label else None
-    return own, frozenset(ready), frozenset(serving)
+    return own, ready, serving
 
 
 def _families(spec: Json) -> tuple[int, ...]:

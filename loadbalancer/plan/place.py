@@ -1,7 +1,10 @@
 """Which node announces which address. Pure.
 
 An address stays with its node as long as that one is alive and may announce it: another node knows nothing of the
-connections that are open, and would cut them. A new address goes to the node with the fewest.
+connections that are open, and would cut them. One without a node goes, with policy Local, to a node with the most ready
+endpoints, because only those of that node answer; among equals to the node with the fewest addresses. While it is fresh
+it follows the most ready endpoints: the pods of a new Deployment become ready one after the other, and the first of
+them shall not decide for all time.
 """
 
 from __future__ import annotations
@@ -9,17 +12,18 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from loadbalancer.model import Address, Name, Service
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The nodes of a Service's endpoints: ready ones, and those that serve until they end."""
+    """How many of a Service's endpoints a node has: ready ones, and those that serve until they end."""
 
-    ready: frozenset[str] = frozenset()
-    serving: frozenset[str] = frozenset()
+    ready: Mapping[str, int] = field(default_factory=dict)
+    serving: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +39,44 @@ def place(
     before: Mapping[Address, str],
     nodes: Nodes,
     endpoints: Callable[[Name], Endpoints],
+    fresh: AbstractSet[Address] = frozenset(),
 ) -> dict[Address, str]:
-    """The node of each address, "" where no node may announce it."""
+    """The node of each address, "" where no node may announce it. `fresh`: those that had no node until just now."""
     found: dict[Address, str] = {}
-    homeless: dict[Address, frozenset[str]] = {}
+    homeless: dict[Address, Mapping[str, int]] = {}
     for address, services in owners.items():
         able = _able(services, nodes.live, endpoints)
         now = before.get(address, "")
-        if now and (now in able or (now not in nodes.live and not nodes.sure)):
+        stays = now in able and (address not in fresh or able[now] == max(able.values()))
+        if stays or (now and now not in nodes.live and not nodes.sure):
             found[address] = now
         else:
             homeless[address] = able
     load = Counter(found.values())
     for address, able in homeless.items():
-        chosen = min(able, key=lambda node: (load[node], _weight(address, node)), default="")
+        chosen = min(able, key=lambda node: (-able[node], load[node], _weight(address, node)), default="")
         load[chosen] += 1
         found[address] = chosen
     return {address: found[address] for address in owners}
 
 
-def _able(services: Iterable[Service], live: frozenset[str], endpoints: Callable[[Name], Endpoints]) -> frozenset[str]:
-    """Policy Local: only nodes with endpoints, as others would drop the packets."""
-    able = live
+def _able(
+    services: Iterable[Service], live: frozenset[str], endpoints: Callable[[Name], Endpoints]
+) -> Mapping[str, int]:
+    """The nodes that may announce, with what speaks for each: their endpoints.
+
+    Policy Local: only nodes with endpoints, as others would drop the packets. Policy Cluster: all are alike.
+    """
+    able = dict.fromkeys(live, 0)
     for one in services:
         if one.local:
             there = endpoints(one.name)
-            able = able & there.ready or able & there.serving
+            able = _having(able, there.ready) or _having(able, there.serving)
     return able
+
+
+def _having(able: Mapping[str, int], counts: Mapping[str, int]) -> dict[str, int]:
+    return {node: count + counts[node] for node, count in able.items() if counts.get(node)}
 
 
 def _weight(address: Address, node: str) -> bytes:

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from loadbalancer.leader import Leader
+from loadbalancer.leader import FRESH, Leader
 from loadbalancer.leases import LEADER, Election, Membership, holder, member
 from loadbalancer.model import Address, Problem, Service
 from loadbalancer.plan.index import Index
@@ -45,7 +45,8 @@ class Lab:
 
     def __init__(self, api: FakeObjects, name: str, pool: str = "192.0.2.1-192.0.2.2") -> None:
         self.api, self.heard, self.index = api, Heard(), Index()
-        self.leader = Leader(api, FOLDER, name, parse([pool]), self.index, self.heard)
+        self.clock = FakeClock()
+        self.leader = Leader(api, FOLDER, name, parse([pool]), self.index, self.heard, self.clock)
         self.leads = True
 
     def sync(self) -> None:
@@ -167,6 +168,33 @@ async def test_one_that_leads_no_more_writes_nothing(api: FakeObjects) -> None:
     lab.leads = False
     await lab.rounds()
     assert status(api, "x") == [] and f"{FOLDER}/addresses" not in api.objects
+
+
+def endpoints(*nodes: str) -> Json:
+    """The EndpointSlice of Service x, with an endpoint on each of these nodes."""
+    meta = {"name": "x-1", "namespace": "a", "labels": {"kubernetes.io/service-name": "x"}}
+    return {"metadata": meta, "endpoints": [{"nodeName": one} for one in nodes]}
+
+
+async def test_an_address_follows_the_pods_at_first_and_stays_then(api: FakeObjects) -> None:
+    put(api, balanced("x", externalTrafficPolicy="Local"))
+    lab = Lab(api, "l1")
+
+    async def ready(*nodes: str) -> str:
+        lab.index.slice("MODIFIED", endpoints(*nodes))
+        await lab.rounds()
+        return lab.leader.table.rows[ip_address("192.0.2.1")].node
+
+    assert await ready() == ""
+    await lab.clock.advance(60)
+    assert await ready("n1") == "n1"
+    assert await ready("n1", "n2", "n2") == "n2"
+    await lab.clock.advance(FRESH - 1)
+    assert await ready("n1", "n1", "n1", "n2", "n2") == "n1", "a move does not begin the time anew"
+    await lab.clock.advance(1)
+    assert await ready("n1", "n2", "n2", "n2") == "n1"
+    assert await ready("n2") == "n2"
+    assert await ready("n1", "n1", "n2") == "n2", "it was not without a node in between"
 
 
 class Voter:

@@ -71,11 +71,12 @@ def test_nodes_of_endpoints() -> None:
         {"nodeName": "n2", "conditions": {"ready": False, "serving": True, "terminating": True}},
         {"nodeName": "n3", "conditions": {"ready": False, "serving": False}},
         {"nodeName": "n4"},
+        {"nodeName": "n4", "conditions": {"ready": None}},
         {"conditions": {}},
     ]
     meta = {"name": "x", "namespace": "a", "labels": {"kubernetes.io/service-name": "web"}}
     name, ready, serving = parse.endpoint_nodes({"metadata": meta, "endpoints": endpoints})
-    assert str(name) == "a/web" and ready == {"n1", "n4"} and serving == {"n2"}
+    assert str(name) == "a/web" and ready == {"n1": 1, "n4": 2} and serving == {"n2": 1}
 
 
 _JSON = st.recursive(

@@ -43,19 +43,55 @@ def test_policy_cluster(before: str, there: Nodes, expected: str) -> None:
 @pytest.mark.parametrize(
     ("before", "ready", "serving", "expected"),
     [
-        pytest.param("n1", {"n2"}, set(), "n2", id="leaves-a-node-without-endpoints"),
-        pytest.param("n1", {"n1", "n2"}, set(), "n1", id="stays"),
-        pytest.param("n1", set(), {"n1"}, "n1", id="endpoints-that-end-serve"),
-        pytest.param("n1", {"n2"}, {"n1"}, "n2", id="ready-ones-are-better"),
-        pytest.param("n1", set(), set(), "", id="no-endpoints"),
-        pytest.param("n1", {"n9"}, set(), "", id="only-on-a-dead-node"),
+        pytest.param("n1", {"n2": 1}, {}, "n2", id="leaves-a-node-without-endpoints"),
+        pytest.param("n1", {"n1": 1, "n2": 1}, {}, "n1", id="stays"),
+        pytest.param("n1", {"n1": 1, "n2": 9}, {}, "n1", id="stays-where-there-are-fewer"),
+        pytest.param("n1", {}, {"n1": 1}, "n1", id="endpoints-that-end-serve"),
+        pytest.param("n1", {"n2": 1}, {"n1": 9}, "n2", id="ready-ones-are-better"),
+        pytest.param("n1", {}, {}, "", id="no-endpoints"),
+        pytest.param("n1", {"n9": 1}, {}, "", id="only-on-a-dead-node"),
+        pytest.param("", {"n1": 1, "n2": 2}, {}, "n2", id="new-where-most-are-ready"),
+        pytest.param("", {"n1": 2, "n2": 1}, {"n2": 9}, "n1", id="new-those-that-end-do-not-count"),
+        pytest.param("", {"n1": 2, "n2": 1, "n9": 9}, {}, "n1", id="new-those-of-a-dead-node-do-not-count"),
+        pytest.param("n9", {"n1": 1, "n2": 2}, {}, "n2", id="taken-over-where-most-are-ready"),
+        pytest.param("n9", {}, {"n1": 1, "n2": 2}, "n2", id="taken-over-where-most-serve"),
     ],
 )
-def test_policy_local(before: str, ready: set[str], serving: set[str], expected: str) -> None:
+def test_policy_local(before: str, ready: dict[str, int], serving: dict[str, int], expected: str) -> None:
     def endpoints(_: Name) -> Endpoints:
-        return Endpoints(frozenset(ready), frozenset(serving))
+        return Endpoints(ready, serving)
 
     assert place({ADDRESS: [LOCAL]}, {ADDRESS: before}, nodes("n1", "n2"), endpoints) == {ADDRESS: expected}
+
+
+@pytest.mark.parametrize(
+    ("ready", "expected"),
+    [
+        pytest.param({"n1": 1, "n2": 2}, "n2", id="follows-the-most"),
+        pytest.param({"n1": 2, "n2": 2}, "n1", id="stays-among-equals"),
+        pytest.param({"n1": 1, "n9": 9}, "n1", id="not-to-a-dead-node"),
+        pytest.param({"n2": 1}, "n2", id="leaves-a-node-without-endpoints"),
+    ],
+)
+def test_while_it_is_fresh_it_follows_the_pods_as_they_become_ready(ready: dict[str, int], expected: str) -> None:
+    def endpoints(_: Name) -> Endpoints:
+        return Endpoints(ready)
+
+    found = place({ADDRESS: [LOCAL]}, {ADDRESS: "n1"}, nodes("n1", "n2"), endpoints, frozenset({ADDRESS}))
+    assert found == {ADDRESS: expected}
+
+
+def test_a_fresh_one_of_policy_cluster_stays() -> None:
+    there = nodes("n1", "n2", "n3")
+    for node in ("n1", "n2", "n3"):
+        assert place({ADDRESS: [CLUSTER]}, {ADDRESS: node}, there, nowhere, frozenset({ADDRESS})) == {ADDRESS: node}
+
+
+def test_those_who_share_an_address_count_together() -> None:
+    other = service("m", externalTrafficPolicy="Local")
+    ready = {LOCAL.name: Endpoints({"n1": 2, "n2": 1, "n3": 9}), other.name: Endpoints({"n1": 2, "n2": 4})}
+    found = place({ADDRESS: [LOCAL, other]}, {}, nodes("n1", "n2", "n3"), lambda name: ready[name])
+    assert found == {ADDRESS: "n2"}, "n3 has endpoints of one of them only"
 
 
 def test_addresses_are_spread() -> None:
@@ -82,7 +118,7 @@ def test_only_live_and_able_nodes_and_no_needless_move(
 ) -> None:
     owners = {one: [LOCAL if local else CLUSTER] for one in before}
     able = live & ready if local else live
-    found = place(owners, before, Nodes(live, sure), lambda _: Endpoints(ready))  # type: ignore[arg-type]
+    found = place(owners, before, Nodes(live, sure), lambda _: Endpoints(dict.fromkeys(ready, 1)))  # type: ignore[arg-type]
     for address, node in found.items():
         was = before[address]
         if was in able or (was and was not in live and not sure):
