@@ -100,7 +100,7 @@ class Leader:
                 return
             await self._store(wanted)
             now = self._clock.monotonic()
-            self._placed |= {one: now for one in _placed(wanted) - _placed(before)}
+            self._placed |= dict.fromkeys(_placed(wanted) - _placed(before), now)
             self._log_moves(before, wanted)
         await self._write_statuses(services, allocation, owned, leads)
         self._report(services, allocation.problems)

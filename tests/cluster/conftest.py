@@ -20,7 +20,7 @@ from nodelib.kube.client import KubeClient
 from tests.cluster.command_line import lent_or_raised
 from tests.cluster.world import World, holds
 
-_LENT = ("NODEWRIGHT_TEST_CLUSTER", "NODEWRIGHT_TEST_POLICY")
+_LENT = ("NODEWRIGHT_TEST_CLUSTER", "NODEWRIGHT_TEST_POLICY", "NODEWRIGHT_TEST_BALANCER")
 _FIGURES: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
 
 

@@ -9,21 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from controlplane.cluster.model import Cluster
-from controlplane.supervisor.edge import units
 from loadbalancer.app import EXCLUDED
-from loadbalancer.leases import member
-from loadbalancer.model import NAMESPACE
-from loadbalancer.plan.table import of_lease
 from tests.builders.pods import manifest, web
+from tests.cluster.balanced_addresses import announcer, asks, balanced, forget, kill_node, plug, well_again
 from tests.cluster.command_line import cli, lent_or_raised
-from tests.cluster.world import Object, World, holds
+from tests.cluster.world import World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -39,39 +35,6 @@ def shared_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         pytest.skip("a lent cluster has one mode")
     with lent_or_raised("NODEWRIGHT_TEST_BALANCER", "tlb", *words, timeout=1800) as cluster:
         yield cluster
-
-
-def asks(cluster: Cluster, address: str, *, node: str = "", path: str = "hostname", seconds: float = 2) -> str:
-    """What the Service answers to this machine or to a node; "" for no answer."""
-    enter = ["nsenter", f"--net={cluster.namespace(node, 'net')}"] if node else []
-    words = [*enter, "curl", "-s", "-m", str(seconds), f"http://{address}:8080/{path}"]
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
-
-
-async def balanced(world: World, name: str, app: str = "", **spec: object) -> str:
-    """Create a Service and wait for its address."""
-    selector = {"app": app or name}
-    full = {"type": "LoadBalancer", "selector": selector, "ports": [{"port": 8080}], **spec}
-    await world.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": full})
-
-    def has_address(obj: Object) -> object:
-        return obj["status"]["loadBalancer"].get("ingress")
-
-    found = await world.until(name, has_address, "an address", 10, kind="services")
-    entry: Object = found["status"]["loadBalancer"]["ingress"][0]
-    assert entry["ipMode"] == "VIP"
-    return str(entry["ip"])
-
-
-async def announcer(world: World, address: str) -> str:
-    """The node that announces an address, once there is one."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/addresses"
-
-    async def found() -> str:
-        rows = of_lease(await world.api.get(path)).rows
-        return next((row.node for one, row in rows.items() if str(one) == address), "")
-
-    return str(await holds(found, f"a node announces {address}", 15))
 
 
 async def test_the_address_answers_to_this_machine_to_every_node_and_to_pods(world: World) -> None:
@@ -155,7 +118,7 @@ async def test_killed_daemons_lose_no_address(world: World) -> None:
     for _ in range(5):
         await world.kill(node, "loadbalancer")
         assert asks(world.cluster, address) == "kept", "this machine knows the way"
-        _forget(address)
+        forget(address)
         assert asks(world.cluster, address, seconds=5) == "kept", "and finds it again"
     for one in _NODES:
         await world.kill(one, "loadbalancer")
@@ -178,19 +141,19 @@ async def test_another_node_answers_within_three_seconds_of_a_node_s_death(world
             victim = await announcer(world, address)
             assert victim != "node1"
             took.append(await _cut_off(world, victim, address))
-            await _well_again(world)
+            await well_again(world, _NODES)
         took.sort()
         world.stats.append((f"node cut off {_TRIES} times: answered again after", " ".join(f"{s:.2f}" for s in took)))
         assert took[len(took) // 2] < 3, "the median; a busy machine takes longer now and then"
         victim = await announcer(world, address)
         began = time.monotonic()
-        _kill_node(world.cluster, victim)  # its network namespace outlives it, so that old neighbours still get through
+        kill_node(world.cluster, victim)  # its network namespace outlives it, so that old neighbours still get through
 
         async def taken_over() -> bool:
             return await announcer(world, address) != victim
 
         await holds(taken_over, "another node announces the address", 10)
-        _forget(address)
+        forget(address)
         assert asks(world.cluster, address, seconds=5) == "far"
         world.stats.append(("node's process 1 killed: another one answers after", f"{time.monotonic() - began:.2f} s"))
         cli("up", "--name", world.cluster.name, "--plain", timeout=300)
@@ -201,42 +164,13 @@ async def test_another_node_answers_within_three_seconds_of_a_node_s_death(world
 
 async def _cut_off(world: World, victim: str, address: str) -> float:
     """Take the node's cable out, kill its daemon, and put the cable in again; seconds until the address answered."""
-    cable = ["nsenter", f"--net={world.cluster.namespace('wire', 'net')}", "ip", "link", "set", victim]
     daemon = world.pid(victim, "loadbalancer")
     began = time.monotonic()
-    subprocess.run([*cable, "down"], check=True)
+    plug(world.cluster, victim, into=False)
     os.kill(daemon, signal.SIGKILL)
     try:
         while asks(world.cluster, address, seconds=0.3) != "far":
             assert time.monotonic() - began < 15, f"{address} does not answer"
         return time.monotonic() - began
     finally:
-        subprocess.run([*cable, "up"], check=True)
-
-
-async def _well_again(world: World) -> None:
-    """Every node has renewed its Lease twice: before the eyes of the leader it lives then."""
-    folder = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-
-    async def renewals() -> dict[str, str]:
-        items = (await world.api.get(folder))["items"]
-        return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in items}
-
-    for _ in range(2):
-        before = await renewals()
-
-        async def all_again(before: dict[str, str] = before) -> bool:
-            now = await renewals()
-            return all(now.get(member(node)) != before.get(member(node)) for node in _NODES)
-
-        await holds(all_again, "all nodes renew their Leases", 60)
-
-
-def _kill_node(cluster: Cluster, node: str) -> None:
-    from controlplane.machine.edge import process_one
-
-    assert process_one.kill(units.machine_lock(cluster.unit_dir(node)))
-
-
-def _forget(address: str) -> None:
-    subprocess.run(["ip", "neigh", "flush", "to", address], check=False, capture_output=True)
+        plug(world.cluster, victim, into=True)
