@@ -21,7 +21,7 @@ from policy.cluster_model import ClusterPolicy
 from policy.model import Address, Name, NodePlace, Pod, Policy, Tracked
 from policy.plan import layout, marks
 from policy.plan.difference import changed_chains, difference, removal, renewed, whole
-from policy.plan.index import Index
+from policy.plan.index import Changes, Index
 from policy.plan.marks import next_generation
 from policy.plan.program import Planner, Program
 
@@ -181,7 +181,9 @@ class Enforcer:
             if not self._started:
                 await asyncio.to_thread(self._apply, pending)
                 return
-            alone = self._generation() == self._seen
+            before, written = self._generation(), self._written
+            # What others did before a table is written from scratch is gone.
+            known = before == self._seen or all(side.applied is None for side in self._sides.values())
             try:
                 batches = await asyncio.to_thread(self._plan, pending)
                 for family, batch in batches.items():
@@ -192,12 +194,17 @@ class Enforcer:
                     self._observer.failed(error)
                 raise
             self.last_error = ""
-            self._seen = self._generation() if alone else None
+            self._seen = self._alone(before, self._written - written) if known else None
             self._observer.synced(self._clock.monotonic() - started, self.programs)
         self.first_sync.set()
         async with self._progress:
             self._done = number
             self._progress.notify_all()
+
+    def _alone(self, before: int | None, commits: int) -> int | None:
+        """The kernel's generation, if so many commits have led to it from that one: None if others have, too."""
+        now = self._generation()
+        return now if before is not None and now == before + commits else None
 
     async def beside(self, commit: Awaitable[None]) -> None:
         """Somebody commits to our table what is not planned: that is no reason for an audit."""
@@ -266,22 +273,28 @@ class Enforcer:
     def _plan(self, pending: list[Change]) -> dict[Family, list[Message]]:
         """In a thread, under the lock: only syncs touch the index."""
         self._apply(pending)
-        changed = self._index.take_changed()
-        used: set[Tracked] = set()
-        batches = {}
-        for family, side in self._sides.items():
-            now, uses = side.planner.plan(self._index, changed, side.generation)
-            side.planned, before = now, side.applied
-            used |= uses
-            batch = whole(now) if before is None else difference(before, now)
-            side.other = None if before is None else changed_chains(before, now)
-            if batch:
-                # Also after a failure: nobody knows what a packet has met.
-                side.generation = self._marked = next_generation(self._marked, self._clock.now())
-                batch += renewed(now, side.generation)
-            batches[family] = batch
+        changes = self._index.take_changed()
+        try:
+            used: set[Tracked] = set()
+            batches = {family: self._planned(side, changes, used) for family, side in self._sides.items()}
+        except BaseException:
+            self._index.put_back(changes)
+            raise
         self._index.forget(used)
         return batches
+
+    def _planned(self, side: _Side, changes: Changes, used: set[Tracked]) -> list[Message]:
+        """The transaction of one family. What its program depends on is added to `used`."""
+        now, uses = side.planner.plan(self._index, changes, side.generation)
+        used |= uses
+        side.planned, before = now, side.applied
+        batch = whole(now) if before is None else difference(before, now)
+        side.other = None if before is None else changed_chains(before, now)
+        if batch:
+            # Also after a failure: nobody knows what a packet has met.
+            side.generation = self._marked = next_generation(self._marked, self._clock.now())
+            batch += renewed(now, side.generation)
+        return batch
 
     async def _write(self, side: _Side, batch: list[Message]) -> None:
         planned = side.planned

@@ -66,6 +66,14 @@ class Selection:
     pods: Selector
     namespace: str = ""
     namespaces: Selector | None = None
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.pods, self.namespace, self.namespaces)))
+
+    def __hash__(self) -> int:
+        """Made once: each plan looks up every selection several times."""
+        return self._hash
 
     def selects(self, party: Party) -> bool:
         """Whether the pod of that end is one of them."""

@@ -13,9 +13,11 @@ from policy.plan import layout
 from policy.plan.entries import POLICY_COST, Entry, Meaning, entry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Compiled:
     """A policy in one family. `chains`: the name of its chain in each direction in which it isolates, and its rules.
+
+    Compared by identity: its rules are many.
 
     `sets`: what these use, by name. `cost`: see `entries.py`; a policy that costs more than it may is `closed`: it
     isolates its pods and allows nothing.

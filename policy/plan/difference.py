@@ -6,7 +6,7 @@ the other way round for what goes. Nothing takes effect before the last one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nodelib.nft import objects, wire
 from nodelib.nft.wire import Element, Message
@@ -36,7 +36,7 @@ def difference(old: Program, new: Program) -> list[Message]:
 def changed_chains(old: Program, new: Program) -> list[str]:
     """Those whose rules are others, or that are only in one of them."""
     return [
-        *[name for name, rules in new.chains.items() if old.chains.get(name) != rules],
+        *_others(old.chains, new.chains),
         *[name for name in old.chains if name not in new.chains],
     ]
 
@@ -53,9 +53,9 @@ def renewed(program: Program, generation: int) -> list[Message]:
 
 
 def _changes(old: Program, new: Program) -> list[Message]:
-    fresh = [name for name in new.sets if old.sets.get(name) != new.sets[name]]
-    gone = [name for name in old.sets if new.sets.get(name) != old.sets[name]]
-    changed = [name for name, rules in new.chains.items() if old.chains.get(name) != rules]
+    fresh = _others(old.sets, new.sets)
+    gone = _others(new.sets, old.sets)
+    changed = _others(old.chains, new.chains)
     dropped = [name for name in old.chains if name not in new.chains]
     messages = [
         objects.new_set(TABLE, name, new.sets[name], new.family, number) for number, name in enumerate(fresh, 1)
@@ -75,6 +75,11 @@ def _changes(old: Program, new: Program) -> list[Message]:
     messages += [objects.removed_chain(TABLE, name) for name in dropped]
     messages += [objects.removed_set(TABLE, name) for name in gone]
     return messages
+
+
+def _others(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """What is new, or not as it was. Almost all is the same object as before, and need not be compared."""
+    return [name for name, value in new.items() if (was := old.get(name)) is not value and was != value]
 
 
 def _new_chain(name: str) -> Message:

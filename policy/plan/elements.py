@@ -18,11 +18,15 @@ Elements = frozenset[bytes]
 
 
 class SetCache:
-    """The elements of the sets of one family. What has not changed since the last plan is not made again."""
+    """The elements of the sets of one family. What has not changed since the last plan is not made again.
+
+    Whatever had elements in the last plan is kept up to date by the index since then.
+    """
 
     def __init__(self, family: Family) -> None:
         self._family = family
         self._elements: dict[str, Elements] = {}
+        self._senders: tuple[tuple[tuple[Address, ...], ...], tuple[Elements, Elements]] = ((), senders((), family))
 
     def elements(
         self, meanings: dict[str, Meaning], index: Index, changed: set[Tracked]
@@ -30,14 +34,19 @@ class SetCache:
         """The shape and the elements of each set, by its name."""
         kept: dict[str, Elements] = {}
         for name, meaning in meanings.items():
-            # Asked for in any case: from the first time on the index keeps it up to date.
-            members = _members(meaning, index)
             found = self._elements.get(name)
-            if found is None or not changed.isdisjoint(watched(meaning)):
-                found = _encoded(meaning, members, index, self._family)
+            if found is None or (changed and not changed.isdisjoint(watched(meaning))):
+                found = _encoded(meaning, _members(meaning, index), index, self._family)
             kept[name] = found
         self._elements = kept
         return {name: (_shape(meaning), kept[name]) for name, meaning in meanings.items()}
+
+    def senders(self, given: Iterable[tuple[Address, ...]]) -> tuple[Elements, Elements]:
+        """See `senders()` of this module."""
+        now = tuple(given)
+        if now != self._senders[0]:
+            self._senders = now, senders(now, self._family)
+        return self._senders[1]
 
 
 def senders(given: Iterable[tuple[Address, ...]], family: Family) -> tuple[Elements, Elements]:

@@ -1,12 +1,12 @@
 """Which pods a selection selects, kept up to date change by change: not every selector is tried on every pod. Pure.
 
-It is owned by one sync at a time. Names of the selections whose pods changed are collected until `take_changed()`.
+It is owned by one sync at a time. What changed is collected until `take_changed()`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from nodelib.firewall.objects import Family
 from policy.cluster_model import ClusterPolicy
@@ -24,6 +24,16 @@ from policy.model import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Since the last plan. `tracked`: what has other pods, or pods with other addresses or ports; `namespaces`: those
+    with other NetworkPolicies.
+    """
+
+    tracked: set[Tracked] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+
+
 class Index:
     """Pods, the labels of namespaces, and the selections and named ports that somebody asked for.
 
@@ -34,7 +44,7 @@ class Index:
 
     def __init__(self) -> None:
         self.pods: dict[Name, Pod] = {}
-        self.policies: dict[Name, Policy] = {}
+        self.policies_of: dict[str, dict[Name, Policy]] = {}  # by namespace
         self.cluster_policies: dict[str, ClusterPolicy] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._of_namespace: dict[str, set[Name]] = {}
@@ -49,6 +59,7 @@ class Index:
         self._nodes: dict[str, NodePlace] = {}
         self._node_selections: set[NodeSelection] = set()
         self._changed: set[Tracked] = set()
+        self._namespaces_changed: set[str] = set()
 
     def set_pod(self, name: Name, pod: Pod | None) -> None:
         """A pod as it is now, None: it is gone."""
@@ -82,10 +93,14 @@ class Index:
 
     def set_policy(self, name: Name, policy: Policy | None) -> None:
         """A policy as it is now, None: it is gone."""
+        self._namespaces_changed.add(name.namespace)
+        policies = self.policies_of.setdefault(name.namespace, {})
         if policy is None:
-            self.policies.pop(name, None)
+            policies.pop(name, None)
         else:
-            self.policies[name] = policy
+            policies[name] = policy
+        if not policies:
+            del self.policies_of[name.namespace]
 
     def set_cluster_policy(self, name: str, policy: ClusterPolicy | None) -> None:
         """A policy as it is now, None: it is gone."""
@@ -177,10 +192,16 @@ class Index:
         for port in [one for one in self._named if one not in keep]:
             del self._named[port]
 
-    def take_changed(self) -> set[Tracked]:
-        """What has other pods, or pods with other addresses or ports, than at the last call."""
-        changed, self._changed = self._changed, set()
-        return changed
+    def take_changed(self) -> Changes:
+        """What changed since the last call."""
+        changes = Changes(self._changed, self._namespaces_changed)
+        self._changed, self._namespaces_changed = set(), set()
+        return changes
+
+    def put_back(self, changes: Changes) -> None:
+        """No plan has taken these into account."""
+        self._changed |= changes.tracked
+        self._namespaces_changed |= changes.namespaces
 
     def _leave(self, pod: Pod) -> None:
         """By the API the pod is no more, or another one has its name. What the runtime gave it may be in use yet."""

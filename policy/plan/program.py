@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from nodelib.firewall.objects import Family
 from nodelib.nft import wire
 from nodelib.nft.objects import SetShape
 from nodelib.nft.rules import NftRule
-from policy.model import Direction, DomainNames, Name, Policy, Resolvers, Tracked
+from policy.model import Direction, DomainNames, Name, Resolvers, Tracked
 from policy.plan import cluster_layout, layout, marks
 from policy.plan.cluster_compile import CompiledTier
-from policy.plan.compile import Compiled, compiled
-from policy.plan.elements import SetCache, senders
-from policy.plan.entries import MOST, MOST_JUMPS, Meaning, watched
+from policy.plan.elements import SetCache
+from policy.plan.entries import MOST_JUMPS, Meaning, watched
 from policy.plan.groups import ClusterPlanner, Selected, Tiers, group_rules
-from policy.plan.index import Index
+from policy.plan.index import Changes, Index
+from policy.plan.isolation import Groups, Isolated, Isolation, Policies
 from policy.plan.layout import Refusing
 
-_MOST_NAMED = 64  # policies that are named of a group without room for them
-
-_Isolating = dict[Direction, dict[Name, list[Compiled]]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,59 +56,38 @@ class Planner:
         self._node = node
         self._refusing = Refusing(report, marked)
         self._resolvers = resolvers
-        self._compiled: dict[Name, Compiled] = {}
         self._sets = SetCache(family)
-        self._groups: dict[str, tuple[NftRule, ...]] = {}
+        self._isolation = Isolation(family, node)
+        self._groups = Groups(self._refusing)
+        self._encoded: dict[str, tuple[object, frozenset[bytes]]] = {}
         self._cluster = ClusterPlanner(family, node, refusing=self._refusing)
 
-    def plan(self, index: Index, changed: set[Tracked], generation: int = 1) -> tuple[Program, set[Tracked]]:
+    def plan(self, index: Index, changes: Changes, generation: int = 1) -> tuple[Program, set[Tracked]]:
         """The program, and the selections and named ports that it depends on. `generation`: what the kernel has."""
-        used: set[Tracked] = set()
-        policies = self._policies(index)
-        isolating: _Isolating = {one: defaultdict(list) for one in Direction}
-        here = {name for name, pod in index.pods.items() if pod.node == self._node}
-        for policy in policies:
-            used.add(policy.policy.selection)
-            for name in index.members(policy.policy.selection) & here:
-                for direction in policy.names:
-                    isolating[direction][name].append(policy)
+        isolated = self._isolation.of(index, changes)
+        used: set[Tracked] = set(isolated.selections)
         selected = self._cluster.select(index, used)
-        left_out = {one.policy.name for one in policies if one.closed} | selected.left_out
+        left_out = isolated.closed | selected.left_out
         program = Program(self.family)
-        self._write_fixed(program, index, generation, isolating=any(isolating.values()) or bool(selected.pods))
-        meanings = self._write_groups(program, isolating, selected, index, left_out)
-        self._write_to_node(program, isolating[Direction.EGRESS], selected, meanings, index)
+        isolating = any(isolated.by_pod.values()) or bool(selected.pods)
+        self._write_fixed(program, index, generation, isolating=isolating)
+        meanings = self._write_groups(program, isolated, selected, index, left_out)
+        self._write_to_node(program, isolated.by_pod[Direction.EGRESS], selected, meanings, index)
         self._write_answers(program, selected, index)
         for meaning in meanings.values():
             used.update(watched(meaning))
             if isinstance(meaning, DomainNames):
                 program.names[layout.names_name(meaning)] = meaning
-        for set_name, (shape, elements) in self._sets.elements(meanings, index, changed).items():
+        for set_name, (shape, elements) in self._sets.elements(meanings, index, changes.tracked).items():
             program.put(set_name, shape, elements)
-        self._groups = {name: program.chains[name] for name in program.groups}
         return replace(program, left_out=tuple(sorted(left_out))), used
-
-    def _policies(self, index: Index) -> list[Compiled]:
-        """Every policy, in the order of the names."""
-        found: dict[Name, Compiled] = {}
-        spent: dict[str, int] = {}
-        for name in sorted(index.policies):
-            policy: Policy = index.policies[name]
-            known, room = self._compiled.get(name), MOST - spent.get(name.namespace, 0)
-            if known is None or known.policy is not policy or known.closed is not (known.cost > room):
-                known = compiled(policy, self.family, room)
-            found[name] = known
-            if not known.closed:
-                spent[name.namespace] = spent.get(name.namespace, 0) + known.cost
-        self._compiled = found
-        return list(found.values())
 
     def _write_fixed(self, program: Program, index: Index, generation: int, *, isolating: bool) -> None:
         """What does not depend on what the policies say. `isolating`: whether one selects any pod of this node."""
         if self.family is Family.IPV6:
             for name, elements in layout.icmp_elements().items():
                 program.put(name, layout.ICMP_SHAPE, elements)
-        known, addresses = senders(index.runtimes.values(), self.family)
+        known, addresses = self._sets.senders(index.runtimes.values())
         program.put(layout.SENDERS, layout.SENDERS_SHAPE, known)
         program.put(layout.SENDERS_ADDRESSES, layout.SENDERS_ADDRESSES_SHAPE, addresses)
         marked = isolating and self._refusing.marked
@@ -119,24 +97,24 @@ class Planner:
             program.chains.update(marks.chains(generation))
 
     def _write_groups(
-        self, program: Program, isolating: _Isolating, selected: Selected, index: Index, left_out: set[Name]
+        self, program: Program, isolated: Isolated, selected: Selected, index: Index, left_out: set[Name]
     ) -> dict[str, Meaning]:
         """Lead each pod that any policy selects to the chain of its group, and those to the policies' chains."""
         meanings: dict[str, Meaning] = {}
         own: dict[str, set[bytes]] = {layout.SELF: set(), cluster_layout.OWN: set()}
         jumps: dict[str, int] = {}
-        for direction, by_pod in isolating.items():
+        for direction, by_pod in isolated.by_pod.items():
             lead: dict[bytes, str] = {}
-            names: dict[tuple[object, ...], str] = {}
+            names: dict[tuple[Tiers | None, Policies], str] = {}
             for pod in sorted({**by_pod, **selected.tiers[direction]}, key=lambda one: (one not in by_pod, one)):
                 address = index.subject(pod, self.family)
                 # Of two pods with one address (a status may be late, or wrong) one is enough: the kernel refuses both.
                 if address is None or address.packed in lead:
                     continue
-                policies = by_pod.get(pod, [])
+                policies = by_pod.get(pod, ())
                 # None: no ClusterNetworkPolicy selects the pod, in neither direction.
                 tiers = selected.tiers[direction].get(pod, Tiers()) if pod in selected.pods else None
-                key = (tiers, *[one.names[direction] for one in policies])
+                key = (tiers, policies)
                 if key not in names:
                     jumps[pod.namespace] = jumps.get(pod.namespace, 0) + len(policies)
                     closed = jumps[pod.namespace] > MOST_JUMPS
@@ -145,53 +123,53 @@ class Planner:
                 lead[address.packed] = names[key]
                 if policies:
                     where = layout.SELF if tiers is None else cluster_layout.OWN
-                    own[where].add(wire.plain(address.packed + address.packed))
-            elements = frozenset(wire.verdict(packed, group) for packed, group in lead.items())
+                    own[where].add(address.packed)
+            elements = self._elements(layout.MAPS[direction], lead, _leading)
             program.put(layout.MAPS[direction], layout.MAP_SHAPE, elements)
-        after_admin = frozenset(own[cluster_layout.OWN])
-        program.put(layout.SELF, layout.SELF_SHAPE, frozenset(own[layout.SELF]) - after_admin)
+        self._groups.forget()
+        after_admin = own[cluster_layout.OWN]
+        alone = self._elements(layout.SELF, own[layout.SELF] - after_admin, _to_itself)
+        program.put(layout.SELF, layout.SELF_SHAPE, alone)
         if after_admin:
-            program.put(cluster_layout.OWN, layout.SELF_SHAPE, after_admin)
+            elements = self._elements(cluster_layout.OWN, after_admin, _to_itself)
+            program.put(cluster_layout.OWN, layout.SELF_SHAPE, elements)
         return meanings
+
+    def _elements(self, name: str, given: T, encode: Callable[[T], Iterable[bytes]]) -> frozenset[bytes]:
+        """The elements that stand for `given`: those of the last plan if it was the same then."""
+        known = self._encoded.get(name)
+        if known is None or known[0] != given:
+            known = self._encoded[name] = given, frozenset(encode(given))
+        return known[1]
 
     def _group(
         self,
         program: Program,
         direction: Direction,
-        policies: list[Compiled],
+        policies: Policies,
         tiers: Tiers | None,
         meanings: dict[str, Meaning],
         *,
         closed: bool,
     ) -> str:
         """Write the chains of a group. Returns the name of the first. `closed`: its policies allow nothing."""
-        chains = tuple([one.names[direction] for one in policies])
-        words = ("closed", *chains) if closed else chains
-        isolated_by = tuple([one.policy.name for one in policies])
-        if closed:
-            chains, isolated_by = (), isolated_by[:_MOST_NAMED]
-        else:
-            for one in policies:
-                program.chains[one.names[direction]] = one.chains[one.names[direction]]
-                meanings |= one.sets
-        if tiers is None:
-            group = layout.group_name(words, direction)
-            rules = self._groups.get(group)
-            if rules is None:
-                rules = layout.group_chain(chains, group, isolated_by, refusing=self._refusing)
-            program.chains[group] = rules
-        else:
+        group = self._groups.of(direction, policies, closed=closed)
+        program.chains.update(group.chains)
+        meanings.update(group.meanings)
+        name, rules = group.name, group.rules
+        if tiers is not None:
             asked = tiers.asked(isolated=bool(policies))
             self._write_tiers(program, direction, asked, meanings)
-            group = layout.group_name((cluster_layout.OWN, *[one.name for one in asked], *words), direction)
-            program.chains[group] = group_rules(group, asked, chains, isolated_by, refusing=self._refusing)
-        program.groups[group] = isolated_by
-        return group
+            name = layout.group_name((cluster_layout.OWN, *[one.name for one in asked], *group.words), direction)
+            rules = group_rules(name, asked, tuple(group.chains), group.isolated_by, refusing=self._refusing)
+        program.chains[name] = rules
+        program.groups[name] = group.isolated_by
+        return name
 
     def _write_to_node(
         self,
         program: Program,
-        isolated: dict[Name, list[Compiled]],
+        isolated: dict[Name, Policies],
         selected: Selected,
         meanings: dict[str, Meaning],
         index: Index,
@@ -211,7 +189,7 @@ class Planner:
             lead[address.packed] = group
         if lead:
             program.chains[cluster_layout.TO_NODE] = cluster_layout.base_chain(self.family)
-            elements = frozenset(wire.verdict(packed, group) for packed, group in lead.items())
+            elements = self._elements(cluster_layout.TO_NODE, lead, _leading)
             program.put(cluster_layout.TO_NODE, layout.MAP_SHAPE, elements)
 
     def _write_answers(self, program: Program, selected: Selected, index: Index) -> None:
@@ -241,3 +219,11 @@ class Planner:
                 program.chains.update(one.chains[direction])
                 program.denials.update(one.denials)
                 meanings |= one.sets[direction]
+
+
+def _leading(lead: dict[bytes, str]) -> Iterator[bytes]:
+    return (wire.verdict(packed, group) for packed, group in lead.items())
+
+
+def _to_itself(addresses: set[bytes]) -> Iterator[bytes]:
+    return (wire.plain(packed + packed) for packed in addresses)

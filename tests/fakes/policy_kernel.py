@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import errno
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
@@ -24,6 +24,10 @@ from policy.plan import cluster_layout, layout
 from policy.plan.program import Program
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass
 class Content:
     """What one table holds."""
@@ -33,13 +37,17 @@ class Content:
 
 
 class FakePolicyTable:
-    """One family's table; None: it does not exist. `refuse`: the next transactions fail."""
+    """One family's table; None: it does not exist. `refuse`: the next transactions fail. `reads`: how often audits and
+    others have read it. `after_commit` is called once, after the next commit.
+    """
 
     def __init__(self, family: Family = Family.IPV4) -> None:
         self.family = family
         self.content: Content | None = None
         self.refuse = 0
         self.commits: list[int] = []
+        self.reads = 0
+        self.after_commit: Callable[[], None] = _nothing
 
     async def commit(self, batch: list[Message]) -> None:
         if self.refuse:
@@ -50,13 +58,17 @@ class FakePolicyTable:
             draft = self._take(draft, message)
         self.content = draft
         self.commits.append(len(batch))
+        then, self.after_commit = self.after_commit, _nothing
+        then()
 
     async def elements(self, sets: Iterable[str]) -> dict[str, set[bytes]] | None:
+        self.reads += 1
         if self.content is None:
             return None
         return {name: set(self.content.sets[name]) for name in sets}
 
     async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]:
+        self.reads += 1
         there = {} if self.content is None else self.content.chains
         return {name: str(rules) for name, rules in there.items() if rules and (chains is None or name in chains)}
 

@@ -438,7 +438,7 @@ def test_any_change_is_one_transaction_that_the_kernel_takes(
     for policies, cluster, present in states:
         policies, cluster = numbered(policies), numbered(cluster)
         wanted = {parse.policy(one)[0].name: parse.policy(one)[0] for one in policies}
-        for name in set(index.policies) | set(wanted):
+        for name in {name for there in index.policies_of.values() for name in there} | set(wanted):
             index.set_policy(name, wanted.get(name))
         found = {one["metadata"]["name"]: parse_cluster.cluster_policy(one)[0] for one in cluster}
         for key in set(index.cluster_policies) | set(found):

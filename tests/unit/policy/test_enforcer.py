@@ -108,6 +108,36 @@ async def test_what_somebody_else_changes_is_written_again() -> None:
     assert not await world.enforcer.audit(deep=True)
 
 
+async def test_after_our_own_writes_nothing_is_read_from_the_first_one_on() -> None:
+    world = World()
+    world.policies(policy())
+    world.enforcer.start()
+    for number in range(3):
+        world.policies(policy(f"p{number}"))
+        await world.enforcer.sync()
+        reads = world.table.reads
+        assert not await world.enforcer.audit(deep=True)
+        assert world.table.reads == reads
+
+
+async def test_a_transaction_of_others_between_two_of_ours_is_seen() -> None:
+    world = World()
+    world.policies(policy())
+    world.enforcer.start()
+    await world.enforcer.sync()
+    assert not await world.enforcer.audit(deep=True)
+    world.policies(policy("q"))
+
+    def meddle() -> None:
+        assert world.table.content is not None
+        world.table.content.sets["ingress"].clear()
+        world.foreign += 1
+
+    world.table.after_commit = meddle
+    await world.enforcer.sync()
+    assert await world.enforcer.audit(deep=True)
+
+
 async def test_no_table_is_left_when_another_implementation_takes_over() -> None:
     world = World()
     world.enforcer.start()
@@ -226,7 +256,7 @@ class Slow(FakePolicyTable):
 
     def __init__(self, table: FakePolicyTable) -> None:
         super().__init__()
-        self.table, self.may, self.reads = table, asyncio.Event(), 0
+        self.table, self.may = table, asyncio.Event()
 
     def has_been_read(self, times: int) -> bool:
         return self.reads == times

@@ -15,7 +15,8 @@ from nodelib.json_values import Json
 from policy.model import Name
 from policy.plan import layout, parse
 from policy.plan.difference import difference, whole
-from policy.plan.program import Planner
+from policy.plan.index import Index
+from policy.plan.program import Planner, Program
 from tests.builders.policies import apps, block, namespaces, pod, policy
 from tests.fakes.policy_kernel import FakePolicyTable, Flow, allowed
 from tests.unit.policy.world import PODS, A, B, C, allows, indexed, numbered, planned
@@ -139,27 +140,56 @@ def test_verdicts_are_those_of_the_api_s_own_words(policies: list[Json], protoco
             assert allowed(program, flow) is allows(policies, flow), flow
 
 
-@settings(max_examples=100)
-@given(st.lists(st.tuples(_POLICIES, st.lists(st.booleans(), min_size=3, max_size=3)), min_size=2, max_size=4))
-def test_any_change_is_one_transaction_that_the_kernel_takes(states: list[tuple[list[Json], list[bool]]]) -> None:
-    """The fake refuses what is used before it is there or removed while it is used, as the real one does."""
-    index, table, applied = indexed([], []), FakePolicyTable(), None
-    planner = Planner(Family.IPV4, "node1", report=True)
-    for policies, present in states:
-        wanted = {parse.policy(one)[0].name: parse.policy(one)[0] for one in numbered(policies)}
-        for name in set(index.policies) | set(wanted):
-            index.set_policy(name, wanted.get(name))
-        for obj, there in zip(PODS, present, strict=True):
-            one = parse.pod(obj)
-            index.set_pod(one.name, one if there else None)
-        program, used = planner.plan(index, index.take_changed())
+def _as(state: str, obj: Json) -> list[Json]:
+    """The pod in another state: gone, with other labels, or on another node."""
+    if state == "elsewhere":
+        return [obj | {"spec": {**obj["spec"], "nodeName": "node2"}}]
+    if state:
+        return [obj | {"metadata": {**obj["metadata"], "labels": {"app": state}}}]
+    return []
+
+
+_STATES = st.lists(st.sampled_from(["a1", "a1", "a2", "x", "elsewhere", ""]), min_size=3, max_size=3)
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(_POLICIES, _STATES, st.sampled_from(["red", "blue"])), min_size=2, max_size=4))
+def test_any_change_is_one_transaction_that_the_kernel_takes(states: list[tuple[list[Json], list[str], str]]) -> None:
+    """The fake refuses what is used before it is there or removed while it is used, as the real one does. What is kept
+    of former plans makes no difference: a fresh planner of fresh objects writes the same table.
+    """
+    index = indexed([], [])
+    tables = {family: FakePolicyTable(family) for family in Family}
+    planners = {family: Planner(family, "node1", report=True) for family in Family}
+    applied: dict[Family, Program] = {}
+    for policies, of_pods, team in states:
+        pods = [one for state, obj in zip(of_pods, PODS, strict=True) for one in _as(state, obj)]
+        _set(index, policies, pods, team)
+        changes = index.take_changed()
+        used = set()
+        for family, planner in planners.items():
+            program, uses = planner.plan(index, changes)
+            used |= uses
+            last = applied.get(family)
+            asyncio.run(tables[family].commit(whole(program) if last is None else difference(last, program)))
+            applied[family] = program
+            fresh, other = FakePolicyTable(family), indexed([], [])
+            _set(other, policies, pods, team)
+            afresh = Planner(family, "node1", report=True).plan(other, other.take_changed())[0]
+            asyncio.run(fresh.commit(whole(afresh)))
+            assert tables[family].content == fresh.content
         index.forget(used)
-        asyncio.run(table.commit(whole(program) if applied is None else difference(applied, program)))
-        fresh = FakePolicyTable()
-        afresh = planned([obj for obj, there in zip(PODS, present, strict=True) if there], numbered(policies))
-        asyncio.run(fresh.commit(whole(afresh)))
-        assert table.content == fresh.content
-        applied = program
+
+
+def _set(index: Index, policies: list[Json], pods: list[Json], team: str) -> None:
+    """Make these all that there is."""
+    wanted = {parse.policy(one)[0].name: parse.policy(one)[0] for one in numbered(policies)}
+    for name in {name for there in index.policies_of.values() for name in there} | set(wanted):
+        index.set_policy(name, wanted.get(name))
+    index.set_namespace("a", {"team": team})
+    there = {one.name: one for one in map(parse.pod, pods)}
+    for name in set(index.pods) | set(there):
+        index.set_pod(name, there.get(name))
 
 
 def test_a_pod_that_was_just_given_an_address_is_protected_before_its_status_says_so() -> None:

@@ -1,0 +1,155 @@
+"""Which NetworkPolicies isolate which pods of this node, and the chains of the groups of these pods.
+
+Pure, but for the caches of `Isolation` and `Groups`. NetworkPolicies select pods of their own namespace, so that what
+changes in one namespace leaves the others as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodelib.firewall.objects import Family
+from nodelib.nft.rules import NftRule
+from policy.model import Direction, Name, Policy, Selection
+from policy.plan import layout
+from policy.plan.compile import Compiled, compiled
+from policy.plan.entries import MOST, Meaning
+from policy.plan.index import Changes, Index
+from policy.plan.layout import Refusing
+
+Policies = tuple[Compiled, ...]
+_MOST_NAMED = 64  # policies that are named of a group without room for them
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """The policies of each pod that any isolates, in the order of their names.
+
+    `selections`: what that depends on. `closed`: the policies that there is no room for.
+    """
+
+    by_pod: dict[Direction, dict[Name, Policies]]
+    selections: set[Selection]
+    closed: set[Name]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Space:
+    """One namespace. `pods`: those of this node that each selection selects."""
+
+    compiled: dict[Name, Compiled]
+    pods: dict[Selection, tuple[Name, ...]]
+    by_pod: dict[Direction, dict[Name, Policies]]
+
+
+class Isolation:
+    """For one family of one node. Only what has changed since the last plan is made again."""
+
+    def __init__(self, family: Family, node: str) -> None:
+        self._family, self._node = family, node
+        self._spaces: dict[str, _Space] = {}
+
+    def of(self, index: Index, changes: Changes) -> Isolated:
+        spaces: dict[str, _Space] = {}
+        for namespace, policies in index.policies_of.items():
+            known = self._spaces.get(namespace)
+            if known is None or namespace in changes.namespaces or not changes.tracked.isdisjoint(known.pods):
+                known = self._made(policies, index, changes, known or _Space({}, {}, {}))
+            spaces[namespace] = known
+        self._spaces = spaces
+        isolated = Isolated({one: {} for one in Direction}, set(), set())
+        for space in spaces.values():
+            for direction, by_pod in space.by_pod.items():
+                isolated.by_pod[direction].update(by_pod)
+            isolated.selections.update(space.pods)
+            isolated.closed.update([name for name, one in space.compiled.items() if one.closed])
+        return isolated
+
+    def _made(self, policies: Mapping[Name, Policy], index: Index, changes: Changes, last: _Space) -> _Space:
+        made = self._compiled(policies, last)
+        pods: dict[Selection, tuple[Name, ...]] = {}
+        lists: dict[Direction, dict[Name, list[Compiled]]] = {one: {} for one in Direction}
+        for one in made.values():
+            selection = one.policy.selection
+            here = pods.get(selection)
+            if here is None:
+                here = last.pods.get(selection)
+                if here is None or selection in changes.tracked:
+                    here = tuple([pod for pod in index.members(selection) if index.pods[pod].node == self._node])
+                pods[selection] = here
+            for direction in one.names:
+                by_pod = lists[direction]
+                for pod in here:
+                    by_pod.setdefault(pod, []).append(one)
+        return _Space(made, pods, {direction: _shared(by_pod) for direction, by_pod in lists.items()})
+
+    def _compiled(self, policies: Mapping[Name, Policy], last: _Space) -> dict[Name, Compiled]:
+        """Every policy, in the order of the names."""
+        found: dict[Name, Compiled] = {}
+        spent = 0
+        for name in sorted(policies):
+            policy, known, room = policies[name], last.compiled.get(name), MOST - spent
+            if known is None or known.policy is not policy or known.closed is not (known.cost > room):
+                known = compiled(policy, self._family, room)
+            found[name] = known
+            spent += 0 if known.closed else known.cost
+        return found
+
+
+def _shared(by_pod: Mapping[Name, list[Compiled]]) -> dict[Name, Policies]:
+    """One tuple for all pods that the same policies isolate."""
+    known: dict[Policies, Policies] = {}
+    return {pod: known.setdefault(one, one) for pod, one in ((pod, tuple(given)) for pod, given in by_pod.items())}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """What policies are for the pods that they and no others isolate in one direction.
+
+    `name`, `rules`: its chain where no ClusterNetworkPolicy selects the pods. `chains`, `meanings`: those of the
+    policies, and the sets that they use. `words`: what makes the group another one than all others.
+    """
+
+    words: tuple[str, ...]
+    name: str
+    rules: tuple[NftRule, ...]
+    isolated_by: tuple[Name, ...]
+    chains: dict[str, tuple[NftRule, ...]]
+    meanings: dict[str, Meaning]
+
+
+class Groups:
+    """Makes groups of one family. Those of the last plan are not made again as long as their policies are the same."""
+
+    def __init__(self, refusing: Refusing) -> None:
+        self._refusing = refusing
+        self._last: dict[tuple[object, ...], Group] = {}
+        self._now: dict[tuple[object, ...], Group] = {}
+
+    def of(self, direction: Direction, policies: Policies, *, closed: bool) -> Group:
+        """The group of these policies. `closed`: they allow nothing."""
+        key = (direction, closed, policies)
+        group = self._last.get(key) or self._made(direction, policies, closed=closed)
+        self._now[key] = group
+        return group
+
+    def forget(self) -> None:
+        """The plan has asked for all of its groups: keep no others."""
+        self._last, self._now = self._now, {}
+
+    def _made(self, direction: Direction, policies: Policies, *, closed: bool) -> Group:
+        names = tuple([one.names[direction] for one in policies])
+        words = ("closed", *names) if closed else names
+        name = layout.group_name(words, direction)
+        isolated_by = tuple([one.policy.name for one in policies])
+        chains: dict[str, tuple[NftRule, ...]] = {}
+        meanings: dict[str, Meaning] = {}
+        if closed:
+            isolated_by = isolated_by[:_MOST_NAMED]
+        else:
+            for one in policies:
+                chains[one.names[direction]] = one.chains[one.names[direction]]
+                meanings |= one.sets
+        rules = layout.group_chain(chains, name, isolated_by, refusing=self._refusing)
+        return Group(words, name, rules, isolated_by, chains, meanings)
