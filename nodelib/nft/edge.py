@@ -21,7 +21,7 @@ from nodelib.command import CommandError, Completed
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
 from nodelib.netlink import attributes, messages, text_attribute
-from nodelib.nft import wire
+from nodelib.nft import counts, wire
 from nodelib.nft.wire import Element, Message
 
 _DUMP_INTERRUPTED = 0x10
@@ -243,20 +243,21 @@ class NftTable:
         return [one[2].rstrip(b"\0").decode() for one in parts if one[1] == self._name.encode() + b"\0"]
 
     def _digests(self, chains: Collection[str] | None) -> dict[str, str]:
-        table = text_attribute(1, self._name)
+        table, own = text_attribute(1, self._name), self._name.encode() + b"\0"
         wanted = {one.encode() + b"\0" for one in chains} if chains is not None else None
         # Some by one request each, many by one for all.
         parts = (b"",) if chains is None or len(chains) > _ONE_BY_ONE else (text_attribute(2, one) for one in chains)
         found: dict[bytes, Any] = {}
         for part in parts:
             for payload in self._ask(wire.GET_RULE, netfilter.DUMP, table + part) or ():
-                rule = list(attributes(payload, 4))
+                rule = dict(attributes(payload, 4))
                 # Old kernels ignore the filters by table and chain, and answer each request with everything.
-                if (1, self._name.encode() + b"\0") not in rule:
+                if rule.get(1) != own:
                     continue
-                name = next(value for kind, value in rule if kind == 2)
+                name = rule[2]
                 if (wanted is None or name in wanted) and (not part or part[4:].startswith(name)):
-                    _update(found.setdefault(name, hashlib.sha256()), rule)
+                    # Handles and positions are left out.
+                    found.setdefault(name, hashlib.sha256()).update(counts.without(rule.get(4, b"")))
         return {name.rstrip(b"\0").decode(): digest.hexdigest() for name, digest in found.items()}
 
     def _counted(self, chains: tuple[str, ...]) -> dict[str, int]:
@@ -267,7 +268,7 @@ class NftTable:
                 parts = dict(attributes(payload, 4))
                 # Old kernels ignore the filter by chain.
                 if parts.get(2) == name.encode() + b"\0":
-                    found[name] = found.get(name, 0) + _packets(parts.get(4, b""))
+                    found[name] = found.get(name, 0) + counts.packets(parts.get(4, b""))
         return found
 
     def _exists(self) -> bool:
@@ -277,32 +278,6 @@ class NftTable:
         what = f" (an element of {element.set})" if element else ""
         message = f"{step} of table {self._name}: {os.strerror(code)}{what}"
         return NftError(message, family=self._family, code=code, element=element)
-
-
-def _update(digest: Any, rule: list[tuple[int, bytes]]) -> None:
-    """Handles and positions are left out of the digest."""
-    for kind, value in rule:
-        if kind == 4:
-            digest.update(_without_counts(value))
-
-
-def _without_counts(expressions: bytes) -> bytes:
-    """The expressions of a rule without the numbers of its counters, which change with every packet."""
-    parts = []
-    for _, body in attributes(expressions):
-        counter = dict(attributes(body)).get(1) == b"counter\0"
-        parts.append(b"counter" if counter else body)
-    return b"".join(parts)
-
-
-def _packets(expressions: bytes) -> int:
-    """What the counters among the expressions of a rule have counted."""
-    count = 0
-    for _, body in attributes(expressions):
-        parts = dict(attributes(body))
-        if parts.get(1) == b"counter\0":
-            count += int.from_bytes(dict(attributes(parts.get(2, b""))).get(2, b""), "big")
-    return count
 
 
 def _collect(channel: socket.socket, number: int, found: list[bytes]) -> int:
