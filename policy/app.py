@@ -21,7 +21,7 @@ from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.nft.edge import NftError, NftTable
-from nodelib.nft.generation import read_generation
+from nodelib.nft.generation import GenerationReader
 from nodelib.nft.wire import Message
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
@@ -112,7 +112,7 @@ class _Daemon:
         }
         # Tables of their own, with sockets of their own: nobody waits for what somebody else reads or writes.
         readers, more = ({family: NftTable(family, layout.TABLE) for family in tables} for _ in range(2))
-        self._enforcer = Enforcer(tables, planners, clock, self, read_generation, self._kept, readers)
+        self._enforcer = Enforcer(tables, planners, clock, self, GenerationReader(), self._kept, readers)
         self._domains = Domains(more, self._directory.addresses, clock, beside=self._enforcer.beside)
         listens = able.resolvers is not None
         self._answers = HeldAnswers(cluster_layout.QUEUE, clock, self._metrics.answers.inc) if listens else None

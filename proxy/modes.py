@@ -15,7 +15,7 @@ from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
 from nodelib.firewall.variant import Variant, detect
 from nodelib.nft.edge import NftError, NftTable
-from nodelib.nft.generation import read_generation
+from nodelib.nft.generation import GenerationReader
 from proxy import platform
 from proxy.backends.base import Backend
 from proxy.backends.context import NodeContext
@@ -80,11 +80,11 @@ def _userspace(settings: Settings, tables: Iptables) -> Backend:
 
 def _generation(tables: Iptables) -> Callable[[], int | None]:
     """Legacy iptables has no generation number that would show changes."""
-    return (lambda: None) if tables.variant.name == "legacy" else read_generation
+    return (lambda: None) if tables.variant.name == "legacy" else GenerationReader()
 
 
 def _nftables(settings: Settings, family: Family) -> Backend:
-    return NftablesBackend(NftTable(family, TABLE), _context(settings, family), generation=read_generation)
+    return NftablesBackend(NftTable(family, TABLE), _context(settings, family), generation=GenerationReader())
 
 
 def _context(settings: Settings, family: Family) -> NodeContext:

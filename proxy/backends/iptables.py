@@ -35,7 +35,7 @@ _INLINE_PORTS = 20
 
 
 class IptablesBackend(NodeBackend):
-    """One address family. `generation`: read_generation, or a function that gives None where the kernel has none.
+    """One address family. `generation`: a GenerationReader, or a function that gives None where the kernel has none.
 
     `on_guarded` is called whenever KUBE-FIREWALL has been written or found right, where localhost NodePorts need it.
     """

@@ -18,7 +18,7 @@ from nodelib.clock import SystemClock
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.nft.edge import NftTable
-from nodelib.nft.generation import read_generation
+from nodelib.nft.generation import GenerationReader
 from policy.enforcer import Enforcer
 from policy.plan import layout, parse
 from policy.plan.program import Planner
@@ -46,7 +46,7 @@ def one_policy(number: int, spaces: int, port: int = 80) -> Json:
 async def measured(count: int, of_pods: int) -> None:
     tables = {family: NftTable(family, layout.TABLE) for family in Family}
     planners = {family: Planner(family, "node1", report=True) for family in Family}
-    enforcer = Enforcer(tables, planners, SystemClock(), Silent(), read_generation)
+    enforcer = Enforcer(tables, planners, SystemClock(), Silent(), GenerationReader())
     spaces = of_pods // _OF_NAMESPACE
     for number in range(spaces + 1):
         enforcer.set_namespace(f"n{number}", {"team": f"t{number % 10}"})

@@ -7,7 +7,7 @@ from nodelib.errors import NotFound
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
 from nodelib.firewall.variant import detect
-from nodelib.nft.generation import read_generation
+from nodelib.nft.generation import GenerationReader
 
 
 async def find_tables() -> NodeTables:
@@ -23,4 +23,4 @@ async def find_tables() -> NodeTables:
                 raise
             continue
         found[family] = tables
-    return NodeTables(found, (lambda: None) if variant.name == "legacy" else read_generation)
+    return NodeTables(found, (lambda: None) if variant.name == "legacy" else GenerationReader())

@@ -17,7 +17,7 @@ from nodelib.firewall.objects import Chain, Family, Jump, Rule, TableChange, com
 from nodelib.firewall.parse import parse_tables, split_words
 from nodelib.firewall.render import render, rule_text
 from nodelib.firewall.variant import Seen, Variant, choose, detect
-from nodelib.nft.generation import read_generation
+from nodelib.nft.generation import GenerationReader
 
 
 def test_render_keeps_the_order_that_iptables_needs() -> None:
@@ -230,5 +230,5 @@ async def test_detection_reads_the_hints() -> None:
 
 
 def test_generation_of_the_ruleset() -> None:
-    number = read_generation()
+    number = GenerationReader()()
     assert number is None or number >= 0
