@@ -19,6 +19,7 @@ from controlplane.machine.edge.locks import directory_lock
 from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress
 from controlplane.suites.plan import conformance as plan
+from controlplane.suites.work.outside import client_from_outside
 from controlplane.suites.work.results import Report, make_folder, missing, write
 
 BINARIES = ("e2e.test", "ginkgo", "kubectl", "ctr")
@@ -79,8 +80,9 @@ async def _run(
     listed: list[str] = []
     with progress.step("e2e suite" if not order.dry_run else "list of tests") as say:
         watch = Watcher(say, listed)
+        outside = contextlib.nullcontext() if order.dry_run else client_from_outside(cluster)
         # It would take the place of the registry of a run that is under way.
-        async with registry(cluster, {} if order.dry_run else images):
+        async with registry(cluster, {} if order.dry_run else images), outside:
             status = await run_lines(argv, log=str(log), on_line=watch.line, on_text=watch.text)
     seconds = time.monotonic() - began
     if order.dry_run:
