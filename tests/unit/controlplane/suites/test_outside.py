@@ -10,8 +10,8 @@ from controlplane.cluster.model import Cluster, Options
 from controlplane.suites.plan.outside import CLIENT, commands
 
 
-def cluster(subnet: str = "10.89.3.0/24", **options: object) -> Cluster:
-    return Cluster("lab", subnet, Options(**options))  # type: ignore[arg-type]
+def cluster(**options: object) -> Cluster:
+    return Cluster("lab", "10.89.3.0/24", Options(**options))  # type: ignore[arg-type]
 
 
 def test_it_is_used_for_the_pool_only_and_is_not_of_the_nodes_network() -> None:
