@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from nodelib.addresses import hardware_address
 from nodelib.firewall.objects import Family
@@ -17,29 +18,40 @@ from policy.plan.ranges import Range
 Elements = frozenset[bytes]
 
 
-class SetCache:
-    """The elements of the sets of one family. What has not changed since the last plan is not made again.
+class Filled(NamedTuple):
+    """A set: what it stands for, what of the index that depends on, its shape and its elements."""
 
-    Whatever had elements in the last plan is kept up to date by the index since then.
+    meaning: Meaning
+    uses: tuple[Tracked, ...]
+    shape: SetShape
+    elements: Elements
+
+
+class SetCache:
+    """The sets of one family. What has not changed since the last plan is not made again.
+
+    A set's name follows from what it stands for. Whatever was in the last plan is kept up to date by the index since.
     """
 
     def __init__(self, family: Family) -> None:
         self._family = family
-        self._elements: dict[str, Elements] = {}
+        self._sets: dict[str, Filled] = {}
         self._senders: tuple[tuple[tuple[Address, ...], ...], tuple[Elements, Elements]] = ((), senders((), family))
 
-    def elements(
-        self, meanings: dict[str, Meaning], index: Index, changed: set[Tracked]
-    ) -> dict[str, tuple[SetShape, Elements]]:
-        """The shape and the elements of each set, by its name."""
-        kept: dict[str, Elements] = {}
+    def filled(self, meanings: dict[str, Meaning], index: Index, changed: set[Tracked]) -> dict[str, Filled]:
+        """The sets with these names."""
+        found: dict[str, Filled] = {}
         for name, meaning in meanings.items():
-            found = self._elements.get(name)
-            if found is None or (changed and not changed.isdisjoint(watched(meaning))):
-                found = _encoded(meaning, _members(meaning, index), index, self._family)
-            kept[name] = found
-        self._elements = kept
-        return {name: (_shape(meaning), kept[name]) for name, meaning in meanings.items()}
+            known = self._sets.get(name)
+            if known is None or (changed and not changed.isdisjoint(known.uses)):
+                known = self._made(meaning, index)
+            found[name] = known
+        self._sets = found
+        return found
+
+    def _made(self, meaning: Meaning, index: Index) -> Filled:
+        elements = _encoded(meaning, _members(meaning, index), index, self._family)
+        return Filled(meaning, watched(meaning), _shape(meaning), elements)
 
     def senders(self, given: Iterable[tuple[Address, ...]]) -> tuple[Elements, Elements]:
         """See `senders()` of this module."""

@@ -1,6 +1,6 @@
 """Which pods a selection selects, kept up to date change by change: not every selector is tried on every pod. Pure.
 
-It is owned by one sync at a time. What changed is collected until `take_changed()`.
+It is owned by one sync at a time. What changed since somebody asked for it is collected until `take_changed()`.
 """
 
 from __future__ import annotations
@@ -161,7 +161,6 @@ class Index:
                 names = self._of_namespace.get(selection.namespace, ())
             found = {name for name in names if self._fits(selection, self.pods[name])}
             self._members[selection] = found
-            self._changed.add(selection)
         return found
 
     def having(self, port: NamedPort) -> set[Name]:
@@ -170,14 +169,11 @@ class Index:
         if found is None:
             found = {name for name, pod in self.pods.items() if port in pod.ports}
             self._named[port] = found
-            self._changed.add(port)
         return found
 
     def watch_nodes(self, selection: NodeSelection) -> None:
         """From the first call on, a change of Nodes is one of the selection's addresses, too."""
-        if selection not in self._node_selections:
-            self._node_selections.add(selection)
-            self._changed.add(selection)
+        self._node_selections.add(selection)
 
     def node_addresses(self, selection: NodeSelection) -> set[Address]:
         """The addresses of the nodes that it selects."""

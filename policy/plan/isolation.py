@@ -36,11 +36,12 @@ class Isolated:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Space:
-    """One namespace. `pods`: those of this node that each selection selects."""
+    """One namespace. `pods`: those of this node that each selection selects; `closed`: as in `Isolated`."""
 
     compiled: dict[Name, Compiled]
     pods: dict[Selection, tuple[Name, ...]]
     by_pod: dict[Direction, dict[Name, Policies]]
+    closed: tuple[Name, ...] = ()
 
 
 class Isolation:
@@ -63,7 +64,7 @@ class Isolation:
             for direction, by_pod in space.by_pod.items():
                 isolated.by_pod[direction].update(by_pod)
             isolated.selections.update(space.pods)
-            isolated.closed.update([name for name, one in space.compiled.items() if one.closed])
+            isolated.closed.update(space.closed)
         return isolated
 
     def _made(self, policies: Mapping[Name, Policy], index: Index, changes: Changes, last: _Space) -> _Space:
@@ -82,7 +83,8 @@ class Isolation:
                 by_pod = lists[direction]
                 for pod in here:
                     by_pod.setdefault(pod, []).append(one)
-        return _Space(made, pods, {direction: _shared(by_pod) for direction, by_pod in lists.items()})
+        closed = tuple([name for name, one in made.items() if one.closed])
+        return _Space(made, pods, {direction: _shared(by_pod) for direction, by_pod in lists.items()}, closed)
 
     def _compiled(self, policies: Mapping[Name, Policy], last: _Space) -> dict[Name, Compiled]:
         """Every policy, in the order of the names."""

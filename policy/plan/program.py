@@ -14,7 +14,7 @@ from policy.model import Direction, DomainNames, Name, Resolvers, Tracked
 from policy.plan import cluster_layout, layout, marks
 from policy.plan.cluster_compile import CompiledTier
 from policy.plan.elements import SetCache
-from policy.plan.entries import MOST_JUMPS, Meaning, watched
+from policy.plan.entries import MOST_JUMPS, Meaning
 from policy.plan.groups import ClusterPlanner, Selected, Tiers, group_rules
 from policy.plan.index import Changes, Index
 from policy.plan.isolation import Groups, Isolated, Isolation, Policies
@@ -74,12 +74,11 @@ class Planner:
         meanings = self._write_groups(program, isolated, selected, index, left_out)
         self._write_to_node(program, isolated.by_pod[Direction.EGRESS], selected, meanings, index)
         self._write_answers(program, selected, index)
-        for meaning in meanings.values():
-            used.update(watched(meaning))
-            if isinstance(meaning, DomainNames):
-                program.names[layout.names_name(meaning)] = meaning
-        for set_name, (shape, elements) in self._sets.elements(meanings, index, changes.tracked).items():
-            program.put(set_name, shape, elements)
+        for name, one in self._sets.filled(meanings, index, changes.tracked).items():
+            program.put(name, one.shape, one.elements)
+            used.update(one.uses)
+            if isinstance(one.meaning, DomainNames):
+                program.names[layout.names_name(one.meaning)] = one.meaning
         return replace(program, left_out=tuple(sorted(left_out))), used
 
     def _write_fixed(self, program: Program, index: Index, generation: int, *, isolating: bool) -> None:
