@@ -97,7 +97,7 @@ class Enforcer:
         self._started = False
         self._seen: int | None = None
         self._taken = self._done = self._marked = 0
-        self._written = self._unread = 0
+        self._written = self._beside = self._unread = 0
         self._lock = asyncio.Lock()
         self._progress = asyncio.Condition()
         self._uids: dict[Name, str] = {}
@@ -181,7 +181,7 @@ class Enforcer:
             if not self._started:
                 await asyncio.to_thread(self._apply, pending)
                 return
-            before, written = self._generation(), self._written
+            before, commits = self._generation(), self._written + self._beside
             # What others did before a table is written from scratch is gone.
             known = before == self._seen or all(side.applied is None for side in self._sides.values())
             try:
@@ -194,7 +194,7 @@ class Enforcer:
                     self._observer.failed(error)
                 raise
             self.last_error = ""
-            self._seen = self._alone(before, self._written - written) if known else None
+            self._seen = self._alone(before, self._written + self._beside - commits) if known else None
             self._observer.synced(self._clock.monotonic() - started, self.programs)
         self.first_sync.set()
         async with self._progress:
@@ -210,6 +210,7 @@ class Enforcer:
         """Somebody commits to our table what is not planned: that is no reason for an audit."""
         before = self._generation()
         await commit
+        self._beside += 1
         if before is not None and before == self._seen and self._generation() == before + 1:
             self._seen = before + 1
 

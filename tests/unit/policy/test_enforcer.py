@@ -120,6 +120,21 @@ async def test_after_our_own_writes_nothing_is_read_from_the_first_one_on() -> N
         assert world.table.reads == reads
 
 
+async def test_what_is_committed_beside_a_sync_is_ours_too() -> None:
+    world = World()
+    world.enforcer.start()
+    await world.enforcer.sync()
+    world.policies(policy())
+
+    async def learnt() -> None:
+        world.foreign += 1
+
+    await asyncio.gather(world.enforcer.sync(), world.enforcer.beside(learnt()))
+    reads = world.table.reads
+    assert not await world.enforcer.audit(deep=True)
+    assert world.table.reads == reads
+
+
 async def test_a_transaction_of_others_between_two_of_ours_is_seen() -> None:
     world = World()
     world.policies(policy())
