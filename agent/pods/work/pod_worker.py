@@ -366,11 +366,17 @@ class PodWorker:
         return {task for task in walking if task.done()}
 
     def _derive_backoff(self) -> None:
-        """After a restart of the agent, go on with the back-offs that the runtime's records imply."""
+        """After a restart of the agent, go on with the back-offs that the runtime's records imply.
+
+        Those of a sandbox that has ended imply none: its containers may have ended with it, or with the node.
+        """
         memory = self.memory
         for _, container in memory.pod.containers():
             latest = memory.seen.latest(container["name"])
             if latest is None or latest.state is not RunState.EXITED:
+                continue
+            sandbox = memory.seen.sandbox_called(latest.sandbox_id)
+            if sandbox is None or not sandbox.ready:
                 continue
             ended, ran = memory.ended[latest.id], max(0, latest.finished_at - latest.started_at) / 1e9
             entry = backoff.derived(latest.attempt, ended - ran, ended, self._deps.containers.restarts)

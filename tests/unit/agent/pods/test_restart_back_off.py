@@ -44,3 +44,14 @@ async def test_a_restarted_agent_derives_no_longer_wait(world: World) -> None:
     await world.clock.advance(2)
     assert world.cri.running() == []
     await world.until(lambda: world.cri.running() == ["main"], seconds=5)
+
+
+async def test_the_end_of_the_node_is_no_crash(world: World) -> None:
+    """As upstream's kubelet, which knows of no back-off after its start: the pod's sandbox went with the node."""
+    uid = world.create()
+    await world.until(lambda: world.cri.running() == ["main"], step=0.5)
+    for _ in range(6):
+        await world.kill_agent()
+        world.cri.kill_sandbox(uid)
+        await world.start_agent()
+        await world.until(lambda: world.cri.running() == ["main"], seconds=1.5, step=0.5)
