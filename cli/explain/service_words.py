@@ -6,9 +6,10 @@ rules of the nodes.
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from cli.explain.balancer import is_ours, lack, runs, unannounced
 from cli.explain.dns_names import service_of
@@ -20,6 +21,7 @@ from nodelib.json_values import Json
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 _SHOWN = 5
+_COMPARED = 200  # different values of labels that are looked at for the one that was meant
 
 
 def is_headless(service: Json) -> bool:
@@ -217,15 +219,22 @@ def _no_pods(service: Json, facts: Facts, wanted: str) -> Problem:
             " pods of its own namespace.",
             f"Create the Service in namespace {there}, or the pods in {namespace}.",
         )
-    near = [pod for pod in facts.pods if key(pod)[0] == namespace and _labels(pod).keys() >= selector.keys()]
-    if near:
-        labels = _labels(near[0])
-        actual = [f"{label}={labels[label]}" for label in selector]
-        choose = kubectl(namespace, "set", "selector", "service", name, *[",".join(actual)])
+    there = _selectable(facts, namespace, selector)
+    if meant := difflib.get_close_matches(" ".join(selector.values()), there, n=1):
+        labels, pod = there[meant[0]]
+        choose = kubectl(namespace, "set", "selector", "service", name, labels)
         return Problem(
             "NoPodSelected",
-            f"Its selector {wanted} matches no pod; pod {title(near[0])} has {','.join(actual)}.",
+            f"Its selector {wanted} matches no pod; pod {title(pod)} has {labels}.",
             f"If that pod is meant: {choose}.",
+        )
+    if there:
+        known = sorted(labels for labels, _ in there.values())
+        listed = "; ".join(known[:_SHOWN]) + (f"; and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
+        return Problem(
+            "NoPodSelected",
+            f"Its selector {wanted} matches no pod in namespace {namespace}. Pods there have: {listed}.",
+            "Correct the selector of the Service, or the labels of the pods that are meant.",
         )
     shown = kubectl(namespace, "get", "pods", "--show-labels")
     return Problem(
@@ -233,6 +242,19 @@ def _no_pods(service: Json, facts: Facts, wanted: str) -> Problem:
         f"Its selector {wanted} matches no pod in namespace {namespace}.",
         f"{shown} shows which labels there are; a Deployment with 0 replicas has no pods.",
     )
+
+
+def _selectable(facts: Facts, namespace: str, selector: Mapping[str, str]) -> dict[str, tuple[str, Json]]:
+    """The values that the namespace's pods have for the labels of the selector: ("app=web", one of the pods) by "web"."""
+    found: dict[str, tuple[str, Json]] = {}
+    for pod in facts.pods:
+        labels = _labels(pod)
+        if key(pod)[0] == namespace and labels.keys() >= selector.keys():
+            told = ",".join(f"{label}={labels[label]}" for label in selector)
+            found.setdefault(" ".join(labels[label] for label in selector), (told, pod))
+            if len(found) == _COMPARED:
+                break
+    return found
 
 
 def _silent(service: Json, facts: Facts, listening: Listening) -> Iterator[Problem]:

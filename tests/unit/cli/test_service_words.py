@@ -167,6 +167,12 @@ CASES = {
         ("set selector service web app=web",),
         pods=(pod(),),
     ),
+    "selector like that of no pod": Case(
+        web(selector={"app": "basket"}),
+        ("Its selector app=basket matches no pod in namespace ns. Pods there have: app=client; app=web.",),
+        ("Correct the selector of the Service, or the labels of the pods",),
+        pods=(pod(), pod("other", labels={"app": "client"})),
+    ),
     "selector of another namespace": Case(
         web(),
         ("matches no pod in namespace ns, but some in shop",),
