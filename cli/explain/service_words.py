@@ -219,17 +219,17 @@ def _no_pods(service: Json, facts: Facts, wanted: str) -> Problem:
             " pods of its own namespace.",
             f"Create the Service in namespace {there}, or the pods in {namespace}.",
         )
-    there = _selectable(facts, namespace, selector)
-    if meant := difflib.get_close_matches(" ".join(selector.values()), there, n=1):
-        labels, pod = there[meant[0]]
+    others = _selectable(facts, namespace, selector)
+    if meant := difflib.get_close_matches(" ".join(selector.values()), others, n=1):
+        labels, pod = others[meant[0]]
         choose = kubectl(namespace, "set", "selector", "service", name, labels)
         return Problem(
             "NoPodSelected",
             f"Its selector {wanted} matches no pod; pod {title(pod)} has {labels}.",
             f"If that pod is meant: {choose}.",
         )
-    if there:
-        known = sorted(labels for labels, _ in there.values())
+    if others:
+        known = sorted(labels for labels, _ in others.values())
         listed = "; ".join(known[:_SHOWN]) + (f"; and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
         return Problem(
             "NoPodSelected",
@@ -245,13 +245,13 @@ def _no_pods(service: Json, facts: Facts, wanted: str) -> Problem:
 
 
 def _selectable(facts: Facts, namespace: str, selector: Mapping[str, str]) -> dict[str, tuple[str, Json]]:
-    """The values that the namespace's pods have for the labels of the selector: ("app=web", one of the pods) by "web"."""
+    """What the namespace's pods have for the labels of the selector: ("app=web", one of the pods) by the values."""
     found: dict[str, tuple[str, Json]] = {}
     for pod in facts.pods:
         labels = _labels(pod)
         if key(pod)[0] == namespace and labels.keys() >= selector.keys():
-            told = ",".join(f"{label}={labels[label]}" for label in selector)
-            found.setdefault(" ".join(labels[label] for label in selector), (told, pod))
+            text = ",".join(f"{label}={labels[label]}" for label in selector)
+            found.setdefault(" ".join(labels[label] for label in selector), (text, pod))
             if len(found) == _COMPARED:
                 break
     return found
