@@ -13,7 +13,9 @@ from view.model import Applied, Cost, Enforced, NodeWork, Question, Refused, Ser
 class Answers(Protocol):
     """What `why`, `service` and `trace` say, and what the nodes themselves answer. Each may raise NodewrightError."""
 
-    async def why(self, pod: Json, events: Sequence[Json]) -> Why: ...
+    async def why(self, pod: Json, events: Sequence[Json], *, only_node: bool = False) -> Why:
+        """`only_node`: nothing of it has changed since the last question, so the API server is not asked again."""
+        ...
 
     async def costs(self, pod: Json) -> tuple[Cost, ...]:
         """By the pod's own node; none where it does not answer."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agent.explain.model import End
 from agent.explain.plan.document import from_json, usable
@@ -59,7 +59,16 @@ from view.model import Leg as ShownLeg
 from view.ports import Refusals
 
 _CLAIMS = 500
+_KEPT = 31  # pods beside the newest one of which that is remembered
 _TRACES = 2  # at the same time: each reads the rules of every node
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the API server said beside a pod when it was last asked."""
+
+    lists: Mapping[str, tuple[Json, ...]]
+    logs: tuple[LogTail, ...]
 
 
 class ClusterAnswers:
@@ -71,16 +80,19 @@ class ClusterAnswers:
         self._wirings, self._applying = Wirings(cluster), Applying()
         self._averages = view_node.Averages(cluster)
         self._leases: tuple[Json, ...] | None = None
+        self._kept: dict[str, _Kept] = {}  # by pod's uid
 
-    async def why(self, pod: Json, events: Sequence[Json]) -> Why:
+    async def why(self, pod: Json, events: Sequence[Json], *, only_node: bool = False) -> Why:
         """The answer of the pod's own node, or what the API server alone knows."""
         uid, node = pod["metadata"]["uid"], str(spec_of(pod).get("nodeName") or "")
-        document, lists = await asyncio.gather(self._document(pod), self._claims(pod))
+        kept = self._kept.get(uid) if only_node else None
+        document, lists = await asyncio.gather(self._document(pod), self._claims(pod, kept))
         agents = {node: [document]} if document is not None else {}
         facts = WhyFacts({"pod": (pod,), "event": tuple(events), **lists})
         explained = next(one for one in judge.explained(agents, facts) if one.found.uid == uid)
         if not explained.is_well:
-            explained = replace(explained, logs=await self._logs(pod))
+            explained = replace(explained, logs=kept.logs if kept is not None else await self._logs(pod))
+        self._kept = {**dict(list(self._kept.items())[-_KEPT:]), uid: _Kept(lists, explained.logs)}
         return _why(explained, self._wording)
 
     async def costs(self, pod: Json) -> tuple[Cost, ...]:
@@ -169,8 +181,10 @@ class ClusterAnswers:
         facts = replace(Facts.of(*kinds), leases=self._leases, cluster=cluster.name)
         return replace(facts, enforced=cluster.options.enforces_policies)
 
-    async def _claims(self, pod: Json) -> dict[str, tuple[Json, ...]]:
+    async def _claims(self, pod: Json, kept: _Kept | None = None) -> Mapping[str, tuple[Json, ...]]:
         """The claims of the pod's namespace and the StorageClasses, for a pod that uses claims."""
+        if kept is not None:
+            return kept.lists
         if not claims_of(pod):
             return {}
         try:

@@ -1,6 +1,6 @@
 // Joins the parts: what the server sends, the address after #, and the keyboard.
 
-import { byId } from "./dom.js";
+import { byId, grow } from "./dom.js";
 import { Detail } from "./detail.js";
 import { Live } from "./live.js";
 import { NodeView } from "./node.js";
@@ -78,6 +78,7 @@ function route() {
 }
 
 addEventListener("hashchange", route);
+setInterval(grow, 500);
 byId("filter").addEventListener("input", (event) => tables.filter(event.target.value));
 addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");

@@ -1,6 +1,8 @@
 // The panel about one object: why a pod waits and how it started, what `service` says, and the object itself.
 
-import { ago, amount, byId, duration, el, keepFocus, meter, size, spark } from "./dom.js";
+import { age, amount, byId, clock, duration, el, keepFocus, meter, renew, size, spark } from "./dom.js";
+import { coded } from "./code.js";
+import { stage } from "./drops.js";
 import { waterfall } from "./life.js";
 import { byPolicies, linked, toRow } from "./links.js";
 
@@ -45,40 +47,53 @@ export class Detail {
   measured(said) {
     if (said.key !== this.key) return;
     this.costs = said.costs;
-    this.part("costs", costsPart(said.costs));
+    this.part("costs", this.costsPart());
   }
 
   refusals(said) {
     if (said.key !== this.key) return;
     this.refused = said.refused;
+    this.drops();
+  }
+
+  drops() {
+    if (!this.said?.why) return;
+    this.part("head", this.head());
     this.part("refused", this.refusedPart());
   }
 
-  // What policies refuse of the pod's packets: it may be well, and nobody reaches it.
+  isDropped() {
+    return (this.refused ?? []).some((one) => stage(one.last, Date.now() / 1000) === "on");
+  }
+
+  // What policies drop of the pod's packets: it may be well, and nobody reaches it.
   refusedPart() {
     const rows = this.tables.rows;
-    const every = this.refused ?? [];
     const now = Date.now() / 1000;
+    const every = (this.refused ?? []).filter((one) => stage(one.last, now) !== "gone");
     const parts = every.slice(0, REFUSED).map((one) => {
       const ends = [one.source, one.to].map((end) => toRow(`pod/${end}`, end, rows));
-      const when = one.last ? `, the last ${ago(Math.max(0, now - one.last))} ago` : "";
+      const goesOn = stage(one.last, now) === "on";
+      const when = goesOn ? [", the last ", age(one.last), " ago"] : `, none since ${clock(one.last)}`;
       return el(
-        "div", { class: "box bad" },
-        el("strong", {}, `${amount(one.count)} packet${one.count === 1 ? "" : "s"} refused${when}: `, ends[0], " → ", ends[1], ` port ${one.port}`),
+        "div", { class: `box ${goesOn ? "bad" : "over"}` },
+        el("strong", {}, `${amount(one.count)} packet${one.count === 1 ? "" : "s"} dropped`, when, ": ", ends[0], " → ", ends[1], ` port ${one.port}`),
         el("p", {}, `by ${one.direction} rules of `, byPolicies(one, rows)),
-        one.remedy ? el("p", { class: "do" }, `It would be allowed by ${one.remedy}.`) : null,
+        goesOn && one.remedy ? el("p", { class: "do" }, "It would be allowed by ", coded(one.remedy, rows, true)) : null,
       );
     });
     return every.length > REFUSED ? [...parts, el("p", { class: "space" }, `and ${every.length - REFUSED} more flows; the view Packet lists them.`)] : parts;
   }
 
   tick() {
-    // A step under way grows. Nothing is asked of the server.
+    // A step under way grows, and what was dropped gets old. Nothing is asked of the server.
+    if (this.refused?.length) this.drops();
     if (this.said?.life?.bars.some((one) => one.end === null)) this.part("life", lifePart(this.said));
   }
 
   part(name, children) {
-    this.panel.querySelector(`[data-part="${name}"]`)?.replaceChildren(...children);
+    const found = this.panel.querySelector(`[data-part="${name}"]`);
+    if (found) keepFocus(found, () => renew(found, children));
   }
 
   draw() {
@@ -86,7 +101,8 @@ export class Detail {
     const scrolled = this.panel.scrollTop;
     const title = el("h2", { id: "detail-title" }, `${NAMES[kind] ?? kind} ${namespace ? `${namespace}/` : ""}${name}`);
     const close = el("button", { class: "close", type: "button", "data-focus": "close", onclick: this.close }, "Close (Esc)");
-    keepFocus(this.panel, () => this.panel.replaceChildren(title, close, ...links(kind, namespace, name), ...this.content()));
+    const top = el("div", { class: "top" }, title, close);
+    keepFocus(this.panel, () => renew(this.panel, [top, ...links(kind, namespace, name), ...this.content()]));
     this.panel.scrollTop = scrolled;
   }
 
@@ -95,17 +111,25 @@ export class Detail {
     if (!said) return [el("p", { class: "waits" }, "asking …")];
     if (said.gone) return [el("p", { class: "box over" }, el("strong", {}, "It does not exist, or no more."))];
     return [
-      ...(said.why ? whyHead(said.why) : []),
+      said.why ? el("div", { "data-part": "head" }, this.head()) : null,
       said.why ? el("div", { "data-part": "refused" }, this.refusedPart()) : null,
       ...(said.why ? whyMore(said.why) : []),
       said.life?.bars.length ? el("h3", {}, "Its start") : null,
       said.life?.bars.length ? el("div", { "data-part": "life" }, lifePart(said)) : null,
-      said.why ? el("div", { "data-part": "costs" }, costsPart(this.costs ?? [])) : null,
+      said.why ? el("div", { "data-part": "costs" }, this.costsPart()) : null,
       ...(said.enforced ? enforcedPart(said.enforced) : []),
-      ...(said.problems ?? []).map((one) => el("div", { class: "box bad" }, el("strong", {}, linked(one.text, this.tables.rows)), one.action ? el("p", { class: "do" }, one.action) : null)),
+      ...(said.problems ?? []).map((one) => el("div", { class: "box bad" }, el("strong", {}, coded(one.text, this.tables.rows)), one.action ? el("p", { class: "do" }, coded(one.action, this.tables.rows, true)) : null)),
       said.lines ? el("pre", { tabindex: 0 }, linked(said.lines.join("\n"), this.tables.rows)) : null,
       this.object(said.object),
     ].filter(Boolean);
+  }
+
+  head() {
+    return whyHead(this.said.why, this.isDropped(), this.tables.rows);
+  }
+
+  costsPart() {
+    return costsPart(this.costs ?? [], this.tables.rows);
   }
 
   object(text) {
@@ -134,16 +158,16 @@ const UNITS = {
 };
 
 // What it uses: the newest figures, and how they went since this view was opened.
-function costsPart(costs) {
+function costsPart(costs, rows) {
   if (!costs.length) return [];
-  const rows = costs.map((one) =>
+  const lines = costs.map((one) =>
     el(
       "tr", {},
-      el("th", { scope: "row" }, one.of, el("small", { class: "block" }, one.text), one.action ? el("small", { class: "block waits" }, one.action) : null),
+      el("th", { scope: "row" }, one.of, el("small", { class: "block" }, one.text), one.action ? el("small", { class: "block waits" }, coded(one.action, rows)) : null),
       el("td", {}, one.series.map(({ name, unit, values }) => plot(name, UNITS[unit] ?? String, values))),
     ),
   );
-  return [el("h3", {}, "What it uses"), el("table", { class: "costs", "aria-label": "What it uses" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Container or probe"), el("th", { scope: "col" }, "While this view is open"))), el("tbody", {}, rows))];
+  return [el("h3", {}, "What it uses"), el("table", { class: "costs", "aria-label": "What it uses" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Container or probe"), el("th", { scope: "col" }, "While this view is open"))), el("tbody", {}, lines))];
 }
 
 function plot(name, words, values) {
@@ -168,15 +192,17 @@ function enforcedPart(enforced) {
   return [...odd, ...parts];
 }
 
-function whyHead(why) {
-  if (why.problem) return [el("div", { class: "box bad" }, el("strong", {}, "Why it waits cannot be said"), el("p", {}, why.problem))];
-  const now = Date.now() / 1000;
+// `dropped`: policies drop packets of it now, so that it is not well, whatever its node says.
+function whyHead(why, dropped, rows) {
+  if (why.problem) return [el("div", { class: "box bad" }, el("strong", {}, "Why it waits cannot be said"), el("p", {}, coded(why.problem, rows)))];
   const first = why.waits[0]?.text;
   // The summary is its phase and what it waits for first: that is said once, with the error and what to do.
   const at = first ? why.summary.indexOf(first) : -1;
-  const head = at < 0 ? [el("div", { class: `box ${why.is_well ? "good" : "waits"}` }, el("strong", {}, why.is_well ? `It is well: ${why.summary}` : why.summary))] : [];
+  const well = why.is_well && !dropped;
+  const words = well ? `It is well: ${why.summary}` : why.is_well ? `${why.summary}, but packets are dropped` : why.summary;
+  const head = at < 0 ? [el("div", { class: `box ${well ? "good" : "waits"}` }, el("strong", {}, words))] : [];
   const waits = why.waits.map((one, number) =>
-    el("div", { class: "box bad" }, el("strong", {}, (at > 0 && !number ? why.summary.slice(0, at) : "") + one.text + (one.since && now > one.since ? ` (since ${duration(now - one.since)})` : "")), one.error ? el("p", {}, one.error) : null, one.share === null ? null : meter(one.share, null, "good", `${Math.round(one.share * 100)} % done`), one.action ? el("p", { class: "do" }, one.action) : null),
+    el("div", { class: "box bad" }, el("strong", {}, (at > 0 && !number ? why.summary.slice(0, at) : "") + one.text, one.since ? [" (for ", age(one.since), ")"] : null), one.error ? el("p", {}, coded(one.error, rows)) : null, one.share === null ? null : meter(one.share, null, "good", `${Math.round(one.share * 100)} % done`), one.action ? el("p", { class: "do" }, coded(one.action, rows, true)) : null),
   );
   return [...head, ...waits];
 }

@@ -31,6 +31,35 @@ export function duration(seconds) {
   return minutes < 100 ? `${minutes} min ${Math.round(seconds % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+// For how long something goes on: no finer than somebody can follow.
+export function spent(seconds) {
+  return seconds < 100 ? `${Math.max(0, Math.floor(seconds))} s` : duration(Math.floor(seconds));
+}
+
+// For how long it has been going on, or how long ago it was; it ages by itself, see grow().
+export function age(at) {
+  return el("span", { "data-age-since": at }, spent(Date.now() / 1000 - at));
+}
+
+export function grow() {
+  const now = Date.now() / 1000;
+  for (const one of document.querySelectorAll("[data-age-since]")) {
+    const text = spent(now - Number(one.dataset.ageSince));
+    if (one.textContent !== text) one.textContent = text;
+  }
+}
+
+// The children of `parent` become these; those that are the same stay, with their focus and what is selected in them.
+export function renew(parent, children) {
+  grow(); // an age alone makes no difference
+  const old = [...parent.childNodes];
+  for (const [at, one] of children.entries()) {
+    if (!old[at]) parent.append(one);
+    else if (!old[at].isEqualNode(one)) old[at].replaceWith(one);
+  }
+  for (const one of old.slice(children.length)) one.remove();
+}
+
 export function clock(seconds) {
   return new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
 }

@@ -29,6 +29,7 @@ from view.model import (
     PacketLook,
     Row,
     ServiceSaid,
+    Why,
     Wired,
     WiringLook,
 )
@@ -47,6 +48,7 @@ _AGAIN, _LATEST = 0.5, 5.0  # seconds until the node is asked again about a step
 _NODE_FOLD = 1.0  # seconds in which changes of a node's pods are collected: in a burst there are many
 _WIRED = 50  # nodes whose wiring the view of the cluster shows
 _WIRING_FOLD, _WIRING = 2.0, 30.0  # seconds: after a change of pods, and without one
+_SHARE = 4  # times as long as an answer took passes until it is asked for again
 _MEASURED = 5.0  # seconds until a node is asked again for what it measures, of which no watch tells
 
 _DETAIL = "detail"
@@ -159,16 +161,19 @@ class Viewer:
             async with self._events(look, changed.set) as events:
                 pause = Backoff(_AGAIN, _LATEST)
                 while True:
-                    if changed.is_set():
+                    is_news = changed.is_set()
+                    if is_news:
                         pause.reset()
                     changed.clear()
-                    again = await self._look(look, events)
+                    began = self._clock.monotonic()
+                    again = await self._look(look, events, is_news)
+                    took = self._clock.monotonic() - began
                     await self._clock.sleep(_NODE_FOLD if look.kind == NODE else _FOLD)
                     if again is Again.NO:
                         await changed.wait()
                     else:
                         rest = pause.next() if again is Again.SOON else _MEASURED
-                        await at_most(self._clock, rest, changed)
+                        await at_most(self._clock, max(rest, _SHARE * took), changed)
         finally:
             end()
             await cancel_and_wait(*beside)
@@ -196,8 +201,9 @@ class Viewer:
         async with self._feeds.about(obj, on_change) as feed:
             yield feed.events
 
-    async def _look(self, look: Look, events: Callable[[], Sequence[Json]]) -> Again:
-        """SOON while the node is at work on it: its record changes then without any change that a watch tells of."""
+    async def _look(self, look: Look, events: Callable[[], Sequence[Json]], is_news: bool) -> Again:
+        """`is_news`: it has changed. SOON while the node is at work on it: its record changes then without any
+        change that a watch tells of. AT_TIMES while it waits: how often it was tried, and for how long."""
         again = Again.NO
         obj = self._board.stores[look.kind].get(look.key)
         if obj is None:
@@ -221,11 +227,11 @@ class Viewer:
         else:
             known = events()
             answer, averages = await asyncio.gather(
-                self._in_time(self._answers.why(obj, known)),
+                self._in_time(self._answers.why(obj, known, only_node=not is_news)),
                 self._in_time(self._answers.averages(str(object_or_empty(obj.get("spec")).get("nodeName") or ""))),
             )
             steps = () if isinstance(answer, str) else answer.steps
-            again = Again.SOON if any(one.seconds is None for one in steps) else Again.NO
+            again = _again(obj, answer)
             shown = life(obj, steps, known, {} if isinstance(averages, str) else averages)
             text = await asyncio.to_thread(texts.pod_detail, look, obj, answer, shown)
         self._tell(_DETAIL, text)
@@ -239,6 +245,16 @@ class Viewer:
             return str(error)
         except TimeoutError:
             return f"there was no answer in {_SECONDS:g} s"
+
+
+def _again(pod: Json, answer: Why | str) -> Again:
+    """What no watch tells of a pod, its node alone knows; a pod that is over does not change."""
+    if isinstance(answer, str) or not answer.by_node:
+        return Again.NO
+    if any(one.seconds is None for one in answer.steps):
+        return Again.SOON
+    over = object_or_empty(pod.get("status")).get("phase") in ("Succeeded", "Failed")
+    return Again.NO if answer.is_well or over else Again.AT_TIMES
 
 
 def _node_text(look: Look, node: Json, work: NodeWork | str, wired: Wired | str) -> str:

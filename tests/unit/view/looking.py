@@ -65,6 +65,9 @@ class Kernelless:
         self.problem = ""
         self.steps: tuple[Step, ...] = ()
         self.asked = 0
+        self.is_well = self.by_node = True
+        self.slow: tuple[FakeClock, float] | None = None  # so long does `why` take
+        self.only_node: list[bool] = []  # of each question about a pod
         self.work = NodeWork()
         self.nodes: list[str] = []
         self.wirings: list[str] = []
@@ -72,11 +75,16 @@ class Kernelless:
         self.measured = 0
         self.daemons_change: Callable[[], None] | None = None
 
-    async def why(self, pod: Json, events: Sequence[Json]) -> Why:
+    async def why(self, pod: Json, events: Sequence[Json], *, only_node: bool = False) -> Why:
         self.asked += 1
+        self.only_node.append(only_node)
+        if self.slow is not None:
+            clock, seconds = self.slow
+            await clock.sleep(seconds)
         if self.problem:
             raise Temporary(self.problem, action="Look at it.")
-        return Why(f"{pod['status']['phase']} with {len(events)} events", True, False, steps=self.steps)
+        said = f"{pod['status']['phase']} with {len(events)} events"
+        return Why(said, self.is_well, self.by_node, steps=self.steps)
 
     async def costs(self, pod: Json) -> tuple[Cost, ...]:
         self.measured += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
@@ -13,12 +12,15 @@ import pytest
 from aiohttp import web
 
 from nodelib.kube.definition import CRDS
-from tests.browser import Browser, chromium, driven, needs_chromium
+from tests.browser import Browser, driven, needs_chromium
 from tests.builders.cluster_policies import BASELINE, cluster_policy, egress, ingress, pods, spaces
 from tests.builders.policies import policy
 from tests.fakes.apiserver import FakeApiServer, failure
 from tests.unit.view.world import (
+    LIVE,
+    ROW,
     SCRIPT,
+    TEXT,
     Page,
     at_work,
     cluster_policies_defined,
@@ -40,30 +42,6 @@ from view.model import Daemon, Enforced, NodeRules, NodeWork, Refused, TableRule
 
 pytestmark = needs_chromium
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
-LIVE = "document.querySelector('#state').textContent === 'live'"
-ROW = 'document.querySelector(`tr[data-key="${arguments[0]}"]`)'
-TEXT = f"{ROW}?.innerText ?? ''"
-
-
-@pytest.fixture
-async def here() -> AsyncIterator[Page]:
-    async with page() as found:
-        await shop(found.api)
-        yield found
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[str]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-async def browser(here: Page, window: str) -> AsyncIterator[Browser]:
-    async with driven(window) as found:
-        await found.open(here.url)
-        await found.until(f"{LIVE} && document.querySelectorAll('tbody tr').length === 5")
-        yield found
 
 
 async def test_it_shows_nodes_pods_services_and_the_lines_between_them(browser: Browser) -> None:
@@ -261,7 +239,7 @@ async def test_the_rule_that_ends_a_packet_s_way_stands_above_the_others(here: P
     assert await browser.log() == []
 
 
-async def test_a_pod_that_is_well_and_whose_packets_are_refused_says_so(here: Page, browser: Browser) -> None:
+async def test_a_pod_that_is_well_and_whose_packets_are_dropped_says_so(here: Page, browser: Browser) -> None:
     await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
     await browser.open(f"{here.url}#/pod/shop/web-1")
     shown = "document.querySelector('#detail').innerText"
@@ -271,9 +249,10 @@ async def test_a_pod_that_is_well_and_whose_packets_are_refused_says_so(here: Pa
     one = Refused("node1", time.time() - 4, 3, "ingress", "shop/web-2", "shop/web-1", "80/TCP", "shop/deny", SCRIPT, by)
     other = replace(one, to="shop/web-2", source="shop/late", by="other")
     here.answers.taker.take([one, other])
-    await browser.until(f"{shown}.includes('3 packets refused, the last 4 s ago: shop/web-2 → shop/web-1 port 80/TCP')")
+    await browser.until(f"{shown}.includes('3 packets dropped, the last 4 s ago: shop/web-2 → shop/web-1 port 80/TCP')")
     text = await browser.value(shown)
     assert "by ingress rules of shop/deny" in text and "would be allowed by <script>" in text and "other" not in text
+    assert "Running and ready, but packets are dropped" in text and "It is well" not in text
     links = "[...document.querySelectorAll('[data-part=refused] a')].map((one) => one.innerText)"
     assert await browser.value(links) == ["shop/web-2", "shop/web-1", "shop/deny"]
     assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1

@@ -24,8 +24,7 @@ import yaml
 from tests.browser import Browser, chromium, driven, needs_chromium
 from tests.cluster.command_line import PROJECT
 from tests.fakes.apiserver import FakeApiServer
-from tests.unit.view.test_page import LIVE, TEXT
-from tests.unit.view.world import put, running, shop, shop_service, shop_slice
+from tests.unit.view.world import LIVE, TEXT, put, running, shop, shop_service, shop_slice
 
 MINUTES = float(os.environ.get("NODEWRIGHT_MINUTES", "60"))
 PODS, SERVICES = 1000, 500

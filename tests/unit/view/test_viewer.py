@@ -70,6 +70,52 @@ async def test_a_node_that_is_at_work_on_a_pod_is_asked_again_until_it_is_done(w
     await cancel_and_wait(serving)
 
 
+async def test_a_pod_that_is_not_well_is_asked_about_again_but_only_its_node(world: World) -> None:
+    serving = asyncio.create_task(world.viewer.run())
+    world.answers.is_well = False
+    world.put(POD, running("web", "10.0.1.2", "node1"))
+    world.viewer.hear('{"look": "pod/shop/web"}')
+    for _ in range(60):
+        await world.later(1)
+    assert 10 <= world.answers.asked <= 13, "every five seconds"
+    assert world.answers.only_node == [False] + [True] * (world.answers.asked - 1), "the API server is not asked again"
+    world.feeds.on_change()
+    await world.later()
+    assert world.answers.only_node[-1] is False, "what has changed is asked for as a whole"
+    world.viewer.hear('{"look": ""}')
+    asked = world.answers.asked
+    await world.later(60)
+    assert world.answers.asked == asked
+    await cancel_and_wait(serving)
+
+
+async def test_slow_answers_about_a_pod_are_asked_for_a_fifth_of_the_time_at_most(world: World) -> None:
+    serving = asyncio.create_task(world.viewer.run())
+    world.answers.is_well, world.answers.slow = False, (world.clock, 5.0)
+    world.put(POD, running("web", "10.0.1.2", "node1"))
+    world.viewer.hear('{"look": "pod/shop/web"}')
+    for _ in range(100):
+        await world.later(1)
+    assert 3 <= world.answers.asked <= 5
+    await cancel_and_wait(serving)
+
+
+@pytest.mark.parametrize(("by_node", "phase"), [(False, "Running"), (True, "Failed"), (True, "Succeeded")])
+async def test_a_pod_that_no_node_knows_or_that_is_over_is_asked_about_once(
+    world: World, by_node: bool, phase: str
+) -> None:
+    serving = asyncio.create_task(world.viewer.run())
+    world.answers.is_well, world.answers.by_node = False, by_node
+    pod = running("web", "10.0.1.2", "node1")
+    pod["status"]["phase"] = phase
+    world.put(POD, pod)
+    world.viewer.hear('{"look": "pod/shop/web"}')
+    for _ in range(30):
+        await world.later(1)
+    assert world.answers.asked == 1
+    await cancel_and_wait(serving)
+
+
 async def test_a_node_is_asked_when_its_pods_or_daemons_change_and_now_and_then_while_somebody_looks(
     world: World,
 ) -> None:

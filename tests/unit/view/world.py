@@ -48,6 +48,10 @@ from view.ports import Refusals
 
 MADE = "2026-11-23T20:00:00Z"
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>"
+# Expressions for a Browser; a row is found by its key.
+LIVE = "document.querySelector('#state').textContent === 'live'"
+ROW = 'document.querySelector(`tr[data-key="${arguments[0]}"]`)'
+TEXT = f"{ROW}?.innerText ?? ''"
 _PLURALS = {"NetworkPolicy": "networkpolicies", "ClusterNetworkPolicy": "clusternetworkpolicies"}
 _VERSIONS = {
     "NetworkPolicy": "networking.k8s.io/v1",

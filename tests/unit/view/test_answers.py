@@ -1,0 +1,30 @@
+"""What is said of a pod again, while nothing of it changes, asks its node and nobody else."""
+
+from __future__ import annotations
+
+from nodelib.kube.access import ClusterAccess
+from nodelib.kube.client import KubeClient
+from tests.fakes.apiserver import FakeApiServer
+from tests.unit.view.world import Answers, waiting
+
+
+async def test_the_api_server_is_not_asked_again_without_a_change() -> None:
+    pod = waiting("late", "node2")
+    pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
+        answers = Answers(client)
+        first = await answers.why(pod, ())
+        asked = len(api.requests)
+        assert asked == 2, "its claims and the StorageClasses"
+        assert await answers.why(pod, (), only_node=True) == first
+        assert len(api.requests) == asked
+        await answers.why(pod, ())
+        assert len(api.requests) == 2 * asked
+
+
+async def test_of_thousands_of_pods_few_are_remembered() -> None:
+    async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
+        answers = Answers(client)
+        for at in range(40):
+            await answers.why(waiting(f"late-{at}", "node2"), ())
+        assert len(answers._kept) == 32
