@@ -11,7 +11,7 @@ import yaml
 
 from nodelib.json_values import Json
 from nodelib.text import cut, harmless, one_line
-from view.model import Enforced, Look, Question, Refused, Row, ServiceSaid, Traced, Why, Wired, row_key
+from view.model import POD, Enforced, Look, Question, Refused, Row, ServiceSaid, Traced, Why, Wired, row_key
 
 _OBJECT = 128 * 1024  # bytes of the text of one object
 _YAML = 64 * 1024  # bytes of an object that is still written as YAML, which is slow
@@ -112,6 +112,20 @@ def refused_of(look: Look, every: Iterable[Refused]) -> str:
     """Beside the pod that is looked at: what policies refuse of its packets, the last one first."""
     found = sorted((asdict(one) for one in every), key=lambda one: -one["last"])
     return message("refusals", key=row_key(look.kind, look.key), refused=_texts(found[:_LIST]))
+
+
+def drops(every: Iterable[Refused]) -> str:
+    """Of each pod whose packets policies drop the newest flow, the last one first; a pod that is asked from outside
+    stands for those who ask it."""
+    newest: dict[str, Refused] = {}
+    for one in sorted(every, key=lambda one: -one.last):
+        newest.setdefault(one.source if "/" in one.source else one.to, one)
+    found = [
+        {"pod": f"{POD}/{pod}", "last": one.last, "to": one.to, "by": one.by, "policies": one.policies}
+        for pod, one in newest.items()
+        if "/" in pod
+    ]
+    return message("drops", drops=_texts(found))
 
 
 def traced(answer: Traced) -> bytes:

@@ -1,6 +1,7 @@
 // Joins the parts: what the server sends, the address after #, and the keyboard.
 
 import { byId, grow } from "./dom.js";
+import { coded } from "./code.js";
 import { Detail } from "./detail.js";
 import { Live } from "./live.js";
 import { NodeView } from "./node.js";
@@ -44,6 +45,7 @@ const live = new Live({
   costs: (said) => detail.measured(said),
   wiring: (said) => tables.wired(said.nodes),
   walk: (said) => packet.walked(said),
+  drops: (said) => troubles.dropped(said.drops),
   refused: (said) => packet.refused(said),
   lost: () => tell("bad", "No connection to `nodewright view`; what is shown may be old. Trying again …"),
 });
@@ -51,7 +53,7 @@ const live = new Live({
 function tell(tone, text) {
   const state = byId("state");
   state.className = `state ${tone}`;
-  state.textContent = text;
+  state.replaceChildren(...coded(text, tables.rows).flat().filter(Boolean));
 }
 
 const VIEWS = ["cluster", "node", "packet"];

@@ -25,7 +25,7 @@ export function toRow(key, name, rows) {
   return rows.has(key) ? el("a", { href: `#/${key}`, class: "name" }, name) : name;
 }
 
-// Who refused packets: each policy as a link where it is known which they are, otherwise in the words of the node.
+// Who dropped packets: each policy as a link where it is known which they are, otherwise in the words of the node.
 export function byPolicies(refused, rows) {
   const names = refused.policies.map((one) => one.split("/").slice(1).filter(Boolean).join("/"));
   if (names.length && refused.by === names.join(", ")) return names.map((name, at) => [at ? ", " : "", toRow(refused.policies[at], name, rows)]);

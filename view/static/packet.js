@@ -1,6 +1,7 @@
-// A packet's way: the walk through the rules and routes of each node, with counters that move, and what is refused.
+// A packet's way: the walk through the rules and routes of each node, with counters that move, and what policies drop.
 
 import { byId, clock, el, keepFocus, spark } from "./dom.js";
+import { coded } from "./code.js";
 import { byPolicies, linked, toRow } from "./links.js";
 
 const MOMENTS = 30; // of a counter that are kept
@@ -77,7 +78,7 @@ export class Packet {
 
   draw(found) {
     if (found.problem) {
-      this.say([el("div", { class: "box bad" }, el("strong", {}, "No answer"), el("p", {}, found.problem))], "");
+      this.say([el("div", { class: "box bad" }, el("strong", {}, "No answer"), el("p", {}, coded(found.problem, this.tables.rows)))], "");
       return;
     }
     this.count(found);
@@ -87,9 +88,9 @@ export class Packet {
     this.say(
       [
         ...failing.map(({ hop, leg }) => this.decided(hop, leg)),
-        ...why.map((one) => one.trim()).filter((one) => !failing.some(({ hop }) => hop.meaning === one)).map((one) => el("p", one.startsWith("do: ") ? { class: "do" } : {}, linked(one.replace(/^do: /, ""), this.tables.rows))),
+        ...why.map((one) => one.trim()).filter((one) => !failing.some(({ hop }) => hop.meaning === one)).map((one) => el("p", one.startsWith("do: ") ? { class: "do" } : {}, coded(one.replace(/^do: /, ""), this.tables.rows, one.startsWith("do: ")))),
         el("p", { class: "mono" }, `${found.source} → ${found.to}`),
-        ...found.notes.map((one) => el("p", { class: "space" }, one)),
+        ...found.notes.map((one) => el("p", { class: "space" }, coded(one, this.tables.rows))),
         el("p", { class: "space" }, "Counters are read again every few seconds. Each counts all packets that its rule has met, those of others too."),
         ...found.ways.flatMap((way, at) => this.way(way, at, found.ways.length)),
       ],
@@ -172,13 +173,13 @@ export class Packet {
   }
 
   refused(said) {
-    const problems = Object.entries(said.problems).map(([node, text]) => el("p", { class: "none" }, node ? `${node}: ${text}` : text));
-    const none = said.refused.length || said.problems[""] ? null : el("p", { class: "none" }, "No packet was refused since the policy daemons started.");
-    keepFocus(byId("refused"), () => byId("refused").replaceChildren(el("h2", {}, "Refused packets", el("small", {}, "by network policies, as it happens")), ...problems, said.refused.length ? this.table(said.refused) : none ?? ""));
+    const problems = Object.entries(said.problems).map(([node, text]) => el("p", { class: "none" }, coded(node ? `${node}: ${text}` : text, this.tables.rows)));
+    const none = said.refused.length || said.problems[""] ? null : el("p", { class: "none" }, "No packet was dropped since the policy daemons started.");
+    keepFocus(byId("refused"), () => byId("refused").replaceChildren(el("h2", {}, "Dropped packets", el("small", {}, "by network policies, as it happens")), ...problems, said.refused.length ? this.table(said.refused) : none ?? ""));
   }
 
   table(every) {
-    const heads = [["When", "when"], ["From, to", ""], ["Refused by, and what would allow it", "remedy"], ["Packets", "count"]];
+    const heads = [["When", "when"], ["From, to", ""], ["Dropped by, and what would have allowed it", "remedy"], ["Packets", "count"]];
     const before = this.latest ?? Infinity;
     this.latest = Math.max(...every.map((one) => one.last));
     const rows = every.map((one) => {
@@ -190,11 +191,11 @@ export class Packet {
         "tr", { class: one.last > before ? "fresh" : undefined },
         el("th", { scope: "row" }, one.last ? clock(one.last) : "–", el("small", {}, one.node)),
         el("td", {}, toRow(`pod/${one.source}`, one.source, this.tables.rows), el("span", { class: "space" }, " → "), toRow(`pod/${one.to}`, one.to, this.tables.rows), el("small", {}, one.port, " · ", el("a", { class: "name way", href: `#/packet?${way}`, "data-focus": `${one.node} ${one.direction} ${way}` }, "trace it"))),
-        el("td", {}, byPolicies(one, this.tables.rows), el("small", {}, one.direction), one.remedy ? el("small", {}, `would allow it: ${one.remedy}`) : null),
+        el("td", {}, byPolicies(one, this.tables.rows), el("small", {}, one.direction), one.remedy ? el("small", {}, "would have allowed it: ", coded(one.remedy, this.tables.rows)) : null),
         el("td", {}, one.count.toLocaleString("en")),
       );
     });
-    return el("table", { "aria-label": "Refused packets" }, el("thead", {}, el("tr", {}, heads.map(([name, width]) => el("th", { scope: "col", class: width || undefined }, name)))), el("tbody", {}, rows));
+    return el("table", { "aria-label": "Dropped packets" }, el("thead", {}, el("tr", {}, heads.map(([name, width]) => el("th", { scope: "col", class: width || undefined }, name)))), el("tbody", {}, rows));
   }
 }
 

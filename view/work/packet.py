@@ -20,6 +20,7 @@ _REST = 2.0  # seconds between two readings, at least
 _SHARE = 4  # times as long as the last one took
 _SECONDS = 60.0  # for one
 _FOLD = 0.2
+_CLUSTER_FOLD = 1.0  # seconds; that packets are dropped is listed for a minute
 _MOST = 100  # flows
 
 Tell = Callable[[str, str], None]  # what it is about, and the message
@@ -55,6 +56,16 @@ async def follow_pod(look: Look, answers: Answers, tell: Callable[[str], None], 
         await cancel_and_wait(source)
 
 
+async def follow_cluster(answers: Answers, tell: Callable[[str], None], clock: Clock) -> None:
+    """Until cancelled: the pods whose packets are dropped."""
+    refusals = _Refusals()
+    source = asyncio.create_task(answers.refused(refusals), name="refused packets")
+    try:
+        await _tell(refusals, lambda: tell(texts.drops(refusals.flows.values())), clock, _CLUSTER_FOLD)
+    finally:
+        await cancel_and_wait(source)
+
+
 async def _walk(asked: Question, answers: Answers, stores: Stores, tell: Tell, clock: Clock) -> None:
     while True:
         began = clock.monotonic()
@@ -71,11 +82,11 @@ async def _traced(asked: Question, answers: Answers, stores: Stores) -> Traced |
         return f"There was no answer in {_SECONDS:g} s."
 
 
-async def _tell(refusals: _Refusals, tell: Callable[[], None], clock: Clock) -> None:
+async def _tell(refusals: _Refusals, tell: Callable[[], None], clock: Clock, fold: float = _FOLD) -> None:
     while True:
         tell()
         await refusals.news.wait()
-        await clock.sleep(_FOLD)
+        await clock.sleep(fold)
         refusals.news.clear()
 
 

@@ -134,7 +134,15 @@ class Viewer:
             log.exception("%s cannot be followed", look)
 
     async def _follow_wiring(self) -> None:
-        """Until cancelled: how the nodes are wired, anew when their pods change."""
+        """Until cancelled: whose packets are dropped, and how the nodes are wired, anew when their pods change."""
+        drops = packet.follow_cluster(self._answers, lambda text: self._tell("drops", text), self._clock)
+        beside = asyncio.create_task(drops, name="refused packets")
+        try:
+            await self._wirings()
+        finally:
+            await cancel_and_wait(beside)
+
+    async def _wirings(self) -> None:
         changed = asyncio.Event()
         while True:
             changed.clear()

@@ -130,7 +130,7 @@ class Kernelless:
         raise NotImplementedError
 
     async def refused(self, taker: Refusals) -> None:
-        raise NotImplementedError
+        """None is told of."""
 
 
 class Events:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -128,6 +129,28 @@ async def test_what_is_refused_is_told_when_it_happens_and_a_flow_once() -> None
     assert world.answers.read == []
     await cancel_and_wait(world.task)
     assert world.answers.taker is None
+
+
+async def test_the_view_of_the_cluster_is_told_whose_packets_are_dropped_once_a_second() -> None:
+    clock, answers, said = FakeClock(), Answers(FakeClock()), list[Json]()
+    task = asyncio.create_task(packet.follow_cluster(answers, lambda text: said.append(json.loads(text)), clock))
+    await settle()
+    assert said == [{"type": "drops", "drops": []}]
+    assert answers.taker is not None
+    for at in range(20):
+        answers.taker.take([refused(80, last=float(at))])
+        await clock.advance(0.1)
+        await settle()
+    assert len(said) <= 4
+    outside = replace(refused(81, last=50.0), source="192.0.2.7")
+    answers.taker.take([refused(80, last=40.0), refused(82, last=41.0), outside])
+    await clock.advance(1)
+    await settle()
+    (first, second) = said[-1]["drops"]
+    assert (first["pod"], first["last"], first["to"], first["by"]) == ("pod/shop/db-1", 50.0, "shop/db-1", "shop/deny")
+    assert (second["pod"], second["last"]) == ("pod/shop/web-1", 41.0), "one of each pod, the newest"
+    await cancel_and_wait(task)
+    assert answers.taker is None
 
 
 async def test_thousands_of_flows_stay_a_hundred() -> None:

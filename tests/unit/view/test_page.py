@@ -78,6 +78,29 @@ async def test_what_is_not_well_is_listed_first_and_leads_there(here: Page, brow
     assert await browser.log() == []
 
 
+async def test_a_pod_whose_packets_are_dropped_now_is_not_well(here: Page, browser: Browser) -> None:
+    listed = "[...document.querySelectorAll('#troubles li')].map((one) => one.innerText)"
+    by = ("networkpolicy/shop/deny",)
+    await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
+    await browser.until(f"{ROW} && ({listed}).length === 2", by[0])
+    assert here.answers.taker is not None
+    one = Refused("node1", time.time() - 57, 3, "ingress", "shop/web-2", "shop/web-1", "80/TCP", "shop/deny", "", by)
+    late = replace(one, source="shop/late", to="192.0.2.9", last=time.time())
+    over = replace(one, source="shop/web-1", last=time.time() - 70)
+    gone = replace(one, source="shop/gone", last=time.time())
+    here.answers.taker.take([one, late, over, gone])
+    await browser.until(f"({listed}).length === 3", seconds=3)
+    assert await browser.value(listed) == [
+        "pod shop/late: ImagePullBackOff 0/1, packets to 192.0.2.9 dropped by shop/deny",
+        "pod shop/web-2: packets to shop/web-1 dropped by shop/deny",
+        "service shop/db: no endpoints",
+    ]
+    links = "[...document.querySelectorAll('#troubles li:nth-child(2) a')].map((one) => one.getAttribute('href'))"
+    assert await browser.value(links) == ["#/pod/shop/web-2", "#/networkpolicy/shop/deny"]
+    await browser.until(f"({listed}).length === 2", seconds=6)
+    assert await browser.log() == []
+
+
 async def test_lines_follow_when_a_pod_that_starts_for_long_is_listed(here: Page, browser: Browser) -> None:
     await put(here.api, running("late", "10.0.2.3", "node2"))
     await put(here.api, shop_slice("db", ("web-1", "10.0.1.2", True)))
@@ -188,13 +211,13 @@ async def test_counters_of_a_walk_move_while_it_is_looked_at(here: Page, browser
     assert await browser.log() == []
 
 
-async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Browser) -> None:
+async def test_dropped_packets_are_shown_as_they_happen(here: Page, browser: Browser) -> None:
     await browser.open(f"{here.url}#/packet")
     shown = "document.querySelector('#refused').innerText"
     await browser.until(f"{shown}.includes('answer root on their own machine')")
     assert here.answers.taker is not None
     here.answers.taker.problem("", "")
-    await browser.until(f"{shown}.includes('No packet was refused')", seconds=2)
+    await browser.until(f"{shown}.includes('No packet was dropped')", seconds=2)
     by = ("networkpolicy/shop/deny",)
     await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
     await browser.until(f"{ROW}", by[0])
@@ -203,6 +226,8 @@ async def test_refused_packets_are_shown_as_they_happen(here: Page, browser: Bro
     outside = replace(one, source="192.0.2.9", to="fd00::7", port="53/UDP")
     here.answers.taker.take([replace(gone, last=1.0), one, outside])
     await browser.until(f"{shown}.includes('5432/TCP') && {shown}.includes('<script>')", seconds=1)
+    words = await browser.value(shown)
+    assert words.startswith("Dropped packets") and "refus" not in words.lower(), "who sends them sees a timeout"
     names = "[...document.querySelectorAll('#refused a.name:not(.way)')].map((one) => one.getAttribute('href'))"
     linked = ["#/pod/shop/web-1", "#/networkpolicy/shop/deny", "#/networkpolicy/shop/deny"]
     assert await browser.value(names) == linked, "what is gone has no link"
