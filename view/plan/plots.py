@@ -81,7 +81,10 @@ _CONTAINER = (
     _Plot("memory", "bytes", _memory),
 )
 _PROBE = (_Plot("answers in", "seconds", _latency),)
+_FAILING_PROBE = (_Plot("fails, in", "seconds", _latency),)
 
 
 def _plots_of(cost: Cost) -> tuple[_Plot, ...]:
-    return _PROBE if "mean_seconds" in cost.figures else _CONTAINER if "cpu_seconds" in cost.figures else ()
+    if "mean_seconds" in cost.figures:
+        return _FAILING_PROBE if cost.figures.get("failing") else _PROBE
+    return _CONTAINER if "cpu_seconds" in cost.figures else ()

@@ -13,8 +13,9 @@ def container(cpu: float, throttled: float = 0.0, memory: float = 5.0) -> Cost:
     return Cost("container web", f"{cpu} s of CPU", figures)
 
 
-def probe(runs: float, mean: float) -> Cost:
-    return Cost("readinessProbe of web", "httpGet", {"runs": runs, "mean_seconds": mean, "worst_seconds": 1.0})
+def probe(runs: float, mean: float, **more: float) -> Cost:
+    figures = {"runs": runs, "mean_seconds": mean, "worst_seconds": 1.0, **more}
+    return Cost("readinessProbe of web", "httpGet", figures)
 
 
 def series(history: list[tuple[float, Cost]]) -> dict[str, list[float]]:
@@ -35,6 +36,13 @@ def test_a_container_that_started_again_counts_from_its_beginning() -> None:
 def test_a_latency_is_that_of_the_probes_since_the_last_question() -> None:
     found = series([(0, probe(10, 0.1)), (3, probe(10, 0.1)), (6, probe(12, 0.25))])
     assert found == {"answers in": [pytest.approx(1.0)]}
+
+
+def test_a_probe_that_fails_answers_nothing() -> None:
+    found = series([(0, probe(10, 0.1, failing=0.0)), (3, probe(20, 0.1, failing=1.0))])
+    assert found == {"fails, in": [pytest.approx(0.1)]}
+    found = series([(0, probe(10, 0.1, failing=1.0)), (3, probe(20, 0.1, failing=0.0))])
+    assert found == {"answers in": [pytest.approx(0.1)]}
 
 
 def test_one_moment_has_a_text_and_no_series_yet() -> None:

@@ -55,9 +55,9 @@ def test_a_container_that_waits_for_a_busy_node() -> None:
     assert "raise resources.requests.cpu of container app" in found.action
 
 
-def probed(probe: Json, kind: ProbeKind, cost: ProbeCost) -> Cost:
+def probed(probe: Json, kind: ProbeKind, cost: ProbeCost, verdict: Verdict = Verdict.SUCCESS) -> Cost:
     field = {ProbeKind.READINESS: "readinessProbe", ProbeKind.LIVENESS: "livenessProbe"}[kind]
-    answer = ProbeAnswer("app", kind, Outcome(Verdict.SUCCESS), 0, 0, 1, 1, float(probe["periodSeconds"]), cost)
+    answer = ProbeAnswer("app", kind, Outcome(verdict), 0, 0, 1, 1, float(probe["periodSeconds"]), cost)
     [found] = costs(pod(container("app") | {field: probe}), None, [answer])
     return found
 
@@ -67,6 +67,15 @@ def test_a_probe_says_how_long_it_takes() -> None:
     assert (found.of, found.action) == ("readinessProbe of app", "")
     assert found.text == "httpGet every 10 s: 5 ms on average, 31 ms at worst of 40"
     assert found.metrics["a_minute"] == 6
+
+
+def test_a_probe_that_fails_is_not_said_to_answer_soon() -> None:
+    cost = ProbeCost(40, 0.08, 0.031)
+    for verdict in (Verdict.FAILURE, Verdict.ERROR):
+        found = probed(GET, ProbeKind.READINESS, cost, verdict)
+        assert found.text == "httpGet every 10 s: fails, in 2 ms on average, 31 ms at worst of 40"
+        assert found.metrics["failing"] == 1
+    assert probed(GET, ProbeKind.READINESS, cost, Verdict.WARNING).metrics["failing"] == 0
 
 
 def test_a_probe_that_is_nearly_always_under_way() -> None:
