@@ -14,6 +14,7 @@ from nodelib.json_values import Json, object_or_empty, objects_in
 from nodelib.kube.times import time_or
 from nodelib.text import one_line
 from view.model import Step
+from view.plan.under_way import under_way
 
 _MOST = 60  # bars
 _TEXT = 400  # bytes
@@ -64,7 +65,7 @@ def life(pod: Json, steps: Sequence[Step], events: Iterable[Json], averages: Map
     made = time_or(0.0, pod["metadata"].get("creationTimestamp"))
     marks = _marks(pod)
     ready = next((mark.at for mark in marks if mark.name == "Ready"), 0.0)
-    recorded = list(_recorded(steps, averages or {}))
+    recorded = list(_recorded([*steps, *under_way(pod, steps)], averages or {}))
     # A sandbox that was ready before the record begins: it is that of an agent that was started later.
     before = next((mark.at for mark in marks if mark.name == _SANDBOX), 0.0)
     later = bool(before and recorded and min(one.begin for one in recorded) > before + _WHOLE)

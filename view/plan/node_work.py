@@ -9,8 +9,9 @@ from statistics import mean
 
 from nodelib.json_values import Json
 from nodelib.text import one_line
-from view.model import POD, Image, NodeWork, PodRecord, Step, row_key
+from view.model import POD, Image, Key, NodeWork, PodRecord, Step, row_key
 from view.plan.life import BAD, GOOD, WAITS
+from view.plan.under_way import under_way
 
 _APART = 10.0  # seconds between two starts of one burst, at most
 _LANES = 120
@@ -34,9 +35,12 @@ class _Lane:
     steps: tuple[Step, ...]
 
 
-def document(work: NodeWork) -> Json:
-    """What is sent to the browser."""
-    every = sorted((one for pod in work.pods if (one := _lane(pod)) is not None), key=lambda one: one.begin)
+def document(work: NodeWork, pods: Mapping[Key, Json] | None = None) -> Json:
+    """What is sent to the browser. `pods`: the objects, which tell what their containers are at."""
+    objects = pods or {}
+    every = sorted(
+        (one for pod in work.pods if (one := _lane(pod, objects.get(pod.key))) is not None), key=lambda one: one.begin
+    )
     burst = _newest(every)
     shown = burst[:_LANES]
     disk = work.disk
@@ -69,12 +73,13 @@ def averages(pods: Iterable[PodRecord]) -> Mapping[str, Json]:
     return {kind: {"count": len(every), "seconds": mean(every)} for kind, every in found.items()}
 
 
-def _lane(pod: PodRecord) -> _Lane | None:
+def _lane(pod: PodRecord, obj: Json | None) -> _Lane | None:
     """The pod's start; None for a pod of which there is no record of one."""
     ready = next((one.at for one in sorted(pod.steps, key=lambda one: one.at) if one.kind == _READY), None)
     steps = [one for one in pod.steps if not one.part and one.kind in _SHOWN and (ready is None or one.at <= ready)]
     if not steps:
         return None
+    steps += under_way(obj, pod.steps) if obj is not None else ()
     return _Lane(pod.key, min(one.at for one in steps), ready, tuple(sorted(steps, key=lambda one: one.at)))
 
 

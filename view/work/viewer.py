@@ -24,6 +24,7 @@ from view.model import (
     POD,
     POLICY,
     SERVICE,
+    Key,
     Look,
     NodeWork,
     PacketLook,
@@ -223,7 +224,7 @@ class Viewer:
             )
             goes_on = not isinstance(work, str) and any(step.seconds is None for one in work.pods for step in one.steps)
             again = Again.SOON if goes_on else Again.AT_TIMES
-            text = await asyncio.to_thread(_node_text, look, obj, work, wired)
+            text = await asyncio.to_thread(_node_text, look, obj, work, wired, self._board.stores[POD])
         elif look.kind in (POLICY, CLUSTER_POLICY):
             enforced = await self._in_time(self._answers.policy(obj, self._board.stores))
             again = Again.NO if isinstance(enforced, str) else Again.AT_TIMES  # its counters
@@ -265,5 +266,5 @@ def _again(pod: Json, answer: Why | str) -> Again:
     return Again.NO if answer.is_well or over else Again.AT_TIMES
 
 
-def _node_text(look: Look, node: Json, work: NodeWork | str, wired: Wired | str) -> str:
-    return texts.node_detail(look, node, work if isinstance(work, str) else document(work), wired)
+def _node_text(look: Look, node: Json, work: NodeWork | str, wired: Wired | str, pods: Mapping[Key, Json]) -> str:
+    return texts.node_detail(look, node, work if isinstance(work, str) else document(work, pods), wired)
