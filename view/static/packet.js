@@ -2,35 +2,40 @@
 
 import { byId, clock, el, keepFocus, spark } from "./dom.js";
 import { coded } from "./code.js";
+import { counted } from "./counters.js";
 import { byPolicies, linked, toRow } from "./links.js";
-
-const MOMENTS = 30; // of a counter that are kept
 
 export class Packet {
   constructor(tables, look) {
     this.tables = tables;
     this.look = look; // what the server is to follow
     this.asked = 0;
-    this.wanted = "";
-    this.counters = new Map(); // by rule, its newest counts
+    this.wanted = ""; // whose readings are shown
+    this.last = ""; // what was asked last, as in the address
+    this.stands = false; // its answer is still there
+    this.counters = new Map(); // by rule
     this.open = new Set();
     byId("ask").addEventListener("submit", (event) => {
       event.preventDefault();
       const wanted = new URLSearchParams({ from: byId("from").value.trim(), to: byId("to").value.trim() });
       if (byId("protocol").value) wanted.set("protocol", byId("protocol").value);
       const hash = `#/packet?${wanted}`;
+      this.stands = false;
       if (hash === location.hash) this.show(wanted);
       else location.hash = hash;
     });
+    for (const one of [byId("from"), byId("to")]) writeOver(one);
   }
 
   show(wanted) {
     this.choices();
+    if (this.last && !wanted.size) return location.replace(`#/packet?${this.last}`); // back to the last answer
     for (const name of ["from", "to", "protocol"]) if (wanted.has(name)) byId(name).value = wanted.get(name);
-    if (wanted.get("from") && wanted.get("to")) this.ask(wanted);
+    if (this.stands && String(wanted) === this.last) this.look(Object.fromEntries(wanted));
+    else if (wanted.get("from") && wanted.get("to")) this.ask(wanted);
     else {
       this.asked++;
-      this.wanted = "";
+      this.wanted = this.last = "";
       this.say([], "");
       this.look({});
       byId(wanted.get("from") ? "to" : "from").focus();
@@ -52,6 +57,8 @@ export class Packet {
   async ask(wanted) {
     const number = ++this.asked;
     this.wanted = "";
+    this.last = String(wanted);
+    this.stands = false;
     this.counters.clear();
     this.look({});
     this.say([el("p", { class: "waits" }, "reading the rules and routes of the nodes …")], "");
@@ -67,8 +74,9 @@ export class Packet {
     if (number !== this.asked) return;
     this.draw(found);
     if (found.problem) return;
+    this.stands = true;
     this.wanted = named(wanted.get("from"), wanted.get("to"), wanted.get("protocol") ?? "");
-    this.look(Object.fromEntries(wanted));
+    if (!byId("packet-view").hidden) this.look(Object.fromEntries(wanted));
   }
 
   // The same walk, read again.
@@ -112,7 +120,7 @@ export class Packet {
   }
 
   count(found) {
-    const now = Date.now() / 1000;
+    const now = performance.now() / 1000;
     const seen = new Set();
     for (const way of found.ways)
       for (const leg of way.legs)
@@ -120,10 +128,7 @@ export class Packet {
           hop.id = `${leg.node} ${hop.table} ${hop.chain} ${hop.rule}`;
           if (hop.packets === null || seen.has(hop.id)) continue;
           seen.add(hop.id);
-          const known = this.counters.get(hop.id) ?? [];
-          if (known.length && hop.packets < known.at(-1).packets) known.length = 0; // written anew
-          known.push({ at: now, packets: hop.packets });
-          this.counters.set(hop.id, known.slice(-MOMENTS));
+          this.counters.set(hop.id, counted(this.counters.get(hop.id), now, hop.packets));
         }
     for (const id of [...this.counters.keys()]) if (!seen.has(id)) this.counters.delete(id);
   }
@@ -162,11 +167,8 @@ export class Packet {
   }
 
   moving(hop) {
-    const known = this.counters.get(hop.id) ?? [];
-    if (known.length < 2) return null;
-    const [first, last] = [known[0], known.at(-1)];
-    const rates = known.slice(1).map((one, at) => (one.packets - known[at].packets) / Math.max(0.1, one.at - known[at].at));
-    const more = last.packets - first.packets;
+    const { more, rates } = this.counters.get(hop.id) ?? { rates: [] };
+    if (!rates.length) return null;
     if (!more) return el("span", { class: "live over" }, "no packet since");
     const rate = rates.at(-1);
     return el("span", { class: `live ${rate ? "good" : "over"}` }, `+${more.toLocaleString("en")}`, el("span", { class: "rate" }, `${rate < 10 ? rate.toFixed(1) : Math.round(rate)}/s`), spark(rates, `${more} packets since this view was opened, ${rate.toFixed(1)} a second now`));
@@ -197,6 +199,20 @@ export class Packet {
     });
     return el("table", { "aria-label": "Dropped packets" }, el("thead", {}, el("tr", {}, heads.map(([name, width]) => el("th", { scope: "col", class: width || undefined }, name)))), el("tbody", {}, rows));
   }
+}
+
+// What stands in a field that one comes to is selected: what is typed takes its place.
+function writeOver(field) {
+  let fresh = false; // a click comes after the focus, and undoes the selection
+  field.addEventListener("focus", () => {
+    fresh = true;
+    field.select();
+  });
+  field.addEventListener("keydown", () => (fresh = false));
+  field.addEventListener("click", () => {
+    if (fresh && field.selectionStart === field.selectionEnd) field.select();
+    fresh = false;
+  });
 }
 
 function named(from, to, protocol) {
