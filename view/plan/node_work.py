@@ -131,6 +131,7 @@ def _holders(work: NodeWork) -> Json:
     whole = next((one for one in work.thresholds if one.signal == _NODE_FS and one.capacity), None)
     return {
         "used": found.used,
+        "disk": whole.capacity if whole is not None else None,
         "disk_used": whole.capacity - whole.available if whole is not None else None,
         "images": sum(one.size for one in work.disk.images) if work.disk is not None else None,
         "pods": [

@@ -57,6 +57,7 @@ function tell(tone, text) {
 }
 
 const VIEWS = ["cluster", "node", "packet"];
+let view = "cluster";
 let behind = "#/cluster"; // where closing leads
 const back = () => (location.hash = behind);
 
@@ -65,6 +66,9 @@ function route() {
   const about = path === "node" ? nodes.first() : /^(node|pod|service|networkpolicy|clusternetworkpolicy)\/[^/]*\/[^/]+$/.test(path) ? path : "";
   const kind = path.split("/")[0];
   const shown = kind === "packet" || kind === "node" ? kind : "cluster";
+  if (shown !== view) unfilter();
+  view = shown;
+  byId("filter").closest("label").hidden = shown !== "cluster";
   for (const one of VIEWS) {
     byId(`${one}-view`).hidden = one !== shown;
     if (one === shown) byId(`to-${one}`).setAttribute("aria-current", "page");
@@ -79,19 +83,24 @@ function route() {
   else wires.draw();
 }
 
+// Only the view of the cluster has what is filtered, and it is never found with rows missing.
+function unfilter() {
+  byId("filter").value = "";
+  tables.filter("");
+}
+
 addEventListener("hashchange", route);
 setInterval(grow, 500);
 byId("filter").addEventListener("input", (event) => tables.filter(event.target.value));
 addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");
-  if (event.key === "/" && !typing) {
+  if (event.key === "/" && !typing && view === "cluster") {
     event.preventDefault();
     byId("filter").focus();
   } else if (event.key === "Escape") {
     if (!detail.panel.hidden) back();
     else if (event.target === byId("filter")) {
-      event.target.value = "";
-      tables.filter("");
+      unfilter();
       event.target.blur();
     }
   }

@@ -1,6 +1,6 @@
 // A node's own work: the newest burst of starts as lanes, images and their disk, how near it is to evicting, its daemons.
 
-import { ago, amount, byId, clock, duration, el, keepFocus, meter, size, svg } from "./dom.js";
+import { age, ago, amount, byId, clock, duration, el, keepFocus, meter, size, svg } from "./dom.js";
 
 const KINDS = ["prepare", "image", "sandbox", "start", "waits"];
 const KIND_OF = { admit: "prepare", prepare: "prepare", image: "image", pull: "image", sandbox: "sandbox", start: "start", postStart: "start", ended: "waits", "first probe": "waits" };
@@ -68,7 +68,7 @@ export class NodeView {
 
   imagesPart(work) {
     const pulls = work.pulls.length
-      ? grid("Image pulls", ["Image", "Progress"], work.pulls.map((one) => [podLink(one.pod, one.on), [el("span", {}, one.text || "under way"), one.share === null ? null : meter(one.share, null, "good", `${Math.round(one.share * 100)} %`), one.since ? el("small", {}, `for ${duration(Math.max(0, Date.now() / 1000 - one.since))}`) : null]]))
+      ? grid("Image pulls", ["Image", "Progress"], work.pulls.map((one) => [podLink(one.pod, one.on), [el("span", {}, one.text || "under way"), one.share === null ? null : meter(one.share, null, "good", `${Math.round(one.share * 100)} %`), one.since ? el("small", {}, "for ", age(one.since)) : null]]))
       : none("No image is being pulled.");
     const disk = work.disk;
     if (!disk) return [pulls, none("What is on the disk is not known.")];
@@ -198,8 +198,8 @@ function holdersPart(holders) {
   const images = holders.images === null ? "" : `, images ${size(holders.images)}`;
   const all = holders.disk_used === null ? "" : ` In use on the whole disk: ${size(holders.disk_used)}; what neither pods nor images hold is others' on this machine.`;
   const text = none(`Pods of this node hold ${size(holders.used)}${images}.${all}`);
-  const most = Math.max(1, ...holders.pods.map((one) => one.used));
-  const rows = holders.pods.map((one) => [podLink(one.pod, "", "disk"), [meter(one.used / most, null, "plain", ""), el("b", { class: "whole" }, size(one.used)), one.parts.map((part) => el("small", {}, `${part.name}: ${size(part.used)}`))]]);
+  const whole = holders.disk || Math.max(1, ...holders.pods.map((one) => one.used)); // as the bars of the disk beside it
+  const rows = holders.pods.map((one) => [podLink(one.pod, "", "disk"), [meter(one.used / whole, null, "plain", holders.disk ? `${(100 * one.used / whole).toFixed(1)} % of the disk` : ""), el("b", { class: "whole" }, size(one.used)), one.parts.map((part) => el("small", {}, `${part.name}: ${size(part.used)}`))]]);
   return [rows.length ? grid("Who holds the disk", ["Pod", "Holds"], rows, ["third", ""]) : none("No pod holds anything."), holders.left_out ? none(`${holders.left_out} more pod${holders.left_out === 1 ? "" : "s"}, with ${size(holders.left_out_used)}`) : null, text].filter(Boolean);
 }
 

@@ -55,6 +55,13 @@ def test_a_pod_without_a_record_of_its_start_is_no_lane() -> None:
     assert document(NodeWork((only_ended,)))["lanes"] == []
 
 
+def test_what_pods_hold_is_told_beside_the_size_of_their_disk() -> None:
+    holders = DiskHolders(5, (PodDisk(("shop", "a"), 5, ()),))
+    nodefs = Threshold("nodefs.available", 30, 100, 10, 0.0, 0.0)
+    assert document(NodeWork(holders=holders, thresholds=(nodefs,)))["holders"]["disk"] == 100
+    assert document(NodeWork(holders=holders))["holders"]["disk"] is None
+
+
 def test_thousands_of_pods_and_images_stay_a_small_document() -> None:
     images = tuple(Image("x" * 5000, size, "") for size in range(1000))
     pods = tuple(started(f"p{at}", 100 + at / 100) for at in range(1000))

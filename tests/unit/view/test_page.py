@@ -160,6 +160,9 @@ async def test_the_work_of_a_node_is_shown_and_followed(here: Page, browser: Bro
     first, second = await browser.value(holders)
     assert first.startswith("web-2 shop") and "600 MiB" in first and "volume scratch: 590 MiB" in first
     assert second.startswith("web-1 shop") and "<script>" in first
+    bars = "[...document.querySelectorAll('[aria-label=\"Who holds the disk\"] .meter .plain')]"
+    widths = await browser.value(f"{bars}.map((one) => one.getAttribute('width'))")
+    assert widths == ["60.0%", "10.0%"], "of the whole disk, as the bars beside them"
     signals = await browser.value("document.querySelector('[aria-label=\"Thresholds of evictions\"]').innerText")
     assert "most of what pods hold: web-2 shop 600 MiB" in signals, "who holds it stands beside how full it is"
     assert await browser.value("document.querySelectorAll('script, img, iframe').length") == 1
@@ -480,6 +483,27 @@ async def test_the_keyboard_is_enough(here: Page, browser: Browser) -> None:
     await browser.press(ESCAPE)
     await browser.until("document.querySelector('#detail').hidden")
     assert await browser.value("document.activeElement.innerText") == "db", "the focus is where it was"
+
+
+async def test_a_filter_ends_with_its_view(here: Page, browser: Browser) -> None:
+    shown = "!document.querySelector('.filter').hidden"
+    await browser.press("/")
+    await browser.press(*"web-1")
+    await browser.until(f"{ROW}.hidden", "pod/shop/late")
+    await browser.value(f"{ROW}.querySelector('a').click()", "pod/shop/web-1")
+    await browser.until("!document.querySelector('#detail').hidden")
+    await browser.press(ESCAPE)
+    await browser.until("document.querySelector('#detail').hidden")
+    assert await browser.value(f"{ROW}.hidden", "pod/shop/late"), "an object's panel is no other view"
+    await browser.value("document.querySelector('#to-node').click()")
+    await browser.until("!document.querySelector('#node-view').hidden")
+    assert not await browser.value(shown), "there is nothing to filter"
+    await browser.press("/")
+    assert await browser.value("document.activeElement.id") != "filter"
+    await browser.value("document.querySelector('#to-cluster').click()")
+    await browser.until(f"{shown} && !{ROW}.hidden", "pod/shop/late")
+    assert await browser.value("document.querySelector('#filter').value") == ""
+    assert await browser.log() == []
 
 
 async def test_tables_can_be_read_aloud(browser: Browser) -> None:

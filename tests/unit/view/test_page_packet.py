@@ -1,4 +1,4 @@
-"""The view of a packet in a real browser: rates that are true, fields that can be written over, an answer that stays."""
+"""The view of a packet in a real browser: rates that are true, fields to write over, an answer that stays."""
 
 from __future__ import annotations
 
