@@ -117,7 +117,7 @@ export class Detail {
       said.life?.bars.length ? el("h3", {}, "Its start") : null,
       said.life?.bars.length ? el("div", { "data-part": "life" }, lifePart(said)) : null,
       said.why ? el("div", { "data-part": "costs" }, this.costsPart()) : null,
-      ...(said.enforced ? enforcedPart(said.enforced) : []),
+      ...(said.enforced ? enforcedPart(said.enforced, this.tables.rows) : []),
       ...(said.problems ?? []).map((one) => el("div", { class: "box bad" }, el("strong", {}, coded(one.text, this.tables.rows)), one.action ? el("p", { class: "do" }, coded(one.action, this.tables.rows, true)) : null)),
       said.lines ? el("pre", { tabindex: 0 }, linked(said.lines.join("\n"), this.tables.rows)) : null,
       this.object(said.object),
@@ -177,9 +177,9 @@ function plot(name, words, values) {
 }
 
 // The rules of a policy where they are, with their counters.
-function enforcedPart(enforced) {
-  if (enforced.problem) return [el("div", { class: "box over" }, el("strong", {}, "Where it is enforced is not known"), el("p", {}, enforced.problem))];
-  const odd = enforced.problems.map((one) => el("div", { class: "box bad" }, el("strong", {}, "Not understood"), el("p", {}, one)));
+function enforcedPart(enforced, rows) {
+  if (enforced.problem) return [el("div", { class: "box over" }, el("strong", {}, "Where it is enforced is not known"), el("p", {}, coded(enforced.problem, rows)))];
+  const odd = enforced.problems.map((one) => el("div", { class: "box bad" }, el("strong", {}, "Not understood"), el("p", {}, coded(one, rows))));
   if (!enforced.nodes.length) return [...odd, el("p", { class: "box over" }, el("strong", {}, "No node has rules of it: it selects no pod that runs."))];
   const parts = enforced.nodes.flatMap(({ node, rules }) => [
     el("h3", {}, "Enforced on ", el("a", { href: `#/node//${node}` }, node)),

@@ -1,7 +1,9 @@
 // A node's own work: the newest burst of starts as lanes, images and their disk, how near it is to evicting, its daemons.
 
 import { age, ago, amount, byId, clock, duration, el, keepFocus, meter, size, svg } from "./dom.js";
+import { coded } from "./code.js";
 
+const NO_ROWS = new Map(); // of no name in these texts a link is made
 const KINDS = ["prepare", "image", "sandbox", "start", "waits"];
 const KIND_OF = { admit: "prepare", prepare: "prepare", image: "image", pull: "image", sandbox: "sandbox", start: "start", postStart: "start", ended: "waits", "first probe": "waits" };
 const SIGNALS = { "memory.available": "memory", "allocatableMemory.available": "memory for pods", "nodefs.available": "disk of volumes and logs", "nodefs.inodesFree": "its inodes", "imagefs.available": "disk of images", "imagefs.inodesFree": "its inodes", "containerfs.available": "disk of containers", "containerfs.inodesFree": "its inodes", "pid.available": "process numbers" };
@@ -77,7 +79,7 @@ export class NodeView {
     const list = grid("Images on the disk", ["Image", "Size", "Held by"], disk.images.map((one) => [el("span", { class: "mono" }, one.name), size(one.size), one.held || "nothing: it can be removed"]), ["", "narrow", "third"]);
     return [
       pulls,
-      el("div", { class: "none" }, meter(used, disk.high < 100 ? disk.high / 100 : null, tone, `${Math.round(used * 100)} % of the disk of images is in use`), disk.words.map((one) => el("p", {}, one)), this.more("images", "the largest of them", list)),
+      el("div", { class: "none" }, meter(used, disk.high < 100 ? disk.high / 100 : null, tone, `${Math.round(used * 100)} % of the disk of images is in use`), disk.words.map((one) => el("p", {}, coded(one, NO_ROWS))), this.more("images", "the largest of them", list)),
     ];
   }
 
@@ -111,11 +113,11 @@ function card(name, title, note, ...content) {
 }
 
 function box(title, text) {
-  return el("div", { class: "box bad wide" }, el("strong", {}, title), el("p", {}, text));
+  return el("div", { class: "box bad wide" }, el("strong", {}, title), el("p", {}, coded(text, NO_ROWS)));
 }
 
 function none(text) {
-  return el("p", { class: "none" }, text);
+  return el("p", { class: "none" }, coded(text, NO_ROWS));
 }
 
 function grid(caption, heads, rows, widths = []) {

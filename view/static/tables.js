@@ -1,6 +1,7 @@
 // The cluster as it is wired: a table of Services, and one of pods for each node.
 
 import { byId, el } from "./dom.js";
+import { coded } from "./code.js";
 
 const NOWHERE = "";
 const MOST_POLICIES = 4; // that are named in the row of one pod
@@ -60,7 +61,7 @@ export class Tables {
 
   // What cannot be shown, and why.
   said(notes) {
-    this.notes.replaceChildren(...notes.map((one) => el("p", { class: "none" }, one)));
+    this.notes.replaceChildren(...notes.map((one) => el("p", { class: "none" }, coded(one, this.rows))));
     this.showPolicies();
   }
 

@@ -189,7 +189,11 @@ async def test_the_nodes_are_reached_and_left_by_the_keyboard(here: Page, browse
     await browser.until("document.querySelector('#detail').innerText.includes('pod shop/web-1')")
     await browser.press(ESCAPE)
     await browser.until("!document.querySelector('#node-view').hidden && location.hash === '#/node//node1'")
+    here.answers.works["node2"] = NodeWork(silent=("its agent is older: `up` again",))
     await browser.open(f"{here.url}#/node//node2")
+    await browser.until("document.querySelector('#node-work .box code')?.innerText === 'up'")
+    del here.answers.works["node2"]
+    await put(here.api, running("web-2", "10.0.2.9", "node2"))
     await browser.until("document.querySelector('#node-work').innerText.includes('no agent of this node answers')")
 
 
