@@ -220,7 +220,8 @@ def _no_pods(service: Json, facts: Facts, wanted: str) -> Problem:
             f"Create the Service in namespace {there}, or the pods in {namespace}.",
         )
     others = _selectable(facts, namespace, selector)
-    if meant := difflib.get_close_matches(" ".join(selector.values()), others, n=1):
+    near = difflib.get_close_matches(" ".join(selector.values()), others, n=1)
+    if meant := near or (list(others) if len(others) == 1 else []):
         labels, pod = others[meant[0]]
         choose = kubectl(namespace, "set", "selector", "service", name, labels)
         return Problem(

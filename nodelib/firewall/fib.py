@@ -34,11 +34,16 @@ class Route:
     neighbour: str = ""
 
     @property
+    def refusal(self) -> str:
+        """UNREACHABLE or DISCARDED where the look-up itself ends the packet, "" if it continues."""
+        return _ENDS[self.kind][0] if self.kind in _ENDS else ""
+
+    @property
     def verdict(self) -> str:
-        """UNREACHABLE or DISCARDED, "" if the packet continues."""
+        """The same of a packet that has met all rules and goes this way: whether the next hop answers counts too."""
         if self.kind == "unicast" and (self.dev == "lo" or self.neighbour == "FAILED"):
             return DISCARDED if self.dev == "lo" else UNREACHABLE
-        return _ENDS[self.kind][0] if self.kind in _ENDS else ""
+        return self.refusal
 
     def describe(self, destination: str) -> str:
         """The route as a sentence."""

@@ -43,19 +43,21 @@ def trace(
     outcomes: dict[Outcome, None] = {}
     for branch in [*stopped, *_hook(chains, "postrouting", going, node)]:
         to = endpoint_text(branch.packet.destination, branch.packet.port)
-        found = Outcome(
-            branch.verdict or "ACCEPT", to, branch.translated, branch.masqueraded, branch.trail, branch.route
-        )
+        verdict = branch.verdict or (branch.route.verdict if branch.route else "") or "ACCEPT"
+        found = Outcome(verdict, to, branch.translated, branch.masqueraded, branch.trail, branch.route)
         outcomes.setdefault(found)
     return tuple(outcomes)
 
 
 def _routed(branch: Branch, fib: Fib | None) -> Branch:
-    """The branch with the kernel's route for its packet; it ends if the route leads nowhere."""
+    """The branch with the kernel's route for its packet; it ends if there is none.
+
+    The next hop is asked for only after all rules: they may lead the packet somewhere else.
+    """
     if fib is None or branch.verdict:
         return branch
     route = fib(branch.packet)
-    return replace(branch, route=route, verdict=route.verdict)
+    return replace(branch, route=route, verdict=route.refusal)
 
 
 def _onward(branch: Branch, node: Node) -> str:

@@ -140,5 +140,6 @@ async def test_why_writes_the_trace_and_draws_it(world: World, tmp_path: Path) -
     assert {START, "CNI ADD", "mount volume", "first probe"} <= {one["name"] for one in spans}
     drawn = (await asyncio.to_thread(cli, "why", "told", "--name", world.cluster.name, "--waterfall")).stdout
     assert "pod default/told on node1" in drawn and "█" in drawn
-    for step in ("sandbox", "network", "mount of volume scratch", "postStart main", "first probe main"):
+    steps = ("sandbox", "network", "mount of volume scratch", "postStart main", "main waits for its first good probe")
+    for step in steps:
         assert step in drawn, drawn

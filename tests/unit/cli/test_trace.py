@@ -22,7 +22,11 @@ from tests.builders.services import endpoint, endpoint_slice, node, service
 
 HOST, NODES, PODS = "192.0.2.1", {"node1": "192.0.2.11", "node2": "192.0.2.12"}, {"a": "10.0.1.2", "b": "10.0.2.2"}
 CLUSTER_IP = "10.9.0.7"
-NAT = f"*nat\n-A PREROUTING -d {CLUSTER_IP} -p tcp -j DNAT --to-destination 10.0.2.2:8080\nCOMMIT\n"
+_DNAT = "-j DNAT --to-destination 10.0.2.2:8080"
+NAT = (
+    f"*nat\n-A PREROUTING -d {CLUSTER_IP} -p tcp {_DNAT}\n"
+    f"-A OUTPUT -d {CLUSTER_IP} -p tcp -m tcp --dport 80 {_DNAT}\nCOMMIT\n"
+)
 FIRST, SECOND = (Route("unicast", "eth0", address) for address in NODES.values())
 DIRECT, NONE = Route("unicast", "nw0", "", "REACHABLE"), Route("none")
 
@@ -127,6 +131,14 @@ def test_a_node_looks_its_own_packets_route_up_before_its_rules() -> None:
         "node1", "8.8.8.8:53", node1=onward, host={"8.8.8.8": Route("unicast", "wan0", "198.51.100.1")}
     )
     assert found[0].arrived and said[0] == "LEAVES THE CLUSTER" and "wan0" in said[1]
+
+
+def test_who_asked_a_service_before_it_had_rules_reaches_it_afterwards() -> None:
+    """The neighbour entry of its address has failed on the link; the rules lead away from it."""
+    asked = {CLUSTER_IP: Route("unicast", "eth0", "", "FAILED")}
+    found, said = traced("node1", "web", node1=asked)
+    assert found[0].arrived and said[0] == "ARRIVES"
+    assert traced("node1", f"{CLUSTER_IP}:81", node1=asked)[1][0] == "UNREACHABLE", "no rule leads away from there"
 
 
 def test_a_cluster_ip_is_not_known_outside() -> None:
