@@ -107,7 +107,8 @@ def ways() -> Iterator[Broken]:
         "NodePort",
         (service("balanced", type="LoadBalancer", loadBalancerClass="example.com/absent", selector={"app": "none"}),),
     )
-    yield Broken("svc/nobody", "no pod", "Correct the selector of the Service", (service("nobody", selector={"app": "none-such"}),))
+    lost = service("nobody", selector={"app": "none-such"})
+    yield Broken("svc/nobody", "no pod", "Correct the selector of the Service", (lost,))
     port = [{"port": 80, "targetPort": "http"}]
     yield Broken(
         "svc/no-port",
