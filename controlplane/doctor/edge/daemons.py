@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from controlplane.doctor.model import FileFact
-from controlplane.machine.edge import listeners
-from nodelib import file_trees, files
+from nodelib import file_trees, files, listeners
 from nodelib.openat2 import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
 
 _MODULES = {"cli.node_main": "kubelet", "agent": "kubelet", "proxy": "kube-proxy"}

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import os
 import re
-import socket
-import sys
 from collections.abc import Iterator
 
 from controlplane.machine.edge.cgroups import Hierarchies
 from controlplane.machine.model import Listener
+from nodelib.listeners import TABLES, listening
 
-_LISTEN, _NO_PEER = "0A", "07"  # TCP_LISTEN, TCP_CLOSE (include/net/tcp_states.h): a UDP socket without a peer
-_TABLES = (("tcp", 4, _LISTEN), ("tcp6", 6, _LISTEN), ("udp", 4, _NO_PEER), ("udp6", 6, _NO_PEER))
 _MOST_ROWS = 20_000  # of one table: what listens comes first in those of TCP
 _POD = re.compile(r"pod([0-9a-f][-_0-9a-f]{30,40})(\.slice)?$")
 _MOST_FOLDERS = 20_000
@@ -22,15 +19,14 @@ _DEPTH = 4  # kubepods, quality of service, pod, container
 
 def of_process(pid: int) -> tuple[Listener, ...] | None:
     """Everything that listens in the network namespace of that process; None when it cannot be read."""
-    found: list[Listener] = []
+    folder, found = f"/proc/{pid}/net", list[Listener]()
     try:
-        for table, version, state in _TABLES:
-            for row in _rows(f"/proc/{pid}/net/{table}", missing_is_empty=version == 6):
-                if row[3] == state:
-                    host, _, port = row[1].rpartition(":")
-                    found.append(Listener(table.rstrip("6"), address(version, host), int(port, 16)))
-                elif state == _LISTEN:
-                    break  # the kernel lists connections after all listeners
+        for table in TABLES:
+            # Without IPv6 the kernel has no such table, but a process that is gone has no table at all.
+            if table.endswith("6") and not os.path.exists(f"{folder}/{table}") and os.path.exists(folder):
+                continue
+            protocol = table.rstrip("6")
+            found += [Listener(protocol, host, port) for host, port in listening(folder, table, _MOST_ROWS)]
     except (OSError, ValueError, IndexError):
         return None
     return tuple(dict.fromkeys(found))
@@ -48,22 +44,6 @@ def pod_processes(trees: Hierarchies, cgroup: str) -> dict[str, int]:
         if found:
             return found
     return {}
-
-
-def address(version: int, text: str) -> str:
-    """An address of /proc/net/tcp: words of 32 bits in the machine's order."""
-    words = [int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8)]
-    return socket.inet_ntop(socket.AF_INET6 if version == 6 else socket.AF_INET, b"".join(words))
-
-
-def _rows(path: str, *, missing_is_empty: bool) -> Iterator[list[str]]:
-    # Without IPv6 the kernel has no such table, but a process that is gone has no table at all.
-    if missing_is_empty and not os.path.exists(path) and os.path.exists(os.path.dirname(path)):
-        return
-    with open(path, encoding="ascii") as file:
-        next(file, "")
-        for _, line in zip(range(_MOST_ROWS), file, strict=False):
-            yield line.split()
 
 
 def _pod_folders(folder: str) -> Iterator[str]:
