@@ -8,7 +8,7 @@ step that fails leaves nothing new behind.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -176,17 +176,21 @@ def _refuse_taken_ports(store: Store, conf: NetConf, key: AttachmentKey, node_po
     if own:
         raise CNIError(
             TRY_AGAIN_LATER,
-            "; ".join(own[:_SHOWN]) + (f"; and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""),
+            _listed(own),
             details="Choose another hostPort, or with hostIP an address at which it does not listen.",
         )
     taken = hostports.conflicts(key, conf.port_mappings, store.attachments())
     if taken:
-        more = f"; and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
         raise CNIError(
             TRY_AGAIN_LATER,
-            "; ".join(taken[:_SHOWN]) + more,
+            _listed(taken),
             details="It becomes free when that pod's sandbox is gone.",
         )
+
+
+def _listed(conflicts: Sequence[str]) -> str:
+    more = f"; and {len(conflicts) - _SHOWN} more" if len(conflicts) > _SHOWN else ""
+    return "; ".join(conflicts[:_SHOWN]) + more
 
 
 def _wanted(args: Args) -> dict[int, Address]:

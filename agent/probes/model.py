@@ -106,3 +106,8 @@ class ProbeAnswer:
     threshold: int
     period: float
     cost: ProbeCost = ProbeCost()
+
+    @property
+    def fails(self) -> bool:
+        """Whether the newest answer is a bad one; False before the first."""
+        return self.outcome is not None and self.outcome.verdict in (Verdict.FAILURE, Verdict.ERROR)

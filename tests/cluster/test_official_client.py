@@ -44,6 +44,15 @@ class User:
                 return last
         raise AssertionError(f"not within {_SECONDS} s: {last}")
 
+    def until_deleted(self, listing: Callable[..., Any], name: str) -> None:
+        """Fails after two minutes."""
+        watched = watch.Watch()
+        for event in watched.stream(listing, self.namespace, timeout_seconds=_SECONDS):
+            if event["type"] == "DELETED" and event["object"].metadata.name == name:
+                watched.stop()
+                return
+        raise AssertionError(f"{name} is still there after {_SECONDS} s")
+
     def run(self, name: str, *, image: str = AGNHOST, **fields: Any) -> client.V1Pod:
         """A pod with one container, once it is ready."""
         box = client.V1Container(name="main", image=image, **fields)
@@ -106,13 +115,7 @@ def test_a_deployment_is_made_watched_scaled_and_removed(user: User) -> None:
     assert len({one.status.pod_ip for one in pods}) == 3
     assert all(one.status.container_statuses[0].state.running.started_at for one in pods)
     user.apps.delete_namespaced_deployment("web", user.namespace, propagation_policy="Foreground")
-    watched = watch.Watch()
-    for event in watched.stream(user.apps.list_namespaced_deployment, user.namespace, timeout_seconds=_SECONDS):
-        if event["type"] == "DELETED":
-            watched.stop()
-            break
-    else:
-        raise AssertionError("the Deployment is still there")
+    user.until_deleted(user.apps.list_namespaced_deployment, "web")
     left = user.core.list_namespaced_pod(user.namespace, label_selector="app=web").items
     assert [one.metadata.name for one in left if one.metadata.deletion_timestamp is None] == []
 
@@ -152,12 +155,7 @@ def test_a_pod_is_changed_debugged_and_evicted(user: User) -> None:
     assert {"Scheduled", "Pulled", "Created", "Started"} <= {one.reason for one in events}
     eviction = client.V1Eviction(metadata=client.V1ObjectMeta(name="web", namespace=user.namespace))
     user.core.create_namespaced_pod_eviction("web", user.namespace, eviction)
-    watched = watch.Watch()
-    for event in watched.stream(user.core.list_namespaced_pod, user.namespace, timeout_seconds=_SECONDS):
-        if event["type"] == "DELETED" and event["object"].metadata.name == "web":
-            watched.stop()
-            return
-    raise AssertionError("the pod was not evicted")
+    user.until_deleted(user.core.list_namespaced_pod, "web")
 
 
 def test_what_nodes_and_pods_say_of_themselves_has_the_types_of_the_api(user: User) -> None:

@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import Any
 
 from cni.edge.netns import in_namespace
 from nodelib import command, netfilter
+from nodelib.addresses import hardware_address
 from nodelib.clock import SystemClock
 from nodelib.command import Completed
 from nodelib.firewall.objects import Family
@@ -62,6 +64,12 @@ class PolicyWorld(World):
             await enforcer.sync()
 
         asyncio.run(once())
+
+    def give_hardware_addresses(self, *pods: str) -> None:
+        """Those that our pod network gives to pods with these addresses."""
+        for address in pods:
+            mac = hardware_address(ip_address(address))
+            self.pods[address].run("ip", "link", "set", "eth0", "address", mac)
 
     def frames(self) -> Frames:
         """Of the node's bridges; a problem fails the test."""

@@ -10,7 +10,6 @@ from ipaddress import ip_address
 
 import pytest
 
-from nodelib.addresses import hardware_address
 from policy.model import Name
 from tests.builders.policies import policy
 from tests.netns.policy_world import PolicyWorld, fill
@@ -27,8 +26,7 @@ TAGS = {"once": "81000000", "ad": "88a80000", "twice": "8100000081000000", "ad-q
 @pytest.fixture(scope="module")
 def world() -> Iterator[PolicyWorld]:
     one = PolicyWorld()
-    for address in (POD1, POD2, FAR):
-        one.pods[address].run("ip", "link", "set", "eth0", "address", hardware_address(ip_address(address)))
+    one.give_hardware_addresses(POD1, POD2, FAR)
     yield one
     one.close()
 

@@ -37,8 +37,7 @@ NODE6 = "fd00:244::1"
 @pytest.fixture(scope="module")
 def world() -> Iterator[PolicyWorld]:
     one = PolicyWorld()
-    for address in (POD1, POD2, FAR):
-        one.pods[address].run("ip", "link", "set", "eth0", "address", hardware_address(ip_address(address)))
+    one.give_hardware_addresses(POD1, POD2, FAR)
     yield one
     one.close()
 

@@ -23,7 +23,7 @@ from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.container_exits import how
 from agent.pods.plan.container_status import LISTED
 from agent.pods.plan.termination import seconds_left
-from agent.probes.model import ProbeAnswer, ProbeKind, Verdict
+from agent.probes.model import ProbeKind
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 
@@ -158,7 +158,7 @@ def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Itera
         yield Wait(f"init container {name}", "Running", text, action, parse_rfc3339(since) if since else None)
         return
     for one in record.probes:
-        if one.container != name or not _is_failing(one):
+        if one.container != name or not (one.outcome is None or one.fails):
             continue
         # `ready` and `started` do not depend on liveness probes, so a failing one counts once it has answered.
         if one.outcome is None if one.kind is ProbeKind.LIVENESS else status.get("ready"):
@@ -173,10 +173,6 @@ def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Itera
 
 
 _WORDLESS = "its command failed and printed nothing"  # the other kinds of probes always say something
-
-
-def _is_failing(answer: ProbeAnswer) -> bool:
-    return answer.outcome is None or answer.outcome.verdict in (Verdict.FAILURE, Verdict.ERROR)
 
 
 def _gates(record: Record) -> Iterator[Wait]:

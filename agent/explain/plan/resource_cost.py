@@ -12,7 +12,7 @@ from agent.common.model.pods import Pod
 from agent.common.plan.sizes import size_of
 from agent.explain.model import Cost
 from agent.explain.plan.remedies import Subject, action_for
-from agent.probes.model import ProbeAnswer, Verdict
+from agent.probes.model import ProbeAnswer
 from agent.probes.plan import FIELDS
 from agent.stats.model import ContainerStats, Cpu, PodStats
 from nodelib.json_values import Json
@@ -79,13 +79,12 @@ def _probes(pod: Pod, answers: Iterable[ProbeAnswer]) -> Iterator[Cost]:
         a_minute = 60 / one.period if one.period else 0.0
         share = mean / one.period if one.period else 0.0
         way = _way(pod, one)
-        failing = one.outcome is not None and one.outcome.verdict in (Verdict.FAILURE, Verdict.ERROR)
-        how = "fails, in " if failing else ""
+        how = "fails, in " if one.fails else ""
         text = f"{way} every {one.period:g} s: {how}{_ms(mean)} on average, {_ms(cost.worst)} at worst of {cost.runs}"
         if share >= _SLOW:
             text += f"; {100 * min(share, 1.0):.0f} % of the time one is under way"
         metrics = {"runs": float(cost.runs), "mean_seconds": mean, "worst_seconds": cost.worst, "a_minute": a_minute}
-        metrics["failing"] = float(failing)  # by the newest answer; the durations are of all
+        metrics["failing"] = float(one.fails)  # by the newest answer; the durations are of all
         slow = share >= _SLOW and cost.runs >= _MIN_RUNS
         action = action_for("ProbeSlow", way, Subject(pod.namespace, pod.name, one.container)) if slow else ""
         yield Cost(f"{FIELDS[one.kind]} of {one.container}", text, metrics, action)

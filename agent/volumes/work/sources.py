@@ -31,7 +31,7 @@ class SourceReader:
         sizes.check_references(pod, refs)
         tokens, claims, certificates = list(refs.tokens), list(refs.claims), list(refs.certificates)
         objects, texts, bound, anchors, credentials = await asyncio.gather(
-            self.read_objects(pod, refs),
+            self._read_objects(pod, refs),
             asyncio.gather(*(self._objects.token(pod, request) for request in tokens)),
             asyncio.gather(*(self._objects.claim(pod, name) for name in claims)),
             self._read_anchors(pod, refs.bundles),
@@ -48,6 +48,9 @@ class SourceReader:
     async def read_objects(self, pod: Pod, refs: SourceRefs) -> dict[ObjectRef, Json | None]:
         """The ConfigMaps and Secrets of `refs`; None for one that does not exist. Raises Invalid for too many."""
         sizes.check_references(pod, refs)
+        return await self._read_objects(pod, refs)
+
+    async def _read_objects(self, pod: Pod, refs: SourceRefs) -> dict[ObjectRef, Json | None]:
         wanted = list(refs.objects)
         found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in wanted))
         return dict(zip(wanted, found, strict=True))
