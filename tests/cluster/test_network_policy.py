@@ -148,7 +148,7 @@ async def test_a_refused_packet_has_a_name_everywhere(world: World) -> None:
 
 
 @needs_chromium
-async def test_the_live_page_shows_a_policy_s_rules_and_what_they_refuse(world: World) -> None:
+async def test_the_live_page_shows_a_policy_s_rules_and_what_they_drop(world: World) -> None:
     await world.create(closed("shut", "node1"))
     await world.create(manifest("knocks", sleeper(), nodeName="node2"))
     await isolate(world)
@@ -162,11 +162,11 @@ async def test_the_live_page_shows_a_policy_s_rules_and_what_they_refuse(world: 
             await browser.until(f"({drops}).length > 0")
             before = await browser.value(f"({drops}).reduce((sum, one) => sum + +one.cells[1].innerText, 0)")
             await browser.open(f"{url}#/packet")
-            await browser.until("document.querySelector('#refused').innerText.includes('Refused packets')")
+            await browser.until("document.querySelector('#refused').innerText.includes('Dropped packets')")
             assert not await answers(world, "knocks", there)
-            refused = "document.querySelector('#refused').innerText"
+            dropped = "document.querySelector('#refused').innerText"
             # By the daemon's next answer, which comes with the drop.
-            await browser.until(f"{refused}.includes('{world.namespace}/knocks')", seconds=5)
+            await browser.until(f"{dropped}.includes('{world.namespace}/knocks')", seconds=5)
             await browser.open(f"{url}#/networkpolicy/{world.namespace}/closed")
             more = f"({drops}).reduce((sum, one) => sum + +one.cells[1].innerText, 0) > {before}"
             await browser.until(more, seconds=15)
