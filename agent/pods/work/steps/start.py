@@ -7,15 +7,13 @@ from dataclasses import replace
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import Kind, RunState
-from agent.common.plan import backoff
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.plan.devices import merged
 from agent.images.plan.images import image_volumes, volume_key
 from agent.pods.model.steps import RemoveContainer, Start
 from agent.pods.model.timeline import Activity, ActivityKind
-from agent.pods.plan.pod import backoff_key
 from agent.pods.plan.start_inputs import after_failed_hook, target_of, with_volume_images
-from agent.pods.work.steps import release
+from agent.pods.work.steps import back_offs, release
 from agent.pods.work.steps.context import Context, StepFailed
 from agent.pods.work.steps.sandbox import SandboxSteps
 from agent.pods.work.steps.stop import StopSteps
@@ -41,7 +39,7 @@ class StartSteps:
     async def walk(self, step: Start) -> None:
         """Raises StepFailed, or Permanent when the image, the volumes or the sandbox have gone meanwhile."""
         context, name = self._context, step.container["name"]
-        self._extend_backoff(step.container)
+        back_offs.extend(context, step.container)
         hook = (step.container.get("lifecycle") or {}).get("postStart")
         if hook:
             context.memory.in_post_start.add(name)
@@ -53,15 +51,6 @@ class StartSteps:
                 await self._post_start(step, container_id, hook)
         finally:
             context.memory.in_post_start.discard(name)
-
-    def _extend_backoff(self, container: Json) -> None:
-        memory, key = self._context.memory, backoff_key(container)
-        latest = memory.seen.latest(container["name"])
-        if latest is not None and latest.state is RunState.EXITED:
-            now, ended = self._context.deps.clock.steady(), memory.ended.get(latest.id, latest.finished_at / 1e9)
-            memory.backoff[key] = backoff.extended(
-                memory.backoff.get(key), ended, now, self._context.deps.containers.restarts
-            )
 
     async def _create_and_run(self, step: Start) -> str:
         context, memory, name = self._context, self._context.memory, step.container["name"]
