@@ -79,7 +79,7 @@ class SandboxSteps:
         pauses, deadline = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), deps.clock.monotonic() + _LIMIT
         while True:
             try:
-                async with deps.containers.sandbox_gate.place():
+                async with deps.containers.sandbox_gate.place(group=pod.namespace):
                     with deps.metrics.running_sandbox(handler):
                         return await deps.containers.runtime.run_sandbox(self._config, handler)
             except CriError as error:
