@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import aiohttp
+import pytest
 
+from agent.logs.plan.log_lines import LineFilter
+from agent.server.work import container_logs
 from nodelib.connections import ConnectionLimits
+from nodelib.tasks import cancel_and_wait
 from tests.fakes.agent_view import add_pod
 from tests.unit.agent.server.conftest import Bench
 from tests.waiting import until
@@ -43,6 +49,33 @@ async def test_one_namespace_leaves_room_for_the_others(bench: Bench) -> None:
             return again == [200] * 3
 
     assert await until(there_is_room)
+
+
+async def test_many_readers_of_long_logs_leave_the_loop_to_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench.folder / "0.log").write_bytes(b"2026-01-02T03:04:05Z stdout F x\n" * 10_000)
+    fed, turns = list[int](), 0
+
+    class Counted(LineFilter):
+        def feed(self, lines: bytes) -> bytes:
+            fed.append(turns)
+            return super().feed(lines)
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(container_logs, "LineFilter", Counted)
+    await bench.start(bench.settings(mode="AlwaysAllow", anonymous=True))
+    counting = asyncio.create_task(count())
+    answers = await asyncio.gather(*(bench.get("/containerLogs/ns/web/main") for _ in range(40)))
+    await cancel_and_wait(counting)
+    assert {(status, len(text)) for status, text in answers} == {(200, 20_000)}
+    assert len(fed) >= 40 * 4
+    assert max(Counter(fed).values()) <= 2, "parts of logs between two turns of anything else"
 
 
 def test_streams_leave_connections_for_everything_else(bench: Bench) -> None:
