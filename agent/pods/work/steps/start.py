@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import Kind, RunState
+from agent.common.work.gate import Gate
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.plan.devices import merged
 from agent.images.plan.images import image_volumes, volume_key
@@ -27,6 +28,7 @@ from nodelib.tasks import both
 # containerd's words when a start is already under way (internal/cri/server/container_start.go).
 _UNDER_WAY = "already in starting state"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries
+_AT_ONCE = 8  # containers of a pod that are being started
 _LIMIT = 60.0  # seconds; by then the earlier agent's start has ended or was cancelled
 
 
@@ -35,6 +37,7 @@ class StartSteps:
 
     def __init__(self, context: Context, sandboxes: SandboxSteps, stops: StopSteps) -> None:
         self._context, self._sandboxes, self._stops = context, sandboxes, stops
+        self._places = Gate(_AT_ONCE)  # of this pod: it may have thousands of containers, upstream starts one at a time
 
     async def walk(self, step: Start) -> None:
         """Raises StepFailed, or Permanent when the image, the volumes or the sandbox have gone meanwhile."""
@@ -44,13 +47,18 @@ class StartSteps:
         if hook:
             context.memory.in_post_start.add(name)
         try:
-            # Interrupted between create and start, it would leave a container that never runs.
-            with context.acting(), context.deps.containers.deferred_removal.urgent():
-                container_id = await context.uninterrupted(self._create_and_run(step))
+            async with self._places.place():
+                container_id = await self._uninterrupted(step)
             if hook:
                 await self._post_start(step, container_id, hook)
         finally:
             context.memory.in_post_start.discard(name)
+
+    async def _uninterrupted(self, step: Start) -> str:
+        # Interrupted between create and start, it would leave a container that never runs.
+        context = self._context
+        with context.acting(), context.deps.containers.deferred_removal.urgent():
+            return await context.uninterrupted(self._create_and_run(step))
 
     async def _create_and_run(self, step: Start) -> str:
         context, memory, name = self._context, self._context.memory, step.container["name"]
