@@ -17,6 +17,7 @@ class Machine:
     python: tuple[int, int] = (3, 11)
     kernel: str = ""
     namespaces: str = ""  # why namespaces cannot be made, "" if they can
+    chroot: bool = False  # whether / is not the root of the mount namespace
     kernel_features: dict[str, str] = field(default_factory=dict)  # feature -> why it is missing, "" if it is there
     iptables: str = ""  # version line
     foreign_rules: int = 0  # rules in the other iptables backend

@@ -13,7 +13,8 @@ from nodelib import command
 from nodelib.errors import NodewrightError
 from nodelib.files import text_of
 
-_NEW = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000 | 0x40000000  # mnt, cgroup, uts, ipc, pid, net
+_NEW_MOUNTS = 0x00020000
+_NEW = _NEW_MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000 | 0x40000000  # mnt, cgroup, uts, ipc, pid, net
 _TOOLS = ("nsenter", "unshare", "mount", "ip")
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # the kernel's constant: all processes are seen from there
 _INOTIFY_TRIED = 32
@@ -25,7 +26,7 @@ async def read_facts(
 ) -> Machine:
     """All facts at once. Never raises because something is missing: that is a fact too."""
     root = os.geteuid() == 0
-    namespaces = await _namespaces() if root else ""
+    namespaces, chroot = await try_namespaces() if root else ("", False)
     trees = _trees()
     memory = _meminfo()
     listening = _listening()
@@ -35,7 +36,8 @@ async def read_facts(
         python=sys.version_info[:2],
         kernel=os.uname().release,
         namespaces=namespaces,
-        kernel_features=await _features() if root and not namespaces else {},
+        chroot=chroot,
+        kernel_features=await _features() if root and not namespaces and not chroot else {},
         iptables=await _first_line("iptables", "--version"),
         foreign_rules=await _foreign_rules() if root else 0,
         cgroup_mode=trees.mode if trees else "",
@@ -67,12 +69,31 @@ async def load_modules() -> None:
             await command.run(["modprobe", "--quiet", name], check=False, timeout=10)
 
 
-async def _namespaces() -> str:
+# Joining a mount namespace makes its root the process's root (setns(2)): another one than before is that of a chroot.
+_TRY_NAMESPACES = f"""
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def tried(status):
+    if status:
+        raise SystemExit(os.strerror(ctypes.get_errno()))
+def root():
+    fd = os.open("/", os.O_PATH)
+    with open(f"/proc/self/fdinfo/{{fd}}") as info:
+        return os.fstat(fd).st_ino, [line for line in info if line.startswith("mnt_id")]
+tried(libc.unshare({_NEW}))
+before = root()
+tried(libc.setns(os.open("/proc/self/ns/mnt", os.O_RDONLY), {_NEW_MOUNTS}))
+print("same" if root() == before else "chroot")
+"""
+
+
+async def try_namespaces() -> tuple[str, bool]:
+    """Why namespaces cannot be made, "" if they can; whether this process's root is not that of its mount namespace."""
     # Tried in a child process: this one must not leave its own namespaces.
-    code = f"import ctypes,os;r=ctypes.CDLL(None,use_errno=True).unshare({_NEW});"
-    code += "print(os.strerror(ctypes.get_errno()) if r else '')"
-    done = await command.run([sys.executable, "-I", "-S", "-c", code], check=False, timeout=10)
-    return done.text.strip() or done.stderr.decode(errors="replace").strip()[-200:]
+    done = await command.run([sys.executable, "-I", "-S", "-c", _TRY_NAMESPACES], check=False, timeout=10)
+    if done.returncode:
+        return done.stderr.decode(errors="replace").strip()[-200:] or f"exit status {done.returncode}", False
+    return "", done.text.strip() == "chroot"
 
 
 async def _features() -> dict[str, str]:

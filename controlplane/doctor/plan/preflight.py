@@ -101,9 +101,8 @@ def _features(m: Machine) -> list[Finding]:
         "conntrack": "modprobe nf_conntrack nf_conntrack_netlink (CONFIG_NF_CONNTRACK)",
         "iptables nat": "modprobe iptable_nat, or nf_tables and nft_compat (CONFIG_NF_NAT)",
     }
-    refused = set(filter(None, m.kernel_features.values()))
-    if any(_NO_MOUNT_POINT in why for why in refused):
-        words = "/ is not a mount point, as in a chroot: mount namespaces cannot be made there"
+    if m.chroot or any(_NO_MOUNT_POINT in why for why in m.kernel_features.values()):
+        words = "/ is that of a chroot: nodes, with mount namespaces of their own, would begin in another root folder"
         return [Finding("root folder", "fatal", words, "Use a virtual machine, or a container with --privileged")]
     return [
         Finding(name, "fatal" if why else "ok", why or "there", fixes.get(name, "") if why else "")

@@ -102,6 +102,7 @@ def test_a_chroot_is_one_problem_and_not_one_of_each_kernel_module() -> None:
     found = fatal(preflight(replace(GOOD, kernel_features=dict.fromkeys(("veth", "bridge", "overlayfs"), said))))
     assert [one.check for one in found] == ["root folder"]
     assert "chroot" in found[0].found and "modprobe" not in found[0].fix
+    assert found == fatal(preflight(replace(GOOD, chroot=True)))
 
 
 def test_up_names_the_checks_that_warn() -> None:
