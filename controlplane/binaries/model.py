@@ -133,7 +133,8 @@ BINARIES: tuple[Binary, ...] = (
         "sigs.k8s.io/network-policy-api/conformance",
         Kind.TEST,
     ),
-    Binary("cyclonus", "cyclonus", "github.com/mattfenwick/cyclonus/cmd/cyclonus"),
+    Binary("cyclonus", "cyclonus", "./cyclonus"),
+    Binary("cyclonus-worker", "cyclonus", "./worker"),
 )
 
 # Control planes of other minor versions, by the value of `up --kubernetes`. During an upgrade a cluster may have nodes

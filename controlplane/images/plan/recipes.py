@@ -246,7 +246,17 @@ def _policy_agnhost(tag: str) -> Recipe:
     return replace(found, layers=(*found.layers, _PORTER_LAYER), differs=differs)
 
 
-POLICY_RECIPES = (_policy_agnhost("2.45"), _agnhost("2.43"))
+def _cyclonus_worker() -> Recipe:
+    worker = LayerRecipe("cyclonus-worker", (Built("cyclonus-worker", "worker"),))
+    return Recipe(
+        "docker.io/mfenwick100/cyclonus-worker:latest",
+        (DEBIAN_LAYER, AGNHOST_LAYER, worker),
+        RunConfig(entrypoint=("/worker",), ports=_AGNHOST_RUN.ports),
+        differs=f"{_agnhost('2.43').differs}; the worker asks by TCP and UDP itself, without agnhost",
+    )
+
+
+POLICY_RECIPES = (_policy_agnhost("2.45"), _cyclonus_worker())
 
 RECIPES: tuple[Recipe, ...] = (
     Recipe(

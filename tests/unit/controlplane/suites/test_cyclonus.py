@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controlplane.binaries.model import TABLE
+from controlplane.images.model.recipe import Built
 from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO
 from controlplane.suites.plan.conformance import Result
 from controlplane.suites.plan.cyclonus import IMAGE, SUITE, arguments, ends_case, is_read, read_output
@@ -61,9 +62,17 @@ def test_the_suites_own_exclusions_are_replaced(sctp: bool, exclude: str, wanted
     line = arguments("/suite", "/config", focus="egress", skip=exclude, sctp=sctp)
     assert line[:4] == ["env", "KUBECONFIG=/config", "/suite", "generate"]
     assert wanted in line and "--include=egress" in line
+    assert "--ignore-loopback" in line
     assert ("--server-protocol=TCP,UDP,SCTP" in line) == sctp
 
 
 def test_its_program_and_image_are_known_and_part_of_no_other_cluster() -> None:
     assert TABLE[SUITE].module == "cyclonus"
     assert IMAGE in BY_NAME and IMAGE not in (*CONFORMANCE, *DEMO)
+
+
+def test_its_image_has_what_is_executed_in_its_pods() -> None:
+    recipe = BY_NAME[IMAGE]
+    found = {source.path for layer in recipe.layers for source in layer.sources if isinstance(source, Built)}
+    assert found >= {"agnhost", "worker"}
+    assert {TABLE[name].module for name in recipe.binaries} >= {"cyclonus"}

@@ -1,8 +1,0 @@
-//go:build tools
-
-// Package tools names what this module builds, so that go.mod keeps it.
-package tools
-
-import (
-	_ "github.com/mattfenwick/cyclonus/cmd/cyclonus"
-)
