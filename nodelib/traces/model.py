@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 TRACE_BYTES, SPAN_BYTES = 16, 8
+_PARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
 class SpanKind(IntEnum):
@@ -27,6 +29,15 @@ class SpanContext:
     def traceparent(self) -> str:
         """The header that hands this span to another program as the parent of its own."""
         return f"00-{self.trace.hex()}-{self.span.hex()}-01"
+
+
+def sampled_parent(traceparent: object) -> SpanContext | None:
+    """The span that another program handed on. None: none, or one that is not sampled."""
+    found = _PARENT.fullmatch(traceparent) if isinstance(traceparent, str) and len(traceparent) == 55 else None
+    if found is None or not int(found[3], 16) & 1:
+        return None
+    trace, span = bytes.fromhex(found[1]), bytes.fromhex(found[2])
+    return SpanContext(trace, span) if any(trace) and any(span) else None
 
 
 @dataclass(frozen=True, slots=True)
