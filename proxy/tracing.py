@@ -43,7 +43,7 @@ def tell_programmed(span: OpenSpan, changes: Changes, now: float) -> None:
     for service, since in spans.programmed(changes):
         span.record(
             spans.PROGRAMMING,
-            since,
+            min(since, now),  # whoever writes EndpointSlices writes the time, too
             max(0.0, now - since),
             **{
                 "k8s.namespace.name": service.namespace,

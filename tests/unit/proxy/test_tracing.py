@@ -144,6 +144,15 @@ async def test_endpoints_tell_how_long_their_change_took(world: Traced) -> None:
     assert (told.attributes["k8s.namespace.name"], told.attributes["k8s.service.name"]) == ("ns", "a")
 
 
+async def test_a_change_that_claims_to_be_of_the_future_takes_no_time(world: Traced) -> None:
+    world.proxier.on_service("ADDED", service("a", "172.30.0.1"))
+    await world.first()
+    world.proxier.on_endpoint_slice("ADDED", triggered("a", ["10.1.0.1"], "2999-01-01T00:00:00Z"))
+    await world.until(world.syncs)
+    (told,) = world.parts(world.syncs()[0])["network programming"]
+    assert told.begin <= world.clock.now() and told.seconds == 0
+
+
 async def test_nothing_is_made_of_what_is_not_sampled() -> None:
     world = Traced("nftables", per_million=0)
     world.proxier.start()
