@@ -28,7 +28,7 @@ from tests.builders.services import endpoint_slice, node, service
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.collector import Collector, collector
 from tests.netns.policy_world import PolicyWorld
-from tests.netns.test_policy_daemon import _POLICIES, daemon
+from tests.netns.test_policy_daemon import daemon
 from tests.netns.test_policy_packets import ONE
 from tests.netns.test_proxy_packets import POD1
 from tests.waiting import until
@@ -36,6 +36,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.netns
 
 _ROOT = Path(__file__).resolve().parents[2]
+POLICIES = "/apis/networking.k8s.io/v1/networkpolicies"  # the fake has no other way to list all namespaces
 SANDBOX = SpanContext(b"t" * 16, b"s" * 8)
 
 
@@ -61,7 +62,7 @@ def parts(there: Collector, above: Json) -> dict[str, Json]:
 async def test_a_policy_and_a_pod_that_waits_for_it(world: PolicyWorld, tmp_path: Path) -> None:
     async with receiver(tmp_path) as (there, flags), daemon(world, tmp_path, more=flags) as (api, path):
         await until(lambda: there.named("sync policies"))  # the first, of everything
-        await api.put(f"{_POLICIES}/deny", policy("deny", select=ONE))
+        await api.put(f"{POLICIES}/deny", policy("deny", select=ONE))
         await until(lambda: len(there.named("sync policies")) == 2)
         first, second = (one for one in there.named("sync policies"))
         assert [one["attributes"]["nodewright.sync"] for one in (first, second)] == ["full", "partial"]
