@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,7 +27,9 @@ from tests.builders.policies import policy
 from tests.builders.services import endpoint_slice, node, service
 from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.collector import Collector, collector
+from tests.netns import confinement
 from tests.netns.policy_world import PolicyWorld
+from tests.netns.test_confined_proxy import unit
 from tests.netns.test_policy_daemon import daemon
 from tests.netns.test_policy_packets import ONE
 from tests.netns.test_proxy_packets import POD1
@@ -82,7 +84,9 @@ _ARGS = ("K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_UID")
 
 
 @asynccontextmanager
-async def proxy(world: PolicyWorld, folder: Path, *flags: str) -> AsyncIterator[FakeApiServer]:
+async def proxy(
+    world: PolicyWorld, folder: Path, mode: str, *flags: str, wrapper: Sequence[str] = ()
+) -> AsyncIterator[FakeApiServer]:
     """The proxy of node1 as a process; it is asked to stop at the end."""
     api = FakeApiServer()
     with open(f"/proc/{world.node.pid}/ns/net") as file:
@@ -94,8 +98,8 @@ async def proxy(world: PolicyWorld, folder: Path, *flags: str) -> AsyncIterator[
     clusters, users = [{"name": "a", "cluster": {"server": api.url}}], [{"name": "a", "user": {}}]
     wanted = {"clusters": clusters, "users": users, "contexts": contexts, "current-context": "a"}
     config.write_text(yaml.safe_dump(wanted))
-    more = ["--proxy-mode=nftables", "--cluster-cidr=10.244.0.0/16", "--conntrack-max-per-core=0", *flags]
-    argv = (sys.executable, "-m", "proxy", f"--kubeconfig={config}", "--hostname-override=node1", *more)
+    more = [f"--proxy-mode={mode}", "--cluster-cidr=10.244.0.0/16", "--conntrack-max-per-core=0", *flags]
+    argv = (*wrapper, sys.executable, "-m", "proxy", f"--kubeconfig={config}", "--hostname-override=node1", *more)
     with open(folder / "log", "ab") as log:
         process = world.node.start(*argv, cwd=_ROOT, stdout=log, stderr=log, env={**os.environ})
     try:
@@ -106,9 +110,16 @@ async def proxy(world: PolicyWorld, folder: Path, *flags: str) -> AsyncIterator[
         await api.__aexit__()
 
 
-async def test_a_service_and_its_endpoints(world: PolicyWorld, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+async def test_a_service_and_its_endpoints_under_the_confinement_of_the_unit(
+    world: PolicyWorld, tmp_path: Path, mode: str
+) -> None:
+    confined = (sys.executable, confinement.__file__, unit(tmp_path, "nodewright-proxy.service"))
+    wrapper = confined if confinement.header().exists() else ()
     async with receiver(tmp_path) as (there, flags):
-        async with proxy(world, tmp_path, *flags) as api:
+        async with proxy(
+            world, tmp_path, mode, *flags, wrapper=wrapper if confinement.header().exists() else ()
+        ) as api:
             await until(lambda: there.named("syncProxyRules"), 20)
             await api.put("/api/v1/services/web", service("web", "10.96.0.80"))
             slices = endpoint_slice("web", [POD1])
