@@ -154,11 +154,12 @@ class _Trace:
 
     def end(self, first: Span) -> None:
         self._ended = True
+        spans, self._spans = self._spans, []  # a task that was begun here may keep this for as long as it lives
         if self.dropped and not first.error:
             return
         if self._left_out:
             self.first.attributes[LEFT_OUT] = self._left_out
-        _send(self.tracer.sink, (*self._spans, first))
+        _send(self.tracer.sink, (*spans, first))
 
 
 def _send(sink: Sink, spans: Iterable[Span]) -> None:
