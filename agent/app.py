@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 LiveSandboxes = Callable[[], Awaitable[frozenset[str] | None]]
 OnNetworkCall = Callable[[str, str, float, str], None]
+SpanOf = Callable[[str], str]
 
 
 class PodNetwork(Protocol):
@@ -52,11 +53,12 @@ class Extra:
     """What another program adds to the agent.
 
     `network` makes the pod network. It gets a function that lists the living sandboxes, and one that takes a report of
-    each CNI call: pod UID, command, seconds, and the error ("" if there was none). `on_ready` is called once all parts
-    have started.
+    each CNI call: pod UID, command, seconds, and the error ("" if there was none), and one that gives the `traceparent`
+    of the step that an ADD for a pod is part of ("": it is not traced). `on_ready` is called once all parts have
+    started.
     """
 
-    network: Callable[[LiveSandboxes, OnNetworkCall], PodNetwork] | None = None
+    network: Callable[[LiveSandboxes, OnNetworkCall, SpanOf], PodNetwork] | None = None
     on_ready: Callable[[Core], None] | None = None
 
 
@@ -77,7 +79,7 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
             return
         supervisor.on_stop("edges", core.close)
         if extra.network is not None:
-            network = extra.network(core.live_sandboxes, core.on_network_call)
+            network = extra.network(core.live_sandboxes, core.on_network_call, core.network_span)
             nodes = core.base.nodes
             nodes.follow(lambda: network.set_nodes(nodes.now))
             supervisor.spawn("pod-network", network.run)

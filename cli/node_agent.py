@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agent.app import Extra, LiveSandboxes, OnNetworkCall
+from agent.app import Extra, LiveSandboxes, OnNetworkCall, SpanOf
 from agent.app import main as run_agent
 from agent.config.parse import parse
 from agent.node.model import NodePlace
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") 
         return 2
     if own.pod_network == "cleanup":
         return _clean_up(settings)
-    return run_agent(rest, extra=Extra(network=lambda live, report: Network(settings, live, report)))
+    return run_agent(rest, extra=Extra(network=lambda *agents: Network(settings, *agents)))
 
 
 def _clean_up(settings: CniSettings) -> int:
@@ -67,8 +67,10 @@ def _clean_up(settings: CniSettings) -> int:
 class Network:
     """Adapts the CNI server to agent.app.PodNetwork."""
 
-    def __init__(self, settings: CniSettings, live_sandboxes: LiveSandboxes, report: OnNetworkCall) -> None:
-        self._node = CniNode(settings, live_sandboxes=live_sandboxes, on_call=report)
+    def __init__(
+        self, settings: CniSettings, live_sandboxes: LiveSandboxes, report: OnNetworkCall, span_of: SpanOf
+    ) -> None:
+        self._node = CniNode(settings, live_sandboxes=live_sandboxes, on_call=report, span_of=span_of)
 
     def set_nodes(self, nodes: Iterable[NodePlace]) -> None:
         """Replace what is known of the cluster's Nodes."""

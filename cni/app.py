@@ -22,7 +22,7 @@ from cni.node_links import NodeLinks
 from cni.operations import Operations
 from cni.plan import orphans
 from cni.ports import Store
-from cni.server import CniServer, OnCall
+from cni.server import CniServer, OnCall, SpanOf
 from cni.settings import CniSettings
 from cni.spec.configuration import NetConf
 from cni.spec.errors import CNIError
@@ -42,7 +42,7 @@ class CniNode:
     """The pod network of one node.
 
     live_sandboxes: IDs of every sandbox that the runtime knows, ready or not; None: it cannot be asked now.
-    on_call: called after every CNI call for a pod (see cni.server).
+    on_call: called after every CNI call for a pod; span_of: what such a call is part of (see cni.server).
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class CniNode:
         live_sandboxes: LiveSandboxes,
         clock: Clock | None = None,
         on_call: OnCall | None = None,
+        span_of: SpanOf = lambda uid: "",
     ) -> None:
         self._settings = settings
         self._live_sandboxes = live_sandboxes
@@ -76,6 +77,7 @@ class CniNode:
             waiting=self.network.status,
             adopt=self.network.adopt,
             on_call=on_call,
+            span_of=span_of,
         )
         self._collector = BoundedFrequencyRunner(
             "collect addresses",

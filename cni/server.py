@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 OnCall = Callable[[str, str, float, str], None]  # pod UID, command, seconds, error or ""
+SpanOf = Callable[[str], str]  # pod UID: `traceparent` of W3C Trace Context, or ""
 
 _THREADS = 4
 _BACKLOG = 512
@@ -48,7 +49,8 @@ class CniServer:
     """`sync_ports` brings the store's host ports into the packet filter; `waiting` says why ADD cannot be served.
 
     `adopt` corrects a configuration from the runtime with what the node knows. `on_call` is called after each call for
-    a pod with its UID, the command, the seconds that it took, and its error or "".
+    a pod with its UID, the command, the seconds that it took, and its error or "". `span_of` names the span that a call
+    for a pod is part of.
     """
 
     def __init__(
@@ -60,12 +62,13 @@ class CniServer:
         waiting: Callable[[], Awaitable[str]],
         adopt: Callable[[NetConf], NetConf] = lambda conf: conf,
         on_call: OnCall | None = None,
+        span_of: SpanOf = lambda uid: "",
     ) -> None:
         self._path = path
         self._operations = operations
         self._sync_ports = sync_ports
         self._waiting = waiting
-        self._adopt, self._on_call = adopt, on_call
+        self._adopt, self._on_call, self._span_of = adopt, on_call, span_of
         self._listener: socket.socket | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cni")
         self._clients: set[asyncio.Task[None]] = set()
@@ -148,7 +151,8 @@ class CniServer:
         try:
             # Before its host ports lead anybody to it.
             if done.added is not None and call.conf is not None:
-                await protect(call.conf.policy_socket, call.args, done.added)
+                span = self._span_of(call.args.extra.get("K8S_POD_UID", ""))
+                await protect(call.conf.policy_socket, call.args, done.added, span)
             step = "hostPort rules"
             if done.ports_changed:
                 await self._sync_ports()

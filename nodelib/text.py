@@ -13,6 +13,8 @@ _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 def one_line(text: str, most: int) -> str:
     """`text` in one line of at most `most` bytes of UTF-8, with control characters shown as escapes."""
+    if len(text) <= most and text.isascii() and text.isprintable():
+        return text  # almost all of it is, and spans have a dozen each
     return cut(_CONTROL.sub(_escape, cut(text, most)), most)
 
 

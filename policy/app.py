@@ -22,9 +22,11 @@ from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import GenerationReader
+from nodelib.nft.traced import TracedBatches
 from nodelib.nft.wire import BRIDGE, Message
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
+from nodelib.traces.steps import NOT_TRACED
 from policy import abilities
 from policy.abilities import Abilities
 from policy.domains.edge import HeldAnswers
@@ -35,7 +37,7 @@ from policy.drops.refused import RefusedCounts
 from policy.edge import others, socket_server
 from policy.edge.held_file import HeldFile
 from policy.edge.metrics import Metrics
-from policy.enforcer import Enforcer
+from policy.enforcer import Enforcer, Table
 from policy.events.work import PolicyEvents
 from policy.frames import Frames
 from policy.model import Direction
@@ -45,6 +47,7 @@ from policy.plan.directory import Directory
 from policy.plan.program import Planner, Program
 from policy.protection import Protection, read
 from policy.settings import Settings, load_settings
+from policy.tracing import SERVICE, PolicyTracing
 from policy.watches.cluster_intake import ClusterIntake
 from policy.watches.network_policies import Watches
 
@@ -101,6 +104,7 @@ class _Daemon:
         disable_created_metrics()
         self._settings, self._supervisor, self._clock = settings, supervisor, clock
         self._metrics = Metrics()
+        self._traces = self._tracing()
         self._other = ""
         self._failing_since = 0.0
         self._directory = Directory(settings.node)
@@ -112,7 +116,10 @@ class _Daemon:
         }
         # Tables of their own, with sockets of their own: nobody waits for what somebody else reads or writes.
         readers, more = ({family: NftTable(family, layout.TABLE) for family in tables} for _ in range(2))
-        self._enforcer = Enforcer(tables, planners, clock, self, GenerationReader(), self._kept, readers)
+        seen: Mapping[Family, Table] = tables
+        if self._traces is not None:
+            seen = {family: TracedBatches(one, layout.TABLE, family) for family, one in tables.items()}
+        self._enforcer = Enforcer(seen, planners, clock, self, GenerationReader(), self._kept, readers, self._traces)
         self._domains = Domains(more, self._directory.addresses, clock, beside=self._enforcer.beside)
         listens = able.resolvers is not None
         self._answers = HeldAnswers(cluster_layout.QUEUE, clock, self._metrics.answers.inc) if listens else None
@@ -126,6 +133,15 @@ class _Daemon:
         self._cluster = ClusterIntake(
             client, self._enforcer, self._events.cluster_policy, self._events.policy_gone, able.no_names
         )
+
+    def _tracing(self) -> PolicyTracing | None:
+        settings = self._settings
+        if not settings.tracing.per_million:
+            return None
+        from nodelib.traces.daemon import start_tracing
+
+        where = (self._supervisor, self._metrics.registry, self._clock)
+        return PolicyTracing(start_tracing(settings.tracing, SERVICE, settings.node, *where))
 
     def problem(self) -> str:
         """Why systemd should restart this process, or ""."""
@@ -277,12 +293,15 @@ class _Daemon:
         if question.get("about") == "drops":
             return await self._drops.answer(question)
         began = self._clock.monotonic()
-        name, _, addresses = read(question)
-        await self._domains.forget(addresses)
-        answer, _ = await asyncio.gather(self._protection.answer(question), self._frames.hold(name, addresses))
+        name, uid, addresses = read(question)
+        with self._traces.wait(question) if self._traces is not None else NOT_TRACED as span:
+            await self._domains.forget(addresses)
+            answer, _ = await asyncio.gather(self._protection.answer(question), self._frames.hold(name, addresses))
+            if span is not None and self._traces is not None:
+                self._traces.waited(span, name, uid, answer)
         if answer.get("protected"):
             self._metrics.protected.observe(self._clock.monotonic() - began)
-            self._directory.hold(*read(question))
+            self._directory.hold(name, uid, addresses)
         return answer
 
     async def _count_refused(self) -> None:

@@ -17,6 +17,7 @@ from nodelib.errors import NodewrightError, Temporary
 from nodelib.firewall.objects import Family
 from nodelib.nft.wire import Message
 from nodelib.runner import BoundedFrequencyRunner
+from nodelib.traces.steps import NOT_TRACED, OpenSpan, step
 from policy.cluster_model import ClusterPolicy
 from policy.model import Address, Name, NodePlace, Pod, Policy, Tracked
 from policy.plan import layout, marks
@@ -24,6 +25,7 @@ from policy.plan.difference import changed_chains, difference, removal, renewed,
 from policy.plan.index import Changes, Index
 from policy.plan.marks import next_generation
 from policy.plan.program import Planner, Program
+from policy.tracing import PolicyTracing, describe
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +86,7 @@ class Enforcer:
         generation: Callable[[], int | None] = lambda: None,
         kept: Callable[[Program], list[Message]] = lambda program: [],
         readers: Mapping[Family, Table] | None = None,
+        traces: PolicyTracing | None = None,
     ) -> None:
         """`kept`: what else belongs into a table that is written anew. `readers`: the tables again, to read them while
         they are written.
@@ -92,6 +95,7 @@ class Enforcer:
             family: _Side(table, (readers or tables)[family], planners[family]) for family, table in tables.items()
         }
         self._clock, self._observer, self._generation, self._kept = clock, observer, generation, kept
+        self._traces = traces
         self._index = Index()
         self._pending: list[Change] = []
         self._started = False
@@ -176,30 +180,47 @@ class Enforcer:
         async with self._progress:
             self._progress.notify_all()
         async with self._lock:
-            started, number = self._clock.monotonic(), self._taken
+            number = self._taken
             pending, self._pending = self._pending, []
-            if not self._started:
-                await asyncio.to_thread(self._apply, pending)
-                return
-            before, commits = self._generation(), self._written + self._beside
-            # What others did before a table is written from scratch is gone.
-            known = before == self._seen or all(side.applied is None for side in self._sides.values())
-            try:
-                batches = await asyncio.to_thread(self._plan, pending)
-                for family, batch in batches.items():
-                    await self._write(self._sides[family], batch)
-            except BaseException as error:
-                if isinstance(error, NodewrightError):
-                    self.last_error = str(error)
-                    self._observer.failed(error)
-                raise
-            self.last_error = ""
-            self._seen = self._alone(before, self._written + self._beside - commits) if known else None
-            self._observer.synced(self._clock.monotonic() - started, self.programs)
+            with self._traces.begin() if self._traces is not None else NOT_TRACED as span:
+                if not self._started:
+                    if span is not None and self._traces is not None:
+                        self._traces.drop(span)
+                    await asyncio.to_thread(self._apply, pending)
+                    return
+                await self._sync(pending, span)
         self.first_sync.set()
         async with self._progress:
             self._done = number
             self._progress.notify_all()
+
+    async def _sync(self, pending: list[Change], span: OpenSpan | None) -> None:
+        started = self._clock.monotonic()
+        before, commits = self._generation(), self._written + self._beside
+        # What others did before a table is written from scratch is gone.
+        known = before == self._seen or all(side.applied is None for side in self._sides.values())
+        try:
+            with step("plan"):
+                batches = await asyncio.to_thread(self._plan, pending)
+            if span is not None and self._traces is not None:
+                await self._describe(self._traces, span, len(pending), changing=any(batches.values()))
+            for family, batch in batches.items():
+                await self._write(self._sides[family], batch)
+        except BaseException as error:
+            if isinstance(error, NodewrightError):
+                self.last_error = str(error)
+                self._observer.failed(error)
+            raise
+        self.last_error = ""
+        self._seen = self._alone(before, self._written + self._beside - commits) if known else None
+        self._observer.synced(self._clock.monotonic() - started, self.programs)
+
+    async def _describe(self, traces: PolicyTracing, span: OpenSpan, changes: int, *, changing: bool) -> None:
+        if changing:
+            programs = [(side.applied, side.planned) for side in self._sides.values()]
+            await asyncio.to_thread(describe, span, changes, programs)
+        else:
+            traces.drop(span)
 
     def _alone(self, before: int | None, commits: int) -> int | None:
         """The kernel's generation, if so many commits have led to it from that one: None if others have, too."""
@@ -264,6 +285,8 @@ class Enforcer:
 
     def _take(self, change: Change) -> None:
         self._pending.append(change)
+        if self._traces is not None:
+            self._traces.queued()
         self._taken += 1
         self.runner.poke()
 

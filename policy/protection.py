@@ -13,6 +13,7 @@ from typing import Protocol
 
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.traces.steps import step
 from policy.enforcer import Enforcer, not_protected
 from policy.model import Address, Name
 from policy.plan import parse
@@ -65,11 +66,13 @@ class Protection:
     async def _protect(self, name: Name, uid: str, addresses: tuple[Address, ...]) -> None:
         try:
             async with asyncio.timeout(LIMIT):
-                await self._enforcer.known(name, uid)
+                with step("see the pod in the API"):
+                    await self._enforcer.known(name, uid)
                 number = self._remember(name, uid, addresses)
                 # Before the answer: after a kill the next process must not take the pod's address for nobody's.
                 self._file.save(self._held)
-                await self._enforcer.written(number)
+                with step("wait for the sync"):
+                    await self._enforcer.written(number)
         except TimeoutError as error:
             raise self._late(name, uid) from error
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from nodelib.addresses import parse_address
 from nodelib.daemon_flags import DaemonParser, listen_address, node_name
 from nodelib.errors import Invalid
+from nodelib.traces import settings as tracing
+from nodelib.traces.settings import OFF, TracingSettings, tracing_settings
 from policy.model import Address
 
 SOCKET = "/run/nodewright/policy.sock"
@@ -27,6 +29,7 @@ class Settings:
     port: int = 10246
     cni_folder: str = "/etc/cni/net.d"
     dns_servers: tuple[Address, ...] = ()
+    tracing: TracingSettings = OFF
     verbosity: int = 2
     cleanup: bool = False
 
@@ -46,6 +49,7 @@ def load_settings(argv: Sequence[str]) -> Settings:
         port=port,
         cni_folder=given.cni_conf_dir,
         dns_servers=_addresses(given.cluster_dns),
+        tracing=tracing_settings(given.tracing_endpoint, given.tracing_sampling_rate_per_million, "policy"),
         verbosity=given.v,
         cleanup=given.cleanup,
     )
@@ -75,5 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         help="DNS servers, separated by commas, that rules with domain names believe",
     )
+    add(f"--{tracing.ENDPOINT}", default="", help=tracing.HELP[tracing.ENDPOINT])
+    add(f"--{tracing.RATE}", type=int, default=0, help=tracing.HELP[tracing.RATE])
     add("--cleanup", action="store_true", help="remove all rules and exit")
     return parser

@@ -24,6 +24,7 @@ from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.sdnotify import notify_systemd
 from nodelib.shortage import raise_file_limit
 from nodelib.tasks import Supervisor
+from nodelib.traces.steps import Tracer
 from proxy import conntrack_usage, modes, platform
 from proxy.backends.base import Backend
 from proxy.backends.quarantine import Quarantine
@@ -42,6 +43,7 @@ from proxy.plan.node import parse_node
 from proxy.plan.node_port_addresses import expand, networks, node_port_ips
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Periods, Proxier, Reporting
+from proxy.tracing import SERVICE, SyncTracing
 from proxy.watches import Watches
 
 log = logging.getLogger(__name__)
@@ -95,10 +97,20 @@ async def run(settings: Settings) -> None:
             measured=RequestMetrics(metrics.registry),
         )
         supervisor.on_stop("API connections", client.close)
-        proxy, clock = _Proxy(settings, supervisor, client, metrics, backends, SystemClock()), SystemClock()
+        clock = SystemClock()
+        tracer = _tracer(settings, supervisor, metrics, clock)
+        proxy = _Proxy(settings, supervisor, client, metrics, backends, clock, tracer)
         await proxy.start()
         notify_systemd(supervisor, proxy.problem, clock)
         await supervisor.wait()
+
+
+def _tracer(settings: Settings, supervisor: Supervisor, metrics: Metrics, clock: Clock) -> Tracer | None:
+    if not settings.tracing.per_million:
+        return None
+    from nodelib.traces.daemon import start_tracing
+
+    return start_tracing(settings.tracing, SERVICE, settings.node_name, supervisor, metrics.registry, clock)
 
 
 def rate_limit(requests: ClientSettings) -> RateLimiter | None:
@@ -119,8 +131,9 @@ class _Proxy:
         metrics: Metrics,
         backends: dict[Family, Backend],
         clock: Clock,
+        tracer: Tracer | None,
     ) -> None:
-        self._settings = settings
+        self._settings, self._tracer = settings, tracer
         self._supervisor = supervisor
         self._client, self._clock = client, clock
         self._node = NodeFacts(settings.node_name)
@@ -198,11 +211,12 @@ class _Proxy:
             self._health_check_failed,
         )
         self._supervisor.on_stop(f"health checks {family}", servers.close)
+        traces = SyncTracing(self._tracer) if self._tracer is not None else None
         return Proxier(
             Tracker(family, settings.node_name, self._clock.now()),
             Quarantine(backend),
             Conntrack(family),
-            Reporting(self._metrics, self._health, servers),
+            Reporting(self._metrics, self._health, servers, traces),
             self._clock,
             Periods(settings.rules.min_sync_period, min(settings.rules.sync_period, DEEP_AUDIT)),
         )

@@ -13,9 +13,11 @@ from nodelib.command import CommandError
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
+from nodelib.firewall.traced import TracedTables
 from nodelib.firewall.variant import Variant, detect
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import GenerationReader
+from nodelib.nft.traced import TracedTable
 from proxy import platform
 from proxy.backends.base import Backend
 from proxy.backends.context import NodeContext
@@ -66,7 +68,7 @@ async def remove_other_modes(mode: str) -> bool:
 
 def _iptables(settings: Settings, tables: Iptables) -> Backend:
     return IptablesBackend(
-        tables,
+        TracedTables(tables) if settings.tracing.per_million else tables,
         _context(settings, tables.family),
         generation=_generation(tables),
         on_guarded=platform.allow_localnet,
@@ -75,7 +77,8 @@ def _iptables(settings: Settings, tables: Iptables) -> Backend:
 
 def _userspace(settings: Settings, tables: Iptables) -> Backend:
     context = _context(settings, tables.family)
-    return UserspaceBackend(tables, context, listen=relay.listen, clock=SystemClock(), generation=_generation(tables))
+    seen = TracedTables(tables) if settings.tracing.per_million else tables
+    return UserspaceBackend(seen, context, listen=relay.listen, clock=SystemClock(), generation=_generation(tables))
 
 
 def _generation(tables: Iptables) -> Callable[[], int | None]:
@@ -84,7 +87,9 @@ def _generation(tables: Iptables) -> Callable[[], int | None]:
 
 
 def _nftables(settings: Settings, family: Family) -> Backend:
-    return NftablesBackend(NftTable(family, TABLE), _context(settings, family), generation=GenerationReader())
+    table = NftTable(family, TABLE)
+    seen = TracedTable(table) if settings.tracing.per_million else table
+    return NftablesBackend(seen, _context(settings, family), generation=GenerationReader())
 
 
 def _context(settings: Settings, family: Family) -> NodeContext:

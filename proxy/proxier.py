@@ -18,6 +18,7 @@ from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
 from nodelib.json_values import Json
 from nodelib.runner import BoundedFrequencyRunner
+from nodelib.traces.steps import NOT_TRACED, OpenSpan, step
 from proxy.backends.base import Backend
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
@@ -25,6 +26,7 @@ from proxy.health import Health
 from proxy.model import Desired, NamespacedName, NodeFacts, Problem
 from proxy.plan.service_health import health_check_ports, local_ready
 from proxy.plan.tracker import Changes, Tracker
+from proxy.tracing import SyncTracing, describe, tell_programmed
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +48,12 @@ class Flows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """Where a sync's outcome is reported: metrics, /healthz, and the health check ports of Services."""
+    """Where a sync's outcome is reported: metrics, /healthz, the health check ports of Services, and spans."""
 
     metrics: Metrics
     health: Health
     servers: ServiceHealthServers
+    traces: SyncTracing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class Proxier:
         self._backend = backend
         self._flows = flows
         self._metrics, self._health, self._servers = reporting.metrics, reporting.health, reporting.servers
+        self._traces = reporting.traces
         self._clock = clock
         self._deep_period = periods.deep_audit
         self._started = False
@@ -139,7 +143,8 @@ class Proxier:
             if self._clock.monotonic() - self._last_full >= FULL_SYNC_PERIOD:
                 self._full = True
             if self._full or self._tracker.pending:
-                await self._sync()
+                with self._traces.begin() if self._traces is not None else NOT_TRACED as span:
+                    await self._sync(span)
             else:
                 self._health.updated(self.family, self._clock.steady())
 
@@ -173,8 +178,11 @@ class Proxier:
             more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             self.force(f"somebody else changed our rules: {'; '.join(found[:_SHOWN])}{more}")
 
-    async def _sync(self) -> None:
+    async def _sync(self, span: OpenSpan | None) -> None:
+        endpoints = self._tracker.pending_endpoints
         changes, full, started = self._tracker.take(), self._full, self._clock.monotonic()
+        if span is not None:
+            describe(span, changes, full=full, endpoints=endpoints, mode=self._backend.mode)
         self._report(list(changes.problems))
         # Set again by whoever asks for a full sync while this one runs.
         self._full = False
@@ -192,6 +200,8 @@ class Proxier:
         self.first_sync.set()
         self._report(list(report.problems))
         log.debug("%s: synced %d ports in %.3f s", self.family, len(changes.ports), finished - started)
+        if span is not None:
+            tell_programmed(span, changes, now)
         await self._after_sync(changes, now, full)
         if self._tracker.pending or self._full:
             self._poke()
@@ -217,7 +227,8 @@ class Proxier:
             return
         started = self._clock.monotonic()
         try:
-            deleted = await asyncio.to_thread(self._delete_stale_udp, desired)
+            with step("delete stale flows"):
+                deleted = await asyncio.to_thread(self._delete_stale_udp, desired)
         except Permanent as error:
             log.warning(
                 "%s: conntrack could not be cleaned, UDP clients may reach old endpoints: %s", self.family, error
@@ -239,6 +250,8 @@ class Proxier:
             self._poke()
 
     def _poke(self) -> None:
+        if self._traces is not None:
+            self._traces.queued()
         self._health.queued(self.family, self._clock.steady())
         self._metrics.last_queued.labels(self.family.value).set(self._clock.now())
         self.runner.poke()

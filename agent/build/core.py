@@ -126,6 +126,12 @@ class Core:
             step, of = _NETWORK_STEPS[command]
             memory.timeline.mark(step, seconds, failed or "ok", of=of)
 
+    def network_span(self, uid: str) -> str:
+        """The `traceparent` of the sandbox step that is under way for a pod; "" if it is not traced."""
+        memory = self.base.pods.memory(uid) if self.base.traces is not None else None
+        span = None if memory is None else memory.timeline.span_of(Activity(ActivityKind.SANDBOX))
+        return "" if span is None else span.traceparent
+
     def health(self) -> str:
         """Why the pod loop is unhealthy, or "" (as upstream's PLEG check)."""
         observer = self.pod_deps.observer

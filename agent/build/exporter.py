@@ -8,8 +8,7 @@ from typing import Any
 from agent.common.metrics import Metrics
 from agent.settings import Settings
 from nodelib.clock import Clock
-from nodelib.traces.export import Exporter, Sender
-from nodelib.version import KUBERNETES_VERSION
+from nodelib.traces.export import Exporter
 
 _SERVICE = "kubelet"  # upstream's service.name (componentKubelet in cmd/kubelet/app/server.go)
 
@@ -19,21 +18,12 @@ def build_exporter(settings: Settings, clock: Clock, metrics: Metrics) -> Export
     tracing = settings.tracing
     if not tracing.per_million:
         return None
+    from nodelib.traces.daemon import exporter_to
 
-    def connect() -> Sender:
-        from nodelib.traces.senders import sender_for
-
-        return sender_for(tracing.endpoint)
-
-    resource = {
-        "service.name": _SERVICE,
-        "service.version": KUBERNETES_VERSION,
-        "service.instance.id": settings.node.name,
-        "host.name": settings.node.name,
-    }
-    return Exporter(
-        connect,
-        resource,
+    return exporter_to(
+        tracing.endpoint,
+        _SERVICE,
+        settings.node.name,
         clock,
         metrics.spans_exported.inc,
         lambda reason, count: metrics.spans_dropped.labels(reason).inc(count),

@@ -25,6 +25,7 @@ from prometheus_client import (
 )
 
 from agent.common.model.pods import Kind
+from nodelib.traces.counters import DROPPED, EXPORTED
 
 # They begin at 25 ms: upstream's first bucket (0.5 s) is beyond what a pod needs here.
 _POD_START = (
@@ -207,13 +208,8 @@ class Metrics:
         Histogram, "storage_operation_duration_seconds", "Storage operation duration",
         ("migrated", "operation_name", "status", "volume_plugin"), _STORAGE,
     )  # fmt: skip
-    spans_exported = Metric(
-        Counter, "nodewright_traces_spans_exported", "Cumulative number of spans that a collector has taken"
-    )
-    spans_dropped = Metric(
-        Counter, "nodewright_traces_spans_dropped", "Cumulative number of spans that no collector has taken, by reason",
-        ("reason",),
-    )  # fmt: skip
+    spans_exported = Metric(Counter, *EXPORTED)
+    spans_dropped = Metric(Counter, *DROPPED, ("reason",))
     prober_probe = Metric(
         Counter, "prober_probe",
         "Cumulative number of a liveness, readiness or startup probe for a container by result.",

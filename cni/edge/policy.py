@@ -15,8 +15,9 @@ _STARTS_WITHIN, _PAUSE = 3.0, 0.05
 _LARGEST = 1 << 16
 
 
-async def protect(path: str, args: Args, added: Attachment) -> None:
-    """Returns once they are in force. Raises Temporary, which says why they are not.
+async def protect(path: str, args: Args, added: Attachment, traceparent: str = "") -> None:
+    """Returns once they are in force. Raises Temporary, which says why they are not. `traceparent`: the span that this
+    is done for, "" if there is none.
 
     Nothing is asked without a daemon (`path` ""), or for a container that is not a pod of Kubernetes.
     """
@@ -27,6 +28,7 @@ async def protect(path: str, args: Args, added: Attachment) -> None:
         "name": args.extra.get("K8S_POD_NAME", ""),
         "uid": args.extra.get("K8S_POD_UID", ""),
         "addresses": [str(address) for address in added.addresses],
+        **({"traceparent": traceparent} if traceparent else {}),
     }
     try:
         async with asyncio.timeout(_SECONDS):

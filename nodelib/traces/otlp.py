@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from nodelib.json_values import Json
 from nodelib.text import one_line
@@ -23,22 +24,40 @@ SCOPE = "nodewright"
 
 def message(resource: Attributes, spans: Iterable[Span]) -> Json:
     """ExportTraceServiceRequest, in the field names of the .proto files."""
-    scope = {"scope": {"name": SCOPE}, "spans": [_message_of(span) for span in spans]}
-    return {
-        "resource_spans": [{"resource": {"attributes": list(_attributes(resource, _wire))}, "scope_spans": [scope]}]
-    }
+    write = _Writer(_wire)
+    scope = {"scope": {"name": SCOPE}, "spans": [_message_of(span, write) for span in spans]}
+    return {"resource_spans": [{"resource": {"attributes": write(resource)}, "scope_spans": [scope]}]}
 
 
 def json_line(resource: Attributes, spans: Iterable[Span]) -> str:
     """One line, without its end."""
-    scope = {"scope": {"name": SCOPE}, "spans": [_json_of(span) for span in spans]}
-    document = {
-        "resourceSpans": [{"resource": {"attributes": list(_attributes(resource, _in_json))}, "scopeSpans": [scope]}]
-    }
+    write = _Writer(_in_json)
+    scope = {"scope": {"name": SCOPE}, "spans": [_json_of(span, write) for span in spans]}
+    document = {"resourceSpans": [{"resource": {"attributes": write(resource)}, "scopeSpans": [scope]}]}
     return json.dumps(document, separators=(",", ":"))
 
 
-def _message_of(span: Span) -> Json:
+class _Writer:
+    """Writes attributes. Most of a batch's have been written for a span before: each is made once for a request."""
+
+    def __init__(self, value_of: Callable[[str | int], Json]) -> None:
+        self._value_of = value_of
+        self._made: dict[tuple[str, str | int], Json] = {}
+
+    def __call__(self, given: Attributes) -> list[Json]:
+        made = self._made
+        return [made.get(item) or self._new(item) for item in islice(given.items(), _MOST_ATTRIBUTES)]
+
+    def _new(self, item: tuple[str, str | int]) -> Json:
+        key, value = item
+        known = self._made[item] = {
+            "key": key,
+            "value": self._value_of(one_line(value, _TEXT) if isinstance(value, str) else value),
+        }
+        return known
+
+
+def _message_of(span: Span, write: _Writer) -> Json:
     made: Json = {
         "trace_id": span.context.trace,
         "span_id": span.context.span,
@@ -48,15 +67,16 @@ def _message_of(span: Span) -> Json:
         "kind": int(span.kind),
         "start_time_unix_nano": _nano(span.begin),
         "end_time_unix_nano": _nano(span.begin + max(0.0, span.seconds)),
-        "attributes": list(_attributes(span.attributes, _wire)),
-        "links": [{"trace_id": one.trace, "span_id": one.span, "flags": _SAMPLED} for one in span.links],
+        "attributes": write(span.attributes),
     }
+    if span.links:
+        made["links"] = [{"trace_id": one.trace, "span_id": one.span, "flags": _SAMPLED} for one in span.links]
     if span.error:
         made["status"] = {"message": one_line(span.error, _TEXT), "code": _ERROR}
     return made
 
 
-def _json_of(span: Span) -> Json:
+def _json_of(span: Span, write: _Writer) -> Json:
     made: Json = {
         "traceId": span.context.trace.hex(),
         "spanId": span.context.span.hex(),
@@ -65,7 +85,7 @@ def _json_of(span: Span) -> Json:
         "kind": int(span.kind),
         "startTimeUnixNano": str(_nano(span.begin)),
         "endTimeUnixNano": str(_nano(span.begin + max(0.0, span.seconds))),
-        "attributes": list(_attributes(span.attributes, _in_json)),
+        "attributes": write(span.attributes),
     }
     if span.parent:
         made["parentSpanId"] = span.parent.hex()
@@ -74,11 +94,6 @@ def _json_of(span: Span) -> Json:
     if span.error:
         made["status"] = {"message": one_line(span.error, _TEXT), "code": _ERROR}
     return made
-
-
-def _attributes(given: Attributes, value_of: Callable[[str | int], Json]) -> Iterable[Json]:
-    for key, value in list(given.items())[:_MOST_ATTRIBUTES]:
-        yield {"key": key, "value": value_of(one_line(value, _TEXT) if isinstance(value, str) else value)}
 
 
 def _wire(value: str | int) -> Json:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from nodelib.errors import NodewrightError
 from nodelib.firewall.iptables import RestoreError, Tables
-from nodelib.firewall.objects import BUILT_IN, TableContent
+from nodelib.firewall.objects import BUILT_IN, Change, TableContent
 from nodelib.flows import UdpFlow
+from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
 from proxy.backends.context import NodeBackend, NodeContext
 from proxy.model import Desired, ServicePortName
@@ -68,10 +69,8 @@ class IptablesBackend(NodeBackend):
         self._applied = None
         if changed is None or applied is None:
             plan = await self._write_all(desired, await self._context.refresh())
-        elif len(changed) > _INLINE_PORTS:
-            plan = await asyncio.to_thread(plan_partial, desired, changed, self._context.ctx, applied)
         else:
-            plan = plan_partial(desired, changed, self._context.ctx, applied)
+            plan = await self._plan_some(desired, changed, applied)
         for change in plan.changes:
             await self._tables.restore(change)
         self._applied, self._desired = plan.applied, desired
@@ -90,10 +89,16 @@ class IptablesBackend(NodeBackend):
     async def _write_all(self, desired: Desired, ctx: Context) -> Plan:
         """Write one stage while the next one is being planned."""
         stages = full_stages(desired, ctx, await self._read())
-        step = await asyncio.to_thread(next_stage, stages)
-        while not isinstance(step, Plan):
-            _, step = await asyncio.gather(self._tables.restore(step), asyncio.to_thread(next_stage, stages))
-        return step
+        stage = await _next(stages)
+        while not isinstance(stage, Plan):
+            _, stage = await asyncio.gather(self._tables.restore(stage), _next(stages))
+        return stage
+
+    async def _plan_some(self, desired: Desired, changed: frozenset[ServicePortName], applied: AppliedState) -> Plan:
+        with step("plan"):
+            if len(changed) > _INLINE_PORTS:
+                return await asyncio.to_thread(plan_partial, desired, changed, self._context.ctx, applied)
+            return plan_partial(desired, changed, self._context.ctx, applied)
 
     async def audit(self, *, deep: bool) -> list[str]:
         """Read nothing as long as the ruleset's generation is unchanged. Raises CommandError."""
@@ -129,6 +134,11 @@ class IptablesBackend(NodeBackend):
     async def _read(self) -> dict[str, TableContent]:
         """mangle, filter and nat: the rules of the built-in chains, and fingerprints of all other chains."""
         return {table: await self._tables.save(table, only=BUILT_IN[table]) for table in fixed.TABLES}
+
+
+async def _next(stages: Generator[Change, None, Plan]) -> Change | Plan:
+    with step("plan"):
+        return await asyncio.to_thread(next_stage, stages)
 
 
 def _report(plan: Plan, full: bool) -> SyncReport:

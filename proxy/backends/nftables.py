@@ -11,6 +11,7 @@ from nodelib.errors import NodewrightError
 from nodelib.flows import UdpFlow
 from nodelib.nft.edge import NftError, Table
 from nodelib.nft.wire import Element, Message
+from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
 from proxy.backends.context import NodeBackend, NodeContext
 from proxy.model import Desired, ServicePortName
@@ -105,10 +106,12 @@ class NftablesBackend(NodeBackend):
     async def _write_all(self, desired: Desired) -> tuple[AppliedState, Delta]:
         ctx = await self._context.refresh()
         applied = AppliedState()
-        delta = await asyncio.to_thread(plan, desired, None, ctx, applied)
+        with step("plan"):
+            delta = await asyncio.to_thread(plan, desired, None, ctx, applied)
         applied.commit(delta)
         kernel = await self._prepared(ctx)
-        delta.delete, delta.add = await asyncio.to_thread(difference, applied, kernel)
+        with step("plan"):
+            delta.delete, delta.add = await asyncio.to_thread(difference, applied, kernel)
         rules = [*layout.fixed_messages(ctx), *layout.chain_messages(delta.chains, ctx)]
         await self._write_much(rules, delta.delete, delta.add)
         self._rules = await self._table.rules_digest()
@@ -140,10 +143,11 @@ class NftablesBackend(NodeBackend):
 
     async def _write_some(self, desired: Desired, changed: frozenset[ServicePortName], applied: AppliedState) -> Delta:
         ctx = self._context.ctx
-        if len(changed) > _INLINE_PORTS:
-            delta = await asyncio.to_thread(plan, desired, changed, ctx, applied)
-        else:
-            delta = plan(desired, changed, ctx, applied)
+        with step("plan"):
+            if len(changed) > _INLINE_PORTS:
+                delta = await asyncio.to_thread(plan, desired, changed, ctx, applied)
+            else:
+                delta = plan(desired, changed, ctx, applied)
         rules = layout.chain_messages(delta.chains, ctx)
         if rules or delta.delete or delta.add:
             await self._table.write(delta.delete, delta.add, rules=rules)

@@ -10,6 +10,7 @@ from nodelib.errors import NodewrightError, Temporary
 from nodelib.firewall.iptables import RestoreError, Tables
 from nodelib.firewall.objects import BUILT_IN, Chain, Family, TableChange, TableContent
 from nodelib.flows import UdpFlow
+from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
 from proxy.backends.context import NodeBackend, NodeContext
 from proxy.model import Desired, Problem, ServicePortName
@@ -66,7 +67,8 @@ class UserspaceBackend(NodeBackend):
         alone = full or self._generation() == self._seen
         ctx = await self._context.refresh() if full else self._context.ctx
         names = set(desired.ports) | {name.port for name in self._sockets} if full else changed or ()
-        wanted = portals.pools(desired, names, ctx)
+        with step("plan"):
+            wanted = portals.pools(desired, names, ctx)
         problems = await self._open(wanted)
         chains = portals.chains(desired, {name: relay.port for name, (relay, _) in self._sockets.items()}, ctx)
         if full:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from nodelib.errors import Invalid
 from nodelib.text_numbers import is_number
+from nodelib.traces import settings as tracing
 from nodelib.version import KUBERNETES_VERSION
 from proxy.config.file import instead, parse_duration
 
@@ -97,6 +98,9 @@ OWN_FLAGS: dict[str, Callable[[str], Any]] = {
     "v": int,
 }
 
+# Flags that upstream's proxy lacks.
+MORE_FLAGS: dict[str, Callable[[str], Any]] = {tracing.ENDPOINT: str, tracing.RATE: int}
+
 # flag -> field that it would set
 IGNORED_FLAGS: dict[str, str] = {
     "kube-api-content-type": "clientConnection.contentType",
@@ -140,6 +144,8 @@ def parse_flags(argv: Sequence[str]) -> dict[str, Any]:
         _add(parser, name, reader, f"configuration field {field}")
     for name, reader in OWN_FLAGS.items():
         _add(parser, name, reader, "")
+    for name, reader in MORE_FLAGS.items():
+        _add(parser, name, reader, tracing.HELP[name])
     for name, field in IGNORED_FLAGS.items():
         _add(parser, name, _boolean if name in _SWITCHES else str, f"accepted and ignored: {instead(field)}")
     parser.add_argument("--version", action=_Version, nargs="?", help="print the Kubernetes version and exit")

@@ -15,6 +15,8 @@ from typing import Any
 from nodelib.errors import Invalid
 from nodelib.log import JSON, TEXT, LogOptions
 from nodelib.text_numbers import is_number
+from nodelib.traces import settings as tracing
+from nodelib.traces.settings import OFF, TracingSettings, tracing_settings
 from nodelib.upstream import answers, gates
 from proxy.config.file import instead, read_config
 from proxy.config.flags import IGNORED_FLAGS, LOG_FLAGS, SETTING_FLAGS, parse_flags
@@ -101,6 +103,7 @@ class Settings:
     log_format: str = TEXT
     vmodule: tuple[tuple[str, int], ...] = ()
     requests: ClientSettings = ClientSettings()
+    tracing: TracingSettings = OFF
     cleanup: bool = False
     init_only: bool = False
     write_config_to: str = ""
@@ -170,6 +173,7 @@ def _settings(values: Mapping[str, Any], flags: Mapping[str, Any], notices: tupl
         log_format=_log_format(values),
         vmodule=values.get("logging.vmodule") or (),
         requests=_requests(values),
+        tracing=tracing_settings(flags.get(tracing.ENDPOINT) or "", flags.get(tracing.RATE) or 0, "proxy"),
         cleanup=bool(flags.get("cleanup")),
         init_only=bool(flags.get("init-only")),
         write_config_to=str(flags.get("write-config-to") or ""),

@@ -6,8 +6,10 @@ an update of something that no rule depends on is not a change. In memory only; 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty
@@ -19,12 +21,20 @@ from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A copy of the tracker's state, and the service ports that changed since the last `take`."""
+    """A copy of the tracker's state, and the service ports that changed since the last `take`. `triggers`: wall-clock
+    times at which the endpoints of Services changed."""
 
     desired: Desired
     ports: frozenset[ServicePortName]
-    trigger_times: tuple[float, ...] = ()  # of the endpoint changes, in wall-clock seconds
+    triggers: Mapping[NamespacedName, Sequence[float]] = field(
+        default_factory=dict
+    )  # when endpoints changed: wall time
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def trigger_times(self) -> tuple[float, ...]:
+        """Of all endpoint changes."""
+        return tuple(itertools.chain.from_iterable(self.triggers.values()))
 
     @property
     def udp(self) -> bool:
@@ -157,8 +167,7 @@ class Tracker:
         changed, self._changed = frozenset(self._changed), set()
         triggers, self._triggers = self._triggers, {}
         desired = self.current()
-        times = tuple([time for times in triggers.values() for time in times])
-        return Changes(desired, changed, times, tuple(problems))
+        return Changes(desired, changed, triggers, tuple(problems))
 
     def current(self) -> Desired:
         """The state without taking the changes."""

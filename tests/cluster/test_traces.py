@@ -1,5 +1,6 @@
 """The trace of a pod on a real cluster: from the event of the API until the API shows it ready, with containerd's own
-spans inside, received by a collector; and the same pod's trace as `why` writes it.
+spans inside, received by a collector; and the same pod's trace as `why` writes it. The traces of a Service and of a
+policy that are made: of the node's proxy and policy daemon.
 
 NODEWRIGHT_TEST_TRACED=name uses an existing cluster whose nodes trace to port 14317 of this machine.
 """
@@ -23,12 +24,15 @@ from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.traces.sampling import trace_id
 from tests.builders.pods import manifest, sleeper
+from tests.builders.policies import policy
+from tests.builders.services import service
 from tests.cluster.command_line import cli, lent_or_raised
 from tests.cluster.world import World, is_ready
 from tests.fakes.collector import Collector, collector
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+POLICIES = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 NAME, PORT, PODS = "ttraces", 14317, 5
 FILE = f"""
 apiVersion: nodewright.io/v1alpha1
@@ -128,6 +132,60 @@ async def test_a_pods_trace_covers_its_start_and_has_containerds_spans(world: Wo
         # What is left is the way of the object through the API server, before any node has heard of it: 5% of a start
         # on a quiet machine, and more where the API server waits for a processor. A gap of ours is a third and more.
         assert statistics.median(shares) >= 0.85 and min(shares) >= 0.7
+
+
+def of(there: Collector, service: str, name: str) -> list[Json]:
+    """Spans of one program."""
+    return [one for one in there.spans if one["name"] == name and one["service"] == service]
+
+
+def parts(there: Collector, above: Json) -> dict[str, Json]:
+    return {one["name"]: one for one in there.spans if one["parent_span_id"] == above["span_id"]}
+
+
+async def test_a_service_and_a_policy_that_are_made_are_traces_of_their_daemons(world: World) -> None:
+    async with collector(f"10.89.93.1:{PORT}") as there:
+        uid = (await world.create(manifest("served", sleeper(), nodeName="node1")))["metadata"]["uid"]
+        await world.until("served", is_ready, "Ready")
+        await world.create(service("traced", selector={"app": "served"}))
+        made = policy("traced", namespace="default", select={"app": "served"})
+        await world.api.post(POLICIES, {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", **made})
+
+        def syncs() -> list[Json]:
+            found = of(there, "kube-proxy", "syncProxyRules")
+            return [one for one in found if "default/traced" in one["attributes"]["nodewright.services.names"]]
+
+        def programmed() -> list[Json]:
+            found = of(there, "kube-proxy", "network programming")
+            return [one for one in found if one["attributes"]["k8s.service.name"] == "traced"]
+
+        def written() -> list[Json]:
+            found = [(one, one["attributes"]) for one in of(there, "nodewright-policy", "sync policies")]
+            return [one for one, said in found if said["nodewright.chains"] and said["nodewright.sets"]]
+
+        def waits() -> list[Json]:
+            found = of(there, "nodewright-policy", "wait for network policies")
+            return [one for one in found if one["attributes"]["k8s.pod.uid"] == uid]
+
+        def sandboxes() -> list[Json]:
+            return [one for one in of_trace(there, uid) if one["name"] == "create sandbox"]
+
+        await until(lambda: syncs() and programmed() and written() and waits() and sandboxes(), 60)
+        for one in (*syncs(), *written()):
+            assert not one["parent_span_id"] and not one.get("status")
+            assert {"change queued", "plan", "write"} <= set(parts(there, one)), one
+        assert syncs()[0]["attributes"]["nodewright.proxy.mode"] == world.cluster.options.proxy_mode
+        (wait,), (sandbox,) = waits(), sandboxes()
+        assert wait["trace_id"] == trace_id(START, uid) and wait["parent_span_id"] == sandbox["span_id"]
+        assert sandbox["start_time_unix_nano"] <= wait["start_time_unix_nano"]
+        assert wait["end_time_unix_nano"] <= sandbox["end_time_unix_nano"]
+        world.stats.append(("a Service's sync, ms", f"{milliseconds(syncs()[0]):.1f}"))
+        world.stats.append(("a policy's sync, ms", f"{milliseconds(written()[-1]):.1f}"))
+        world.stats.append(("a pod's wait for its policies, ms", f"{milliseconds(wait):.1f}"))
+
+
+def milliseconds(span: Json) -> float:
+    return float(span["end_time_unix_nano"] - span["start_time_unix_nano"]) / 1e6
 
 
 async def test_why_writes_the_trace_and_draws_it(world: World, tmp_path: Path) -> None:

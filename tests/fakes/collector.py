@@ -15,7 +15,8 @@ from nodelib.traces.wire import trace_api
 
 
 class Collector:
-    """`spans`: what it took, with the attributes as a dict; `requests`: how many spans each request had.
+    """`spans`: what it took, with the attributes as a dict and the name of the service; `requests`: how many spans each
+    request had.
 
     `refuse`: a gRPC status code that it answers instead, with `said`; `answer`: what it says otherwise, after `pause`
     seconds.
@@ -37,9 +38,10 @@ class Collector:
             raise Refused(self.refuse, self.said)
         for resource in request["resource_spans"]:
             self.resources.append(attributes(resource["resource"]))
+            service = self.resources[-1].get("service.name")
             for scope in resource["scope_spans"]:
                 self.requests.append(len(scope["spans"]))
-                self.spans += [{**one, "attributes": attributes(one)} for one in scope["spans"]]
+                self.spans += [{**one, "attributes": attributes(one), "service": service} for one in scope["spans"]]
         return self.answer
 
     def named(self, name: str) -> list[Json]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from agent.pods.model.timeline import ActivityKind, TimelineEntry
 from nodelib.traces.model import Span, SpanContext
@@ -38,7 +39,7 @@ _NO_SPANS = (ActivityKind.READY, ActivityKind.NOT_READY)  # moments: TOLD begins
 _OUTCOME_IN_WORDS = ActivityKind.ENDED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TracedPod:
     """The pod that spans are about. `created` (wall seconds, 0: unknown) is whole, as the API has it; `seen`: when the
     node heard of the pod."""
@@ -50,7 +51,7 @@ class TracedPod:
     created: float = 0.0
     seen: float = 0.0
 
-    @property
+    @cached_property
     def attributes(self) -> Mapping[str, str]:
         """Upstream's attributes of syncPod, and the node."""
         return {
@@ -67,7 +68,7 @@ class TracedPod:
         waited = self.seen - self.created if self.created and self.seen else 0.0
         return waited if waited > 1.0 else 0.0
 
-    @property
+    @cached_property
     def root(self) -> SpanContext:
         """The span of its start."""
         trace = trace_id(START, self.uid)
@@ -86,7 +87,7 @@ def context_of(trace: bytes, entry: TimelineEntry) -> SpanContext:
 
 def span_of(pod: TracedPod, entry: TimelineEntry, context: SpanContext, parent: bytes) -> Span:
     """`entry` has ended."""
-    what, attributes = entry.what, dict(pod.attributes)
+    what, attributes = entry.what, dict[str, str | int](pod.attributes)
     if what.container:
         attributes["k8s.container.name"] = what.container
     if what.volume:
@@ -96,9 +97,10 @@ def span_of(pod: TracedPod, entry: TimelineEntry, context: SpanContext, parent: 
     failed = "" if entry.outcome in _WELL else entry.outcome
     if failed and what.kind is _OUTCOME_IN_WORDS:
         attributes["nodewright.outcome"], failed = failed, ""
-    numbers = {} if entry.attempt is None else {"k8s.container.restart_count": entry.attempt}
-    name = _NAMES.get(what.kind, what.kind.value)
-    return Span(context, name, entry.at, entry.seconds or 0.0, parent, {**attributes, **numbers}, failed)
+    if entry.attempt is not None:
+        attributes["k8s.container.restart_count"] = entry.attempt
+    name = _NAMES.get(what.kind) or what.kind.value
+    return Span(context, name, entry.at, entry.seconds or 0.0, parent, attributes, failed)
 
 
 def start_span(pod: TracedPod, ended: float, error: str = "") -> Iterable[Span]:

@@ -17,6 +17,7 @@ from agent.pods.model.timeline import Activity, TimelineEntry
 from agent.probes.model import ProbeKind
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.traces.model import SpanContext
 
 _KEPT = 96
 # What differs each time in the error of one and the same failure: the local port of a connection, the id of a
@@ -37,6 +38,10 @@ class Follower(Protocol):
 
     def within(self, entry: TimelineEntry) -> AbstractContextManager[None]:
         """Entered by the task that does the step."""
+        ...
+
+    def context_of(self, what: Activity) -> SpanContext | None:
+        """The span of this step, which is under way."""
         ...
 
 
@@ -100,6 +105,10 @@ class Timeline:
     ) -> None:
         """Something that ended `ago` seconds before now, and took `seconds`."""
         self._add(TimelineEntry(self._clock.now() - ago - seconds, what, seconds, outcome, of, attempt=attempt))
+
+    def span_of(self, what: Activity) -> SpanContext | None:
+        """Of this step, if it is under way and traced."""
+        return None if self._follower is None else self._follower.context_of(what)
 
     def entries(self) -> tuple[TimelineEntry, ...]:
         """What has ended, in the order of first beginnings."""

@@ -110,12 +110,14 @@ class PodTracer:
         _, context, _ = self._open.get(id(entry), (None, None, b""))
         return working_for(context)
 
+    def context_of(self, what: Activity) -> SpanContext | None:
+        """The span of this step, which is under way; the newest if there are several."""
+        return next((context for one, context, _ in reversed(self._open.values()) if one == what), None)
+
     def _above(self, entry: TimelineEntry) -> SpanContext | None:
         """The span that this entry is a part of. None: it is in no trace, as what happens between later plans."""
-        if entry.of is not None:
-            for what, context, _ in reversed(self._open.values()):
-                if what == entry.of:
-                    return context
+        if entry.of is not None and (context := self.context_of(entry.of)) is not None:
+            return context
         kind = entry.what.kind
         if self._starting and kind in (*_BESIDE_PLANS, ActivityKind.PULL):  # a pull outlives the plan that began it
             return self._pod.root

@@ -12,7 +12,7 @@ from controlplane.cluster.plan.certificates import authentication_config, servic
 from controlplane.cluster.plan.load_balancer import pool as load_balancer_pool
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET, SYSTEM_PATH
 from controlplane.cluster.plan.node_marks import registration_flags
-from controlplane.cluster.plan.tracing import runtime_environment
+from controlplane.cluster.plan.tracing import daemon_flags, runtime_environment
 from controlplane.cluster.plan.wiring import UPLINK
 from controlplane.supervisor.model import Program
 from policy.settings import SOCKET as POLICY_SOCKET
@@ -254,18 +254,22 @@ def agent(cluster: Cluster, node: Node, tools: Tools) -> Program:
 
 def policy(cluster: Cluster, node: Node, tools: Tools) -> Program:
     """The daemon of a node that enforces network policies."""
-    flags = policy_flags("/etc/kubernetes/policy.conf", node.name, (cluster.dns_service,))
+    flags = policy_flags("/etc/kubernetes/policy.conf", node.name, (cluster.dns_service,), daemon_flags(cluster, node))
     log = f"{cluster.log_dir(node.name)}/policy.log"
     return Program("policy", (tools.python, "-m", "policy", *flags), log, tools.python_environment())
 
 
-def policy_flags(kubeconfig: str, node: str, dns_servers: Iterable[str]) -> tuple[str, ...]:
-    """Of the policy daemon of the node called `node`. `dns_servers`: those that the kubelet gives to pods."""
+def policy_flags(
+    kubeconfig: str, node: str, dns_servers: Iterable[str], tracing: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Of the policy daemon of the node called `node`. `dns_servers`: those that the kubelet gives to pods; `tracing`:
+    its flags for that."""
     return (
         f"--kubeconfig={kubeconfig}",
         f"--cluster-dns={','.join(dns_servers)}",
         f"--hostname-override={node}",
         f"--socket={POLICY_SOCKET}",
+        *tracing,
         "--v=2",
     )
 
@@ -308,4 +312,5 @@ def proxy(cluster: Cluster, node: Node, tools: Tools) -> Program:
     log = f"{cluster.log_dir(node.name)}/proxy.log"
     if cluster.options.proxy == "upstream":
         return Program("proxy", (tools.binaries["kube-proxy"], *flags, "--v=2"), log, tools.environment())
-    return Program("proxy", (tools.python, "-m", "proxy", *flags, "--v=2"), log, tools.python_environment())
+    command = (tools.python, "-m", "proxy", *flags, *daemon_flags(cluster, node), "--v=2")
+    return Program("proxy", command, log, tools.python_environment())

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from controlplane.cluster.plan.manifests import POLICY_RULES, proxy_right
+from controlplane.cluster.plan.tracing import flags_of
 from nodelib import safe_yaml
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json, object_or_empty
@@ -249,12 +250,21 @@ def proxy_config(node: str, cluster_cidr: str, mode: str) -> str:
     return json.dumps(config, indent=1) + "\n"
 
 
+def tracing_flags(kubelet: str) -> tuple[str, ...]:
+    """Of proxy and policy daemon: they trace if the cluster's KubeletConfiguration says that its nodes do."""
+    return flags_of(_field(kubelet, "tracing"))
+
+
+def _field(kubelet: str, name: str) -> object:
+    try:
+        return object_or_empty(safe_yaml.load(kubelet)).get(name)
+    except yaml.YAMLError:
+        return None  # the agent says what is wrong with it
+
+
 def dns_servers(kubelet: str) -> tuple[str, ...]:
     """The cluster's DNS servers, by the KubeletConfiguration of its nodes."""
-    try:
-        found = object_or_empty(safe_yaml.load(kubelet)).get("clusterDNS")
-    except yaml.YAMLError:
-        return ()  # the agent says what is wrong with it
+    found = _field(kubelet, "clusterDNS")
     return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
 
 

@@ -260,7 +260,8 @@ def _start(request: Request, known: KnownCluster, network: str, proxy: str) -> N
     programs = [] if _answers(SOCKET) and not _ours("containerd") else [_containerd(request)]
     programs.append(agent_program(request, known, network, _hostname()))
     if proxy == "nodewright":
-        programs.append(_python_program(request, "proxy", "proxy", f"--config={plan.PROXY_CONFIG}", "--v=2"))
+        flags = (f"--config={plan.PROXY_CONFIG}", *plan.tracing_flags(known.kubelet), "--v=2")
+        programs.append(_python_program(request, "proxy", "proxy", *flags))
     if _enforces(request, network):
         programs.append(_policy(request, known))
     units.write_spec(FOLDER, cgroups=(), namespaces=(), programs=programs)
@@ -303,7 +304,8 @@ def _enforces(request: Request, network: str) -> bool:
 
 
 def _policy(request: Request, known: KnownCluster) -> Program:
-    flags = policy_flags(plan.KUBELET_CONF, request.node, plan.dns_servers(known.kubelet))
+    traced = plan.tracing_flags(known.kubelet)
+    flags = policy_flags(plan.KUBELET_CONF, request.node, plan.dns_servers(known.kubelet), traced)
     return _python_program(request, "policy", "policy", *flags)
 
 

@@ -42,6 +42,12 @@ async def test_the_question_names_the_pod_and_its_addresses(tmp_path: Path) -> N
     assert asked == [{"namespace": "a", "name": "web", "uid": "u1", "addresses": ["10.0.0.9", "fd00::9"]}]
 
 
+async def test_the_question_names_the_span_that_it_is_asked_for(tmp_path: Path) -> None:
+    async with daemon(tmp_path / "s", lambda _: b'{"protected": true}\n') as asked:
+        await policy.protect(str(tmp_path / "s"), ARGS, ADDED, "00-1-2-01")
+    assert asked[0]["traceparent"] == "00-1-2-01"
+
+
 async def test_a_refusal_has_the_daemon_s_words(tmp_path: Path) -> None:
     said = b'{"protected": false, "error": "no memory", "action": "wait"}\n'
     async with daemon(tmp_path / "s", lambda _: said):

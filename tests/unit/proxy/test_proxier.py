@@ -14,6 +14,7 @@ from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
 from nodelib.tasks import cancel_and_wait
+from proxy.backends.base import Backend
 from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.edge.metrics import Metrics
@@ -24,6 +25,7 @@ from proxy.model import NodeFacts
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Periods, Proxier, Reporting
+from proxy.tracing import SyncTracing
 from tests.builders.services import endpoint_slice, node, service
 from tests.fakes.clock import FakeClock, settle
 from tests.unit.proxy.build import CONTEXT, HERE, desired
@@ -58,13 +60,19 @@ class World:
         servers = ServiceHealthServers(("127.0.0.1",), lambda: True, lambda name, text: self.failed.append(text))
         self.proxier = Proxier(
             Tracker(Family.IPV4, HERE, self.clock.now()),
-            IptablesBackend(self.fake, NodeContext(CONTEXT)),
+            self.backend(),
             self.flows,
-            Reporting(self.metrics, self.health, servers),
+            Reporting(self.metrics, self.health, servers, self.traces()),
             self.clock,
             Periods(min_sync=0.05, deep_audit=30.0),
         )
         self.tasks = [asyncio.create_task(self.proxier.runner.run()), asyncio.create_task(self.proxier.run_audit())]
+
+    def backend(self) -> Backend:
+        return IptablesBackend(self.fake, NodeContext(CONTEXT))
+
+    def traces(self) -> SyncTracing | None:
+        return None
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Let time pass until it holds: planning and conntrack run in threads."""
