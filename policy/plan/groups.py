@@ -75,7 +75,7 @@ class ClusterPlanner:
         selected = Selected(left_out={Name("", one.policy.name) for one in self._compiled.values() if one.closed})
         for direction, by_pod in selected.tiers.items():
             admin, baseline = (lists[tier][direction] for tier in Tier)
-            for name in {**admin, **baseline}:
+            for name in sorted({**admin, **baseline}):  # the same ones have no room whenever it is asked
                 by_pod[name] = Tiers(
                     tiers.of(Tier.ADMIN, direction, admin.get(name, ())),
                     tiers.of(Tier.BASELINE, direction, baseline.get(name, ())),
