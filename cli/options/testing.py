@@ -115,12 +115,30 @@ def conformance(
             " 'External.Storage' runs them.",
         ),
     ] = None,
+    scoreboard: Annotated[
+        bool,
+        typer.Option(
+            "--scoreboard",
+            help="Run everything of e2e.test and e2e_node.test that can run on this machine, with our kubelet and proxy"
+            " and with upstream's, on clusters of its own. Takes many hours; run again, it goes on where it was.",
+        ),
+    ] = False,
+    parts: Annotated[
+        str,
+        typer.Option(
+            metavar="REGEX", help="With --scoreboard: only the parts whose names match (--dry-run lists them)."
+        ),
+    ] = "",
+    again: Annotated[
+        bool, typer.Option("--again", help="With --scoreboard: also run parts that have a result already.")
+    ] = False,
     binaries: Binaries = None,
     plain: Plain = False,
 ) -> None:
     """Run upstream's e2e suite against a cluster; prints a table by feature, and writes JUnit and JSON.
 
-    Exit status 1 if a test failed or none ran.
+    Exit status 1 if a test failed or none ran. With --scoreboard: if a part could not be run to its end, or a test
+    passed with upstream's and not with ours; docs/scoreboard.md and docs/scoreboard.json have what came of all parts.
 
     Examples:
 
@@ -133,10 +151,34 @@ def conformance(
     * `./nodewright conformance --suite node --agent upstream --procs 8`
 
     * `./nodewright conformance --suite network-policy-api`
+
+    * `./nodewright conformance --scoreboard --parts node-devices`
     """
     with reported():
         from cli.commands import conformance as work
+        from cli.commands import conformance_scoreboard as board
 
+        board.check(
+            scoreboard=scoreboard,
+            own={"--parts": parts, "--again": again},
+            others={
+                "--tier": tier is not Tier.SMOKE,
+                "--suite": suite is not Suite.E2E,
+                "--agent": agent is not Maker.NODEWRIGHT,
+                "--focus": focus,
+                "--skip": skip,
+                "--labels": labels,
+                "--standalone": standalone,
+                "--cri-proxy": cri_proxy,
+                "--serial": serial,
+                "--storage-driver": storage_driver,
+            },
+        )
+        if scoreboard:
+            name = board.NAME if name == DEFAULT else name
+            asked = board.order_of(name, parts=parts, again=again, procs=procs, results=results, binaries=binaries)
+            (board.list_parts if dry_run else board.run)(asked, plain=plain)
+            return
         if suite is Suite.NODE:
             setup = work.setup_of(standalone=standalone, cri_proxy=cri_proxy)
             name = "node-suite" if name == DEFAULT else name
