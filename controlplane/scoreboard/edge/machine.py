@@ -21,7 +21,6 @@ def read() -> Machine:
         "cgroup2": unified,
         "selinux": os.path.exists("/sys/fs/selinux/enforce"),
         "apparmor": text_of("/sys/module/apparmor/parameters/enabled").strip() == "Y",
-        "many-cpus": (os.cpu_count() or 1) >= 4,
     }
     kernel = ".".join(os.uname().release.split(".")[:2])
     text = (
