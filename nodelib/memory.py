@@ -17,6 +17,7 @@ _ARENAS = 1  # more are useful only for threads that allocate at the same time, 
 _LARGE = 256 * 1024  # bytes; larger blocks get their own mapping, which goes back when it is freed
 _TRIM_INTERVAL = 30.0  # seconds
 _START = 5.0  # seconds after which the start is over and existing pods are adopted
+_THRESHOLDS = (700, 10, 10)  # CPython's own; a command that is short by itself begins with others (cli/__main__.py)
 
 
 def settle_allocator() -> None:
@@ -40,6 +41,7 @@ def settle_collector() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
     gc.enable()
 
 

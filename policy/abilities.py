@@ -35,7 +35,7 @@ def families() -> list[Family]:
     return list(Family) if Path("/proc/net/if_inet6").exists() else [Family.IPV4]
 
 
-async def find(tables: Mapping[Family, NftTable], servers: tuple[Address, ...]) -> Abilities:
+async def find(tables: Mapping[Family, NftTable[Family]], servers: tuple[Address, ...]) -> Abilities:
     """`servers`: the cluster's DNS servers. Raises NotFound without nf_tables."""
     try:
         for table in tables.values():

@@ -22,7 +22,7 @@ from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import GenerationReader
-from nodelib.nft.wire import Message
+from nodelib.nft.wire import BRIDGE, Message
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
 from policy import abilities
@@ -39,7 +39,7 @@ from policy.enforcer import Enforcer
 from policy.events.work import PolicyEvents
 from policy.frames import Frames
 from policy.model import Direction
-from policy.plan import cluster_layout, layout, parse
+from policy.plan import cluster_layout, frames, layout, parse
 from policy.plan.difference import removal
 from policy.plan.directory import Directory
 from policy.plan.program import Planner, Program
@@ -94,7 +94,7 @@ class _Daemon:
         settings: Settings,
         supervisor: Supervisor,
         client: KubeClient,
-        tables: Mapping[Family, NftTable],
+        tables: Mapping[Family, NftTable[Family]],
         able: Abilities,
         clock: Clock,
     ) -> None:
@@ -121,7 +121,7 @@ class _Daemon:
         self._refusals = Refusals(layout.REPORTS, clock, self._metrics.count_reports) if able.report else None
         self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._events, self._no_drops, clock)
         self._refused = RefusedCounts(readers, lambda: self._enforcer.programs)
-        self._frames = Frames(clock, self._tell_of_frames)
+        self._frames = Frames(NftTable(BRIDGE, frames.TABLE), clock, self._tell_of_frames, self._enforcer.beside)
         self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
         self._cluster = ClusterIntake(
             client, self._enforcer, self._events.cluster_policy, self._events.policy_gone, able.no_names
@@ -311,7 +311,7 @@ class _Daemon:
 async def _clean_up() -> None:
     for family in abilities.families():
         await NftTable(family, layout.TABLE).commit(removal())
-    await Frames(SystemClock(), log.warning).remove()
+    await Frames(NftTable(BRIDGE, frames.TABLE), SystemClock(), log.warning).remove()
 
 
 def _read(path: str) -> str:

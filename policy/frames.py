@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from nodelib import command
 from nodelib.addresses import hardware_address
 from nodelib.clock import Clock
-from nodelib.command import CommandError, Completed
+from nodelib.command import CommandError
+from nodelib.nft.edge import NftError
+from nodelib.nft.wire import Element
 from policy.model import Address, Name
 from policy.plan import frames
 
@@ -20,7 +22,7 @@ log = logging.getLogger(__name__)
 PERIOD = 60.0  # seconds between two writes: replacing the table takes milliseconds
 _MOST_GONE = 1024
 
-Run = Callable[..., Awaitable[Completed]]
+Beside = Callable[[Awaitable[None]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +34,36 @@ class _Owner:
     sure: bool
 
 
-class Frames:
-    """`on_problem` is told why frames are not filtered here, once for each cause.
+class Table(Protocol):
+    """What is needed of the table (nodelib.nft.edge.NftTable)."""
 
-    What a pod has been given stays its own when its object goes: its processes may go on. It is forgotten when somebody
-    else gets it, or when very many have gone after it.
+    async def text(self, transaction: str) -> None: ...
+
+    async def write(self, delete: Sequence[Element], add: Sequence[Element]) -> None: ...
+
+
+class Frames:
+    """`on_problem` is told why frames are not filtered here, once for each cause. `beside` commits what the enforcer of
+    policies has not planned.
+
+    The whole table is written from time to time; a pod that starts waits for its own elements only. What a pod has been
+    given stays its own when its object goes: its processes may go on. It is forgotten when somebody else gets it, or
+    when very many have gone after it.
     """
 
-    def __init__(self, clock: Clock, on_problem: Callable[[str], None], run: Run = command.run) -> None:
-        self._clock, self._on_problem, self._run = clock, on_problem, run
+    def __init__(
+        self,
+        table: Table,
+        clock: Clock,
+        on_problem: Callable[[str], None],
+        beside: Beside = lambda commit: commit,
+    ) -> None:
+        self._table, self._clock, self._on_problem, self._beside = table, clock, on_problem, beside
         self._owners: dict[str, _Owner] = {}  # by hardware address
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._wanted = False
-        self._changes = self._written = 0
+        self._in_kernel: dict[str, tuple[Address, ...]] | None = None  # None: unknown
+        self._changes = self._written = self._whole = 0  # numbers: of the latest change, what is written, wanted whole
         self._writing = asyncio.Lock()
         self.problem = ""
 
@@ -59,6 +78,7 @@ class Frames:
         """Write it, and keep it from now on. A kernel or a node that cannot have it is no reason to run no pod."""
         self._wanted = True
         self._changes += 1
+        self._whole = self._changes
         await self._write()
 
     async def hold(self, name: Name, addresses: tuple[Address, ...]) -> None:
@@ -82,7 +102,8 @@ class Frames:
         """Policies are left to somebody else."""
         self._wanted = False
         async with self._writing:
-            if problem := await self._commit(frames.removal()):
+            self._in_kernel = None
+            if problem := await self._commit(self._table.text(frames.removal())):
                 log.info("no table of bridges was removed: %s", problem)
 
     def _note(self, owner: _Owner) -> None:
@@ -103,16 +124,28 @@ class Frames:
         async with self._writing:
             if self._written >= wanted:
                 return
-            number, text = self._changes, frames.transaction({mac: one.addresses for mac, one in self._owners.items()})
-            problem = await self._commit(text)
+            number, pods = self._changes, {mac: one.addresses for mac, one in self._owners.items()}
+            problem = await self._write_whole_or_new(pods, self._whole > self._written)
             self._written = number
         if problem and problem != self.problem:
             self._on_problem(problem)
         self.problem = problem
 
-    async def _commit(self, transaction: str) -> str:
+    async def _write_whole_or_new(self, pods: dict[str, tuple[Address, ...]], whole: bool) -> str:
+        """Returns why the kernel does not have them, "" if it does."""
+        known, self._in_kernel = self._in_kernel, None
+        if known is not None and not whole:
+            new = {mac: addresses for mac, addresses in pods.items() if known.get(mac) != addresses}
+            if known.keys().isdisjoint(new) and not await self._commit(self._table.write((), frames.elements(new))):
+                self._in_kernel = {**known, **new}  # those that have gone stay until everything is written
+                return ""
+        problem = await self._commit(self._table.text(frames.transaction(pods)))
+        self._in_kernel = None if problem else pods
+        return problem
+
+    async def _commit(self, writing: Awaitable[None]) -> str:
         try:
-            await self._run(("nft", "-f", "-"), stdin=transaction.encode(), timeout=60)
-        except CommandError as error:
+            await self._beside(writing)
+        except (CommandError, NftError) as error:
             return str(error)
         return ""

@@ -14,7 +14,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from nodelib import command, netfilter
 from nodelib.command import CommandError, Completed
@@ -22,7 +22,7 @@ from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
 from nodelib.netlink import attributes, messages, text_attribute
 from nodelib.nft import counts, wire
-from nodelib.nft.wire import Element, Message
+from nodelib.nft.wire import Element, Message, TableFamily
 
 _DUMP_INTERRUPTED = 0x10
 _SNDBUFFORCE, _RCVBUFFORCE = 32, 33
@@ -32,6 +32,7 @@ _TRIES = 5
 _ONE_BY_ONE = 32  # chains whose rules are read by a request for each
 
 Run = Callable[..., Awaitable[Completed]]
+F = TypeVar("F", bound=TableFamily)
 
 
 class NftError(Temporary):
@@ -40,7 +41,7 @@ class NftError(Temporary):
     `element`: the element that was refused, if the kernel says which.
     """
 
-    def __init__(self, message: str, *, family: Family, code: int = 0, element: Element | None = None) -> None:
+    def __init__(self, message: str, *, family: TableFamily, code: int = 0, element: Element | None = None) -> None:
         super().__init__(
             message,
             obj=f"{family} nftables",
@@ -73,12 +74,12 @@ class Table(Protocol):
     async def exists(self) -> bool: ...
 
 
-class NftTable:
+class NftTable(Generic[F]):
     """One table of one address family. Transactions are sent one at a time, from threads: no call blocks the loop."""
 
     def __init__(
         self,
-        family: Family,
+        family: F,
         name: str,
         *,
         run: Run = command.run,
@@ -94,7 +95,7 @@ class NftTable:
         self._sequence = 0
 
     @property
-    def family(self) -> Family:
+    def family(self) -> F:
         return self._family
 
     @property

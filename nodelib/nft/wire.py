@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from nodelib.firewall.objects import Family
 from nodelib.netlink import ATTRIBUTE, HEADER, attributes, text_attribute
@@ -18,7 +18,9 @@ GET_TABLE, NEW_CHAIN, NEW_RULE, GET_RULE, DELETE_RULE, GET_SETS = 1, 3, 6, 7, 8,
 NEW_ELEMENTS, GET_ELEMENTS, DELETE_ELEMENTS = 12, 13, 14
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _REQUEST, _ACK, CREATE, APPEND = 0x1, 0x4, 0x400, 0x800
-NF_FAMILY = {Family.IPV4: 2, Family.IPV6: 10}  # NFPROTO_*, linux/netfilter.h
+BRIDGE: Final = "bridge"
+TableFamily: TypeAlias = Family | Literal["bridge"]
+NF_FAMILY: dict[TableFamily, int] = {Family.IPV4: 2, Family.IPV6: 10, BRIDGE: 7}  # NFPROTO_*, linux/netfilter.h
 
 _TWO = struct.Struct("=HHHH")
 _VERDICT = struct.Struct("=HHHHHH")
@@ -42,8 +44,8 @@ class Element(NamedTuple):
 
 
 def plain(key: bytes) -> bytes:
-    """An element of a set; `key` is padded to words, as every part of a concatenation is."""
-    return _TWO.pack(len(key) + 8, _KEY, len(key) + 4, 1) + key
+    """An element of a set; in `key` every part of a concatenation is padded to words."""
+    return _TWO.pack(len(key) + 8, _KEY, len(key) + 4, 1) + key + bytes(-len(key) % 4)
 
 
 def ranged(key: bytes, end: bytes) -> bytes:
@@ -110,7 +112,7 @@ def _verdict_words(data: bytes) -> str:
     return words.get(code, str(code))
 
 
-def request(kind: int, flags: int, sequence: int, family: Family, body: bytes) -> bytes:
+def request(kind: int, flags: int, sequence: int, family: TableFamily, body: bytes) -> bytes:
     """One nf_tables message."""
     payload = struct.pack(">BBH", NF_FAMILY[family], 0, 0) + body
     return HEADER.pack(16 + len(payload), SUBSYSTEM | kind, flags | _REQUEST, sequence, 0) + payload
@@ -144,7 +146,7 @@ def batches(
         start = stop
 
 
-def datagram(family: Family, batch: Sequence[Message], first: int) -> tuple[bytes, int]:
+def datagram(family: TableFamily, batch: Sequence[Message], first: int) -> tuple[bytes, int]:
     """One transaction, numbered from `first` on, and the number whose acknowledgement means that it is committed."""
     parts = [_edge_of_batch(_BATCH_BEGIN, first)]
     for number, (kind, flags, body) in enumerate(batch, first + 1):

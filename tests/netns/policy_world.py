@@ -21,13 +21,15 @@ from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Node, Outcome, Packet, trace
 from nodelib.firewall.trace_nft import bases
 from nodelib.json_values import Json
-from nodelib.nft.edge import NftTable
+from nodelib.nft.edge import F, NftTable
+from nodelib.nft.wire import BRIDGE
 from policy.enforcer import Enforcer
 from policy.frames import Frames
 from policy.plan import parse, parse_cluster
 from policy.plan.layout import TABLE
 from policy.plan.program import Planner
 from tests.fakes.policies import Silent
+from tests.netns.cni_world import Namespace
 from tests.netns.proxy_world import PEER
 from tests.netns.test_proxy_packets import World
 
@@ -35,12 +37,8 @@ from tests.netns.test_proxy_packets import World
 class PolicyWorld(World):
     """`apply` replaces what the API has. Each call is a new daemon unless `keep` is given."""
 
-    def table(self, family: Family) -> NftTable:
-        def connect() -> socket.socket:
-            with open(f"/proc/{self.node.pid}/ns/net") as file:
-                return in_namespace(file.fileno(), netfilter.connect)
-
-        return NftTable(family, TABLE, connect=connect)
+    def table(self, family: Family) -> NftTable[Family]:
+        return table_in(self.node, family)
 
     def enforcer(self, node: str = "node1") -> Enforcer:
         tables = {family: self.table(family) for family in Family}
@@ -72,15 +70,7 @@ class PolicyWorld(World):
             self.pods[address].run("ip", "link", "set", "eth0", "address", mac)
 
     def frames(self) -> Frames:
-        """Of the node's bridges; a problem fails the test."""
-
-        async def run(argv: Any, **more: Any) -> Completed:
-            return await command.run(self.node.argv(*argv), **more)
-
-        def fail(problem: str) -> None:
-            raise AssertionError(problem)
-
-        return Frames(SystemClock(), fail, run)
+        return frames_of(self.node)
 
     def traced(self, packet: Packet) -> tuple[Outcome, ...]:
         """What the rules that the kernel has now do with the packet."""
@@ -93,6 +83,26 @@ class PolicyWorld(World):
         argv = (sys.executable, "-S", PEER, "stream", to, str(port))
         env = {**os.environ, "PEER_TIMEOUT": "3"}
         return self.pods[who].start(*argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+
+
+def table_in(node: Namespace, family: F) -> NftTable[F]:
+    async def run(argv: Any, **more: Any) -> Completed:
+        return await command.run(node.argv(*argv), **more)
+
+    def connect() -> socket.socket:
+        with open(f"/proc/{node.pid}/ns/net") as file:
+            return in_namespace(file.fileno(), netfilter.connect)
+
+    return NftTable(family, TABLE, run=run, connect=connect)
+
+
+def frames_of(node: Namespace) -> Frames:
+    """Of the node's bridges; a problem fails the test."""
+
+    def fail(problem: str) -> None:
+        raise AssertionError(problem)
+
+    return Frames(table_in(node, BRIDGE), SystemClock(), fail)
 
 
 def fill(

@@ -9,20 +9,17 @@ import sys
 from collections.abc import Iterator
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from loadbalancer.plan.frames import announcements, solicited_node
-from nodelib import command
 from nodelib.addresses import hardware_address
-from nodelib.clock import SystemClock
-from nodelib.command import Completed
-from policy.frames import Frames
+from nodelib.nft.wire import BRIDGE
 from policy.model import Name
+from policy.plan import frames as plan
 from tests.netns.cni_world import Namespace
 from tests.netns.cni_world import World as CniWorld
-from tests.netns.policy_world import PolicyWorld
+from tests.netns.policy_world import PolicyWorld, frames_of, table_in
 from tests.netns.test_cni_ipv6 import Dual
 from tests.netns.test_cni_spoofing import mac_of
 from tests.netns.test_policy_frames import TAGS
@@ -32,6 +29,7 @@ from tests.netns.test_proxy_packets import FAR, NODE, POD1, POD2
 pytestmark = pytest.mark.netns
 
 NODE6 = "fd00:244::1"
+POD_ONE, POD_TWO = (ip_address(POD1), ip_address("fd00:244::a0b:c0d")), (ip_address("10.244.9.200"),)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +111,24 @@ def test_a_pod_answers_for_its_own_addresses_only(world: PolicyWorld) -> None:
     )
 
 
+def test_elements_are_those_that_nft_writes(world: PolicyWorld) -> None:
+    """A pod that starts has its own added without nft, which reads them from a text."""
+    table, pods = table_in(world.node, BRIDGE), {hardware_address(one[0]): one for one in (POD_ONE, POD_TWO)}
+    sets = ("pods", "pods4", "pods6")
+
+    async def scenario() -> tuple[dict[str, set[bytes]] | None, dict[str, set[bytes]] | None]:
+        await table.text(plan.transaction(pods))
+        written = await table.elements(sets)
+        await table.text(plan.transaction({}))
+        for mac, addresses in pods.items():
+            await table.write((), plan.elements({mac: addresses}))
+        return written, await table.elements(sets)
+
+    written, added = asyncio.run(scenario())
+    asyncio.run(world.frames().remove())
+    assert written == added and written and [len(written[one]) for one in sets] == [2, 2, 1]
+
+
 def test_pods_of_the_pod_network_find_each_other_and_their_node(tmp_path: Path) -> None:
     """On two dual-stack nodes, with the addresses that the pod network itself has given."""
     world = CniWorld(tmp_path)
@@ -124,11 +140,8 @@ def test_pods_of_the_pod_network_find_each_other_and_their_node(tmp_path: Path) 
         for name, pod in (("server", server), ("far", far)):
             pod.serve("tcp", 80, name)
 
-        async def run(argv: Any, **more: Any) -> Completed:
-            return await command.run(dual.one.namespace.argv(*argv), **more)
-
         async def scenario() -> None:
-            frames = Frames(SystemClock(), fail, run)
+            frames = frames_of(dual.one.namespace)
             await frames.enforce()
             for name in ("client", "server"):
                 await frames.hold(Name("a", name), tuple(map(ip_address, given[name])))
@@ -145,7 +158,3 @@ def test_pods_of_the_pod_network_find_each_other_and_their_node(tmp_path: Path) 
             assert dual.one.namespace.ask("tcp", address, 80).startswith("server "), address
     finally:
         world.close()
-
-
-def fail(problem: str) -> None:
-    raise AssertionError(problem)

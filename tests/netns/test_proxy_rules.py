@@ -49,7 +49,7 @@ def inside(space: Namespace, family: Family, variant: str = "nft") -> Iptables:
     return Iptables(family, Variant(variant), run=run)
 
 
-def nft_inside(space: Namespace, family: Family) -> NftTable:
+def nft_inside(space: Namespace, family: Family) -> NftTable[Family]:
     async def run(argv: Any, **more: Any) -> Completed:
         return await command.run(space.argv(*argv), **more)
 

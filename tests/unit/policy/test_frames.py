@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import Any
 
 from nodelib.addresses import hardware_address
-from nodelib.command import CommandError, Completed
+from nodelib.command import CommandError
+from nodelib.nft.edge import NftError
+from nodelib.nft.wire import BRIDGE, Element
 from policy.frames import PERIOD, Frames
 from policy.model import Address, Name
 from policy.plan import frames
@@ -15,18 +18,26 @@ from tests.fakes.clock import FakeClock
 
 
 class Nft:
-    """What was committed; `broken`: why nothing can be."""
+    """What was committed as text, and the elements that the table has since. `broken`: why nothing can be committed."""
 
     def __init__(self) -> None:
         self.committed: list[str] = []
-        self.broken = ""
+        self.added: list[Element] = []
+        self.there, self.broken = False, ""
 
-    async def run(self, argv: Any, *, stdin: bytes, **_: object) -> Completed:
+    async def text(self, transaction: str) -> None:
         await asyncio.sleep(0)  # a process takes a while
         if self.broken:
-            raise CommandError(argv, 1, self.broken.encode())
-        self.committed.append(stdin.decode())
-        return Completed(tuple(argv), 0, b"", b"")
+            raise CommandError(("nft",), 1, self.broken.encode())
+        self.committed.append(transaction)
+        self.there, self.added = transaction != frames.removal(), []
+
+    async def write(self, delete: Sequence[Element], add: Sequence[Element]) -> None:
+        await asyncio.sleep(0)
+        if self.broken or not self.there:
+            raise NftError("no such table", family=BRIDGE, code=errno.ENOENT)
+        assert not delete
+        self.added += add
 
 
 def test_one_transaction_replaces_the_table() -> None:
@@ -37,7 +48,7 @@ def test_one_transaction_replaces_the_table() -> None:
 
 async def test_it_is_written_again_and_again_until_somebody_else_enforces_policies() -> None:
     clock, nft = FakeClock(), Nft()
-    kept = Frames(clock, lambda _: None, nft.run)
+    kept = Frames(nft, clock, lambda _: None)
     task = asyncio.create_task(kept.run())
     await clock.advance(PERIOD * 2)
     assert nft.committed == [], "not before it is wanted"
@@ -53,7 +64,7 @@ async def test_it_is_written_again_and_again_until_somebody_else_enforces_polici
 async def test_a_kernel_that_cannot_have_it_is_told_of_once() -> None:
     told: list[str] = []
     clock, nft = FakeClock(), Nft()
-    kept = Frames(clock, told.append, nft.run)
+    kept = Frames(nft, clock, told.append)
     nft.broken = "Operation not supported"
     await kept.enforce()
     await kept.enforce()
@@ -69,7 +80,7 @@ MAC = hardware_address(ONE[0])
 
 async def test_what_the_runtime_has_given_a_pod_is_its_own() -> None:
     nft = Nft()
-    kept = Frames(FakeClock(), lambda _: None, nft.run)
+    kept = Frames(nft, FakeClock(), lambda _: None)
     await kept.hold(Name("a", "one"), ONE)
     assert nft.committed == [], "not before it is wanted"
     await kept.enforce()
@@ -88,18 +99,40 @@ async def test_what_the_runtime_has_given_a_pod_is_its_own() -> None:
     assert nft.committed[-1] == frames.transaction({MAC: other})
 
 
+async def test_a_pod_that_starts_waits_for_its_own_elements_only() -> None:
+    nft = Nft()
+    kept = Frames(nft, FakeClock(), lambda _: None)
+    await kept.enforce()
+    await kept.hold(Name("a", "one"), ONE)
+    assert nft.committed == [frames.transaction({})] and nft.added == frames.elements({MAC: ONE})
+    nft.there = False  # somebody has removed the table
+    two = (ip_address("10.244.0.12"),)
+    await kept.hold(Name("a", "two"), two)
+    assert nft.committed[1:] == [frames.transaction({MAC: ONE, hardware_address(two[0]): two})] and not nft.added
+
+
 async def test_pods_that_come_together_are_written_together() -> None:
     nft = Nft()
-    kept = Frames(FakeClock(), lambda _: None, nft.run)
+    kept = Frames(nft, FakeClock(), lambda _: None)
     await kept.enforce()
     pods = [(Name("a", str(number)), (ip_address(f"10.244.1.{number}"),)) for number in range(100)]
     await asyncio.gather(*(kept.hold(name, addresses) for name, addresses in pods))
-    assert len(nft.committed) <= 3 and nft.committed[-1].count(" . 0xaf401") == 100
+    assert len(nft.committed) == 1 and len(nft.added) == 200
+    await kept.enforce()
+    assert nft.committed[-1].count(" . 0xaf401") == 100
+
+
+async def test_the_whole_table_is_written_when_that_was_asked_for_meanwhile() -> None:
+    nft = Nft()
+    kept = Frames(nft, FakeClock(), lambda _: None)
+    await kept.enforce()
+    await asyncio.gather(kept.hold(Name("a", "one"), ONE), kept.enforce())
+    assert nft.committed[-1] == frames.transaction({MAC: ONE}) and len(nft.committed) == 2
 
 
 async def test_of_what_has_gone_the_latest_is_known() -> None:
     nft = Nft()
-    kept = Frames(FakeClock(), lambda _: None, nft.run)
+    kept = Frames(nft, FakeClock(), lambda _: None)
     for number in range(3000):
         name = Name("a", str(number))
         await kept.hold(name, (ip_address((10 << 24) + number),))
