@@ -19,13 +19,14 @@ from cli.errors import need_root
 from cli.project import PROJECT, is_checkout
 from controlplane.cluster.plan.addresses import check_name
 from controlplane.scoreboard import work
-from controlplane.scoreboard.model import MAKERS, Part
+from controlplane.scoreboard.model import MAKERS, Part, Program
 from controlplane.scoreboard.plan import counts
 from controlplane.scoreboard.plan.document import Board
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid
 
 NAME = "scoreboard"  # of its clusters
+_PROGRAMS = {"": tuple(Program), "e2e": (Program.E2E,), "node": (Program.NODE,)}  # by the value of --suite
 
 
 def check(*, scoreboard: bool, own: Mapping[str, object], others: Mapping[str, object]) -> None:
@@ -42,15 +43,26 @@ def check(*, scoreboard: bool, own: Mapping[str, object], others: Mapping[str, o
 
 
 def order_of(
-    name: str, *, parts: str, again: bool, procs: int, results: Path | None, binaries: Path | None
+    name: str, suite: str, *, parts: str, again: bool, procs: int, results: Path | None, binaries: Path | None
 ) -> work.Order:
-    """The order that the command line gives; the pages of a source tree are written."""
+    """The order that the command line gives; the pages of a source tree are written.
+
+    `suite`: e2e, node or "" for both. Raises Invalid for another.
+    """
     check_name(name)
+    if suite not in _PROGRAMS:
+        raise Invalid(
+            f"the scoreboard has e2e and node, and not {suite}",
+            obj="--suite",
+            step="read the options",
+            action="Leave it out for both.",
+        )
     return work.Order(
         name=name,
         commit=versions.commit() or versions.release(),
         project=str(PROJECT),
         python=sys.executable,
+        programs=_PROGRAMS[suite],
         parts=parts,
         again=again,
         procs=procs,

@@ -75,13 +75,14 @@ def conformance(
     ] = "",
     skip: Annotated[str, typer.Option(metavar="REGEX", help="Leave out the tests whose full names match.")] = "",
     suite: Annotated[
-        Suite,
+        Suite | None,
         typer.Option(
             metavar="SUITE",
-            help="e2e: against a cluster; node: a kubelet alone (e2e_node.test);"
-            " network-policy-api: ClusterNetworkPolicy; cyclonus: NetworkPolicy, with its tags as --focus and --skip.",
+            help="e2e: against a cluster (the default, and with --scoreboard also node); node: a kubelet alone"
+            " (e2e_node.test); network-policy-api: ClusterNetworkPolicy;"
+            " cyclonus: NetworkPolicy, with its tags as --focus and --skip.",
         ),
-    ] = Suite.E2E,
+    ] = None,
     agent: Annotated[
         Maker, typer.Option(metavar="MAKER", help="With --suite node: whose kubelet, nodewright or upstream.")
     ] = Maker.NODEWRIGHT,
@@ -163,7 +164,6 @@ def conformance(
             own={"--parts": parts, "--again": again},
             others={
                 "--tier": tier is not Tier.SMOKE,
-                "--suite": suite is not Suite.E2E,
                 "--agent": agent is not Maker.NODEWRIGHT,
                 "--focus": focus,
                 "--skip": skip,
@@ -176,7 +176,9 @@ def conformance(
         )
         if scoreboard:
             name = board.NAME if name == DEFAULT else name
-            asked = board.order_of(name, parts=parts, again=again, procs=procs, results=results, binaries=binaries)
+            asked = board.order_of(
+                name, suite or "", parts=parts, again=again, procs=procs, results=results, binaries=binaries
+            )
             (board.list_parts if dry_run else board.run)(asked, plain=plain)
             return
         if suite is Suite.NODE:

@@ -48,13 +48,15 @@ Displays = Callable[[], AbstractContextManager[Progress]]
 class Order:
     """Which parts to run, where their results are, and where the pages go (nowhere if None).
 
-    `name` is that of the clusters; `again`: also parts that have a result.
+    `name` is that of the clusters; `programs`: whose parts may run, the lists of others are taken from the pages;
+    `again`: also parts that have a result.
     """
 
     name: str
     commit: str
     project: str
     python: str
+    programs: tuple[Program, ...] = tuple(Program)
     parts: str = ""
     again: bool = False
     procs: int = 4
@@ -70,13 +72,15 @@ class Order:
 async def look(order: Order, progress: Progress) -> tuple[Board, tuple[tuple[Part, str], ...]]:
     """The board as it is, and which parts `order` would run, each with the maker. Raises NodewrightError."""
     make_folder(order.root)
+    published = await asyncio.to_thread(read_pages, order.pages)
     specs = await _list(order, progress)
     machine = await asyncio.to_thread(this_machine.read)
-    divided = partition(specs, machine.abilities)
+    others = [spec for spec in (published.partition.specs if published else ()) if spec.program not in order.programs]
+    divided = partition([*specs, *others], machine.abilities)
     kept = await asyncio.to_thread(store.load, order.root, divided.parts)
     own = clusters.current(kept, divided.parts, KUBERNETES_VERSION)
-    left = clusters.left(clusters.named(divided, order.parts), {} if order.again else own)
-    published = await asyncio.to_thread(read_pages, order.pages)
+    chosen = [part for part in clusters.named(divided, order.parts) if part.specs[0].program in order.programs]
+    left = clusters.left(chosen, {} if order.again else own)
     runs = clusters.current(published.runs, divided.parts, KUBERNETES_VERSION) if published else {}
     return Board(KUBERNETES_VERSION, machine, divided, {**runs, **own}, read_explanations()), left
 
@@ -127,13 +131,12 @@ async def _list(order: Order, progress: Progress) -> tuple[Spec, ...]:
     from controlplane.binaries.work import ensure
 
     with progress.step("list of all specs") as say:
-        names = tuple(Program)
         found = await asyncio.to_thread(
-            ensure, names, cache_dir=Path(cache_root()), progress=say, binaries_dir=order.binaries_dir
+            ensure, order.programs, cache_dir=Path(cache_root()), progress=say, binaries_dir=order.binaries_dir
         )
         specs: list[Spec] = []
         with tempfile.TemporaryDirectory() as folder:
-            for program in Program:
+            for program in order.programs:
                 report = Path(folder, program)
                 argv = reports.listing(program, str(found.path(program)), str(report))
                 await run_command(argv, timeout=_LISTS_WITHIN)

@@ -162,6 +162,14 @@ async def test_only_some_parts_and_again(world: World) -> None:
     assert world.ran == [*ALL[2:], *ALL[2:4]]
 
 
+async def test_one_suite_alone_leaves_the_other_as_the_page_has_it(world: World, tmp_path: Path) -> None:
+    first = await world.run()
+    (tmp_path / "bin" / Program.NODE).unlink()
+    board = await world.run(programs=(Program.E2E,), again=True)
+    assert world.ran == [*ALL, *ALL[:2]]
+    assert board.partition == first.partition and board.runs.keys() == first.runs.keys()
+
+
 async def test_a_part_that_was_not_run_to_its_end_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SPECS, Program.E2E, SPECS[Program.E2E][:1])
     (world.order.pages / Program.E2E).write_text(  # type: ignore[operator]  # it has a folder for pages
