@@ -29,6 +29,7 @@ from cni.spec.errors import CNIError
 from cni.spec.versions import CURRENT
 from nodelib.clock import Clock, SystemClock
 from nodelib.runner import BoundedFrequencyRunner
+from nodelib.tasks import side_by_side
 
 log = logging.getLogger(__name__)
 
@@ -94,11 +95,12 @@ class CniNode:
         self.server.listen()
         self._collector.poke()
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self.server.serve(), name="cni/server")
-                group.create_task(self.network.run(), name="cni/network")
-                group.create_task(self._collector.run(), name="cni/collect")
-                group.create_task(route_events.watch(self.network.lost), name="cni/losses")
+            await side_by_side(
+                cni_server=self.server.serve(),
+                cni_network=self.network.run(),
+                cni_collector=self._collector.run(),
+                cni_losses=route_events.watch(self.network.lost),
+            )
         finally:
             await self.server.close()
 

@@ -76,7 +76,9 @@ async def run(
     except OSError as error:
         raise CommandError(argv, 127, b"", reason=f"cannot start: {error}") from error
     try:
-        out, err = await asyncio.wait_for(_communicate(process, stdin, most), timeout)
+        # Not wait_for(), which swallows a cancellation when the command has just ended (before Python 3.12).
+        async with asyncio.timeout(timeout):
+            out, err = await _communicate(process, stdin, most)
     except (TimeoutError, _TooMuch, asyncio.CancelledError) as error:
         _kill_group(process.pid)
         await _drained(process)

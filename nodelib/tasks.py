@@ -25,6 +25,7 @@ U = TypeVar("U")
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _CANCEL_AGAIN = 5.0  # seconds, more than what a task does on its way out
+_DEEPEST = 20  # calls that are named of a task that goes on
 
 
 class Supervisor:
@@ -79,16 +80,7 @@ class Supervisor:
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
         """The result of `work`, or None if the shutdown starts first."""
-        task = asyncio.ensure_future(work)
-        stop = asyncio.ensure_future(self.stopping.wait())
-        try:
-            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            await cancel_and_wait(task)
-            return None
-        finally:
-            stop.cancel()
+        return await unless(self.stopping, work)
 
     def _remove(self, name: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(name) is task:
@@ -121,14 +113,19 @@ class Supervisor:
     async def _stop(self) -> None:
         self.stopping.set()
         for name, action in reversed(self._stops):
-            try:
-                await asyncio.wait_for(action(), self._stop_timeout)
-            except TimeoutError:
+            step = asyncio.ensure_future(action())
+            await asyncio.wait({step}, timeout=self._stop_timeout)
+            if not step.done():
                 log.error(
-                    "stop step %s/%s took longer than %g s and was abandoned", self.name, name, self._stop_timeout
+                    "stop step %s/%s took longer than %g s and was abandoned: %s",
+                    self.name,
+                    name,
+                    self._stop_timeout,
+                    _where(step)[1],
                 )
-            except Exception:
-                log.exception("stop step %s/%s failed", self.name, name)
+                step.cancel()
+            elif not step.cancelled() and (error := step.exception()) is not None:
+                log.error("stop step %s/%s failed", self.name, name, exc_info=error)
         await cancel_and_wait(*self._tasks.values())
         await asyncio.sleep(0)  # tasks that these have cancelled end now
         left = sorted(_described(task) for task in asyncio.all_tasks() if task is not asyncio.current_task())
@@ -149,22 +146,66 @@ def _described(task: asyncio.Task[Any]) -> str:
     return f"{task.get_name()} ({getattr(work, '__qualname__', work)})"
 
 
+def _where(task: asyncio.Future[Any]) -> tuple[str, str]:
+    """Its name, and what it waits for, from the outside in."""
+    chain: list[str] = []
+    work: Any = task.get_coro() if isinstance(task, asyncio.Task) else None
+    while work is not None and len(chain) < _DEEPEST:
+        frame = getattr(work, "cr_frame", None)
+        line = f":{frame.f_lineno}" if frame is not None else ""
+        chain.append(f"{getattr(work, '__qualname__', type(work).__name__)}{line}")
+        work = getattr(work, "cr_await", None)
+    return (task.get_name() if isinstance(task, asyncio.Task) else repr(task)), " > ".join(chain)
+
+
 async def cancel_and_wait(*tasks: asyncio.Future[Any], again: float = _CANCEL_AGAIN) -> None:
     """Cancel the tasks and wait until each has ended; how they ended is of no interest.
 
     A task may miss a cancellation: gather() raises the failure of one of its parts although it was cancelled at that
     moment, and wait_for() before Python 3.12 returns a result that is just there
     (https://github.com/python/cpython/issues/86296). A loop that tries again would go on for ever. So a task that has
-    not ended is cancelled again every `again` seconds.
+    not ended is cancelled again every `again` seconds, and when the caller is cancelled, which then does not wait.
     """
     left = {task for task in tasks if not task.done()}
     while left:
         for task in left:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=again)
+        try:
+            _, left = await asyncio.wait(left, timeout=again)
+        except asyncio.CancelledError:
+            for task in left:
+                task.cancel()
+            raise
+        for task in left:
+            log.warning("%s was cancelled and goes on: %s", *_where(task))
     for task in tasks:
         if not task.cancelled():
             task.exception()  # or asyncio reports that nobody asked for it
+
+
+async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `work`, or None if the event is set first: then `work` has been cancelled, and has ended."""
+    task, until = asyncio.create_task(work), asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({task, until}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        await cancel_and_wait(task, until)
+
+
+async def side_by_side(**works: Coroutine[Any, Any, object]) -> None:
+    """Run them, each in a task of that name, until all have ended or one fails. Raises its error.
+
+    As with asyncio.TaskGroup the others are cancelled then, or when the caller is; but each until it has ended. A group
+    cancels its tasks once, and one that misses that keeps it, and the daemon that stops, for ever.
+    """
+    tasks = [asyncio.create_task(work, name=name.replace("_", " ")) for name, work in works.items()]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        await cancel_and_wait(*tasks)
 
 
 async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:

@@ -23,6 +23,7 @@ from agent.build.shutdown import shutdown_tasks
 from agent.build.static import build_static
 from agent.build.volumes import BuiltVolumes
 from agent.common.model.pods import ContainerState
+from agent.common.work.gate import Gate
 from agent.logs.edge import log_folder
 from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
@@ -68,7 +69,9 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
 
     volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi, checkpoints.user_namespaces)
     probe_io = ProbeIo(base.connections.cri, base.host_resolver)
-    probes = ProbeManager(probe_io, base.events, base.pods.wake, base.clock, base.metrics)
+    probes = ProbeManager(
+        probe_io, base.events, base.pods.wake, base.clock, base.metrics, Gate(4 * base.machine.facts().cpus)
+    )
     mirrors = MirrorPods()
     deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, mirrors.of)
     pod_workers = _pod_workers(base, keeper, deps)

@@ -164,7 +164,8 @@ def _in_use(base: Base) -> Callable[[frozenset[str]], Awaitable[None]]:
 
         base.node_changed.fire()
         try:
-            await asyncio.wait_for(until(base.own_node, named), _IN_USE_TIMEOUT)
+            async with asyncio.timeout(_IN_USE_TIMEOUT):
+                await until(base.own_node, named)
         except TimeoutError:
             obj = f"Node {base.settings.node.name}"
             raise Temporary("the Node does not list the volume as in use yet", obj=obj, step="attach") from None

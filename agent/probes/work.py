@@ -13,6 +13,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -20,8 +21,9 @@ from typing import Protocol
 from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, Pod, ProbeState
 from agent.common.ports import Events, Notify
+from agent.common.work.gate import Gate
 from agent.probes import plan
-from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, ProbeRequest, Verdict
+from agent.probes.model import ExecRequest, Outcome, ProbeAnswer, ProbeKind, ProbeRequest, Verdict
 from agent.probes.plan import Spec, Track
 from nodelib.clock import Clock, at_most, since
 from nodelib.errors import Invalid
@@ -66,10 +68,21 @@ class _PodProbes:
 class ProbeManager:
     """Probes the running containers of all pods (upstream's prober.Manager) while run() runs.
 
+    `commands`: how many commands begin at once. Each is several processes of the runtime, outside of the pod's cgroup,
+    and a pod may have hundreds of containers with three commands a second: upstream begins all of them.
     Due times are monotonic, so a change of the wall clock moves no probe.
     """
 
-    def __init__(self, io: Io, events: Events, on_change: Notify, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        io: Io,
+        events: Events,
+        on_change: Notify,
+        clock: Clock,
+        metrics: Metrics,
+        commands: Gate | None = None,
+    ) -> None:
+        self._commands = commands or Gate()
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.steady()
@@ -289,7 +302,9 @@ class ProbeManager:
                 request = plan.request_of(spec, watched.container, kept.ip)
             except Invalid as error:
                 return Outcome(Verdict.ERROR, error.message)
-            outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)
+            is_command = isinstance(request, ExecRequest)
+            async with self._commands.place(group=kept.pod.namespace) if is_command else nullcontext():
+                outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)
             if outcome.verdict is not Verdict.ERROR:
                 break
         return outcome

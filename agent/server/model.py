@@ -64,6 +64,7 @@ class ServerSettings:
     """The HTTPS server on `port`, the read-only port and the health port (0 for none of them).
 
     `local_socket` is a unix socket for root on this machine, "" for none. `streaming_idle_timeout` in seconds.
+    `most_streams`: logs, commands and ports that are open at a time, below the number of connections.
     """
 
     enabled: Annotated[bool, config("enableServer")]
@@ -89,6 +90,8 @@ class ServerSettings:
     pods_api: Annotated[bool, gate("PodsAPI")] = True
     tls_bootstrap: Annotated[bool, config("serverTLSBootstrap")] = False
     local_socket: str = "/run/nodewright/agent.sock"
+    most_streams: int = 700
+    most_streams_of_namespace: int = 250
 
 
 @dataclass(frozen=True, slots=True)

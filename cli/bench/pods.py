@@ -109,7 +109,8 @@ class PodBench:
         await self._client.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         watch = asyncio.create_task(self._watch.run(), name="bench watch")
         try:
-            await asyncio.wait_for(self._watch.synced.wait(), 30)
+            async with asyncio.timeout(30):
+                await self._watch.synced.wait()
             await self._service_account()
             await self._batch(["warm"], Result().ready_alone, [])
             await self._alone(plan, result, say)

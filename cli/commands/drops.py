@@ -20,6 +20,7 @@ from cli.why.wording import Wording
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from nodelib.errors import NodewrightError, NotFound, Temporary
+from nodelib.tasks import side_by_side
 from nodelib.text import one_line
 from policy.drops.plan.document import ReportedDrop, as_json, reported_drops
 
@@ -131,9 +132,7 @@ class Printer:
 
 async def _follow(paths: dict[str, str], printer: Printer) -> None:
     """Until interrupted."""
-    async with asyncio.TaskGroup() as group:
-        for node, path in paths.items():
-            group.create_task(follow_node(node, path, printer))
+    await side_by_side(**{node: follow_node(node, path, printer) for node, path in paths.items()})
 
 
 def _time(at: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 
 from cli.policies import sources
@@ -10,6 +9,7 @@ from cli.policies.drops_text import refused_by
 from cli.policies.follow import follow_node
 from cli.policies.keys import refusing
 from controlplane.cluster.model import Cluster
+from nodelib.tasks import side_by_side
 from policy.drops.plan.document import ReportedDrop
 from view.model import Refused
 from view.ports import Refusals
@@ -24,9 +24,7 @@ async def follow(cluster: Cluster | None, taker: Refusals) -> None:
     if os.geteuid() != 0 or (cluster is None and not any(map(os.path.exists, paths.values()))):
         taker.problem("", "The policy daemons of the nodes answer root on their own machine.")
         return
-    async with asyncio.TaskGroup() as group:
-        for node, path in paths.items():
-            group.create_task(follow_node(node, path, _Taker(taker)))
+    await side_by_side(**{node: follow_node(node, path, _Taker(taker)) for node, path in paths.items()})
 
 
 class _Taker:

@@ -15,7 +15,7 @@ from nodelib.kube.client import KubeClient
 from nodelib.kube.definition import CRDS, Definition
 from nodelib.kube.errors import ApiError, ApiUnreachable, NotServed
 from nodelib.kube.reflector import Reflector, then_trimmed
-from nodelib.tasks import cancel_and_wait
+from nodelib.tasks import side_by_side, unless
 from policy.watches.network_policies import OnChange
 
 log = logging.getLogger(__name__)
@@ -48,14 +48,15 @@ class ClusterWatch:
     async def run(self) -> None:
         """Until cancelled."""
         await self._permitted(CRDS, self._crd.params)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._crd.reflector.run(), name="watch the CRD of ClusterNetworkPolicies")
-            await self._crd.reflector.synced.wait()
-            while True:
-                if not self._crd.served.is_set():
-                    self.ready.set()
-                await self._crd.served.wait()
-                await self._follow()
+        await side_by_side(watch_the_CRD=self._crd.reflector.run(), watch_policies=self._watch_while_served())
+
+    async def _watch_while_served(self) -> None:
+        await self._crd.reflector.synced.wait()
+        while True:
+            if not self._crd.served.is_set():
+                self.ready.set()
+            await self._crd.served.wait()
+            await self._follow()
 
     async def _follow(self) -> None:
         """Report policies and nodes until the CRD is gone; then report that the policies are."""
@@ -65,11 +66,8 @@ class ClusterWatch:
         policies = Reflector(self._client, POLICIES, name=PLURAL, on_change=then_trimmed(self._report))
         nodes = Reflector(self._client, NODES, name="nodes", on_change=then_trimmed(self._on_node))
         self._reflectors = (policies, nodes)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one.run(), name=f"watch {one.name}") for one in self._reflectors]
-            tasks.append(group.create_task(self._announce(policies), name="announce ClusterNetworkPolicies"))
-            await self._crd.gone.wait()
-            await cancel_and_wait(*tasks)
+        watches = side_by_side(policies=policies.run(), nodes=nodes.run(), announced=self._announce(policies))
+        await unless(self._crd.gone, watches)
         self._reflectors = ()
         log.info("the CRD of ClusterNetworkPolicies is gone, and so are they")
         self._forget(self._reported)

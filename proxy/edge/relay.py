@@ -159,7 +159,8 @@ class TcpRelay:
             if address is None:
                 return None
             try:
-                return await asyncio.wait_for(asyncio.open_connection(*address, limit=_BUFFER), timeout)
+                async with asyncio.timeout(timeout):
+                    return await asyncio.open_connection(*address, limit=_BUFFER)
             except (OSError, TimeoutError) as error:
                 log.debug("endpoint %s:%d does not answer: %s", *address, error or "timeout")
         return None

@@ -5,8 +5,9 @@ NODEWRIGHT_TEST_STORAGE=name uses an existing cluster, raised with --storage, an
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import pytest
@@ -15,6 +16,7 @@ from controlplane.cluster.model import Cluster
 from csi.model import DRIVER, TOPOLOGY
 from tests.builders.pods import manifest, sleeper
 from tests.cluster.command_line import cli, lent_or_raised
+from tests.cluster.reboot import as_after_a_reboot
 from tests.cluster.world import Object, World, holds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
@@ -90,39 +92,85 @@ async def test_a_claim_without_a_class_from_its_first_pod_to_its_end(world: Worl
     await holds(gone, "its image is gone")
 
 
-async def test_a_stateful_set_lives_through_kills_of_agent_and_driver(world: World) -> None:
-    box = sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}])
-    labels = {"app": "db"}
-    pod = manifest("x", box)["spec"]
+def stateful_set(name: str, replicas: int) -> Object:
+    """Each pod with a claim of its own at /data."""
+    labels = {"app": name}
+    pod = manifest("x", sleeper(volumeMounts=[{"name": "data", "mountPath": "/data"}]))["spec"]
     pod.pop("restartPolicy", None)
     spec = {
-        "serviceName": "db",
-        "replicas": 2,
+        "serviceName": name,
+        "replicas": replicas,
         "selector": {"matchLabels": labels},
         "podManagementPolicy": "Parallel",
         "template": {"metadata": {"labels": labels}, "spec": pod},
         "volumeClaimTemplates": [claim("data")],
     }
-    body = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec}
-    await world.api.post(f"/apis/apps/v1/namespaces/{world.namespace}/statefulsets", body)
-    names = ("db-0", "db-1")
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
+
+
+async def write_names(world: World, names: Iterable[str]) -> None:
     for name in names:
         await world.ready(name)
         await world.shell(name, f"echo {name} >/data/name; sync")
+
+
+async def assert_names(world: World, names: Iterable[str]) -> None:
+    for name in names:
+        assert await world.shell(name, "cat /data/name") == f"{name}\n"
+
+
+async def test_a_stateful_set_lives_through_kills_of_agent_and_driver(world: World) -> None:
+    await world.create(stateful_set("db", 2))
+    names = ("db-0", "db-1")
+    await write_names(world, names)
     for program in ("agent", "csi", "csi-provisioner"):
         before = {name: (await world.get(name))["metadata"]["uid"] for name in names}
         for node in world.cluster.nodes:
             await world.kill(node.name, program)
         for node in world.cluster.nodes:
             await world.agent_well(node.name)
-        for name in names:  # what runs does not notice
-            assert await world.shell(name, "cat /data/name") == f"{name}\n"
+        await assert_names(world, names)  # what runs does not notice
         for name in names:
             await world.delete(name, grace=0)
         for name, old in before.items():
             await holds(partial(renewed, world, name, old), f"{name} was made anew")
             await world.ready(name)
-            assert await world.shell(name, "cat /data/name") == f"{name}\n"
+        await assert_names(world, names)
+
+
+async def test_a_stateful_set_waits_for_its_drained_node(world: World) -> None:
+    """Its volumes are the node's: its pods wait, and say for what, until the node takes pods again."""
+    await world.create(stateful_set("kept", 4))
+    names = [f"kept-{at}" for at in range(4)]
+    await write_names(world, names)
+    there = [name for name in names if (await world.get(name))["spec"]["nodeName"] == "node2"]
+    assert there, "pods are spread over the nodes"
+    drain = ("drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
+    before = {name: (await world.get(name))["metadata"]["uid"] for name in there}
+    try:
+        await world.kubectl(*drain)
+        for name, old in before.items():
+            await holds(partial(renewed, world, name, old), f"{name} was made anew")
+            await world.event(name, "FailedScheduling", "unschedulable")
+        await assert_names(world, [name for name in names if name not in there])
+    finally:
+        await world.kubectl("uncordon", "node2")
+    for name in there:
+        assert (await world.ready(name))["spec"]["nodeName"] == "node2"
+    await assert_names(world, names)
+
+
+async def test_a_stateful_set_lives_through_a_power_cut(world: World) -> None:
+    await world.create(stateful_set("last", 3))
+    names = [f"last-{at}" for at in range(3)]
+    await write_names(world, names)
+    claims = {one: (await world.get(f"data-{one}", _CLAIMS))["spec"]["volumeName"] for one in names}
+    await asyncio.to_thread(as_after_a_reboot, world.cluster)
+    await asyncio.to_thread(cli, "start", "--name", world.cluster.name, "--plain")
+    for one, volume in claims.items():
+        await world.ready(one)
+        assert (await world.get(f"data-{one}", _CLAIMS))["spec"]["volumeName"] == volume
+    await assert_names(world, names)
 
 
 async def renewed(world: World, name: str, old: str) -> bool:

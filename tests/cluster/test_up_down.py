@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
-from controlplane.machine.edge import cgroups, process_one
-from controlplane.machine.edge.namespaces import unmount_below
 from controlplane.supervisor.edge import units
 from tests.cluster.command_line import (
     STATE,
@@ -28,6 +26,7 @@ from tests.cluster.command_line import (
     traces,
     until,
 )
+from tests.cluster.reboot import as_after_a_reboot
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
 
@@ -155,18 +154,6 @@ def test_up_after_a_node_was_deleted(cluster: Cluster) -> None:
 def listed() -> dict[str, Any]:
     found: list[dict[str, Any]] = json.loads(cli("clusters", "-o", "json", check=False).stdout)
     return next(one for one in found if one["name"] == NAME)
-
-
-def as_after_a_reboot(cluster: Cluster) -> None:
-    """All processes, namespaces, mounts, links and cgroups of the cluster end at once."""
-    trees = cgroups.hierarchies()
-    for node in cluster.nodes:
-        process_one.kill(units.machine_lock(cluster.unit_dir(node.name)))
-    units.kill_supervisor(cluster.unit_dir(CONTROL_PLANE))
-    cgroups.kill_all(trees, cluster.cgroup)
-    unmount_below(cluster.dir)
-    subprocess.run(["ip", "link", "del", cluster.host_link], check=True)
-    cgroups.remove(trees, cluster.cgroup)
 
 
 @pytest.mark.parametrize("how", ["stop", "reboot"])

@@ -99,14 +99,14 @@ class FakeServerRuntime:
         return [pod for key, pod in self.view.observations.items() if uid in (None, key)]
 
 
-def add_pod(view: FakeView, name: str, uid: str, *, log_path: str = "", **fields: Any) -> None:
-    """A running pod in namespace "ns" with one container "main"; `fields` are the container's."""
-    view.by_uid[uid] = pod(container(**fields), meta={"name": name, "namespace": "ns", "uid": uid})
+def add_pod(view: FakeView, name: str, uid: str, *, log_path: str = "", namespace: str = "ns", **fields: Any) -> None:
+    """A running pod with one container "main"; `fields` are the container's."""
+    view.by_uid[uid] = pod(container(**fields), meta={"name": name, "namespace": namespace, "uid": uid})
     identity = f"{uid}-main"
     view.statuses[uid] = {
         "phase": "Running",
         "containerStatuses": [container_status(containerID=f"containerd://{identity}")],
     }
     state = ContainerState(identity, f"{uid}-box", uid, "main", 0, RunState.RUNNING, 1, 1, log_path=log_path)
-    sandbox = SandboxState(f"{uid}-box", uid, "ns", name, 0, True, 1)
+    sandbox = SandboxState(f"{uid}-box", uid, namespace, name, 0, True, 1)
     view.observations[uid] = ObservedPod(uid, (sandbox,), (state,))

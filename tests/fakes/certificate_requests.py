@@ -21,7 +21,7 @@ class FakeRequests:
     def follow(self, on_change: Callable[[str, str, bool], None]) -> None:
         self._notify = on_change
 
-    async def key(self, kind: str) -> tuple[bytes, bytes]:
+    async def key(self, kind: str, namespace: str) -> tuple[bytes, bytes]:
         self.keys.append(kind)
         return b"KEY %d\n" % len(self.keys), b"PROOF %d" % len(self.keys)
 

@@ -110,12 +110,14 @@ class FakePolicyTable:
     @staticmethod
     def _elements(now: Content, kind: int, name: str, raws: list[bytes]) -> None:
         found = now.sets[name]
-        for raw in raws:
-            if kind == wire.DELETE_ELEMENTS:
+        if kind == wire.DELETE_ELEMENTS:
+            for raw in raws:
                 found.remove(raw)
-                continue
-            keys = {wire.element_key(one) for one in found}
+            return
+        keys = {wire.element_key(one) for one in found}
+        for raw in raws:
             assert wire.element_key(raw) not in keys, f"{name} has this key already"
+            keys.add(wire.element_key(raw))
             leads = wire.element_data(raw)
             if isinstance(leads, str):
                 assert leads.removeprefix("goto ") in now.chains, f"{leads}: no such chain"

@@ -77,7 +77,8 @@ class BrowserWire:
     async def send(self, text: str) -> None:
         """Raises Gone."""
         try:
-            await asyncio.wait_for(self._socket.send_str(text), _TAKES)
+            async with asyncio.timeout(_TAKES):
+                await self._socket.send_str(text)
         except (ConnectionError, RuntimeError, TimeoutError) as error:
             raise Gone(str(error)) from error
 

@@ -41,6 +41,7 @@ async def follow(
 
 async def _asked(answers: Answers, pod: Json) -> tuple[Cost, ...]:
     try:
-        return await asyncio.wait_for(answers.costs(pod), _SECONDS)
+        async with asyncio.timeout(_SECONDS):
+            return await answers.costs(pod)
     except (NodewrightError, TimeoutError):
         return ()  # why the node does not answer is said above

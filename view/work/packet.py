@@ -75,7 +75,8 @@ async def _walk(asked: Question, answers: Answers, stores: Stores, tell: Tell, c
 
 async def _traced(asked: Question, answers: Answers, stores: Stores) -> Traced | str:
     try:
-        return await asyncio.wait_for(answers.trace(asked, stores), _SECONDS)
+        async with asyncio.timeout(_SECONDS):
+            return await answers.trace(asked, stores)
     except NodewrightError as error:
         return str(error)
     except TimeoutError:

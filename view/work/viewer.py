@@ -249,7 +249,8 @@ class Viewer:
     async def _in_time(self, answer: Awaitable[T]) -> T | str:
         """The answer, or why there is none."""
         try:
-            return await asyncio.wait_for(answer, _SECONDS)
+            async with asyncio.timeout(_SECONDS):
+                return await answer
         except NodewrightError as error:
             return str(error)
         except TimeoutError:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from yarl import URL
 
@@ -21,12 +23,13 @@ from nodelib.errors import Temporary
 
 MOST_REDIRECTS = 10
 _MOST_INTERIM = 5
+_LONGEST_ANSWER = 1 << 20  # bytes; content is not read further than its readers want
 _AUTO_HEADERS = ("Accept", "Accept-Encoding", "User-Agent")
 
 
 def open_session(context: ssl.SSLContext, resolver: HostResolver, pod: str) -> aiohttp.ClientSession:
     """A session without cookies, kept connections, or names of other pods; `pod` is a UID. Close it in the end."""
-    connector = aiohttp.TCPConnector(
+    connector = _ShortAnswers(
         ssl=context, force_close=True, limit=0, use_dns_cache=False, resolver=PodResolver(resolver, pod)
     )
     return aiohttp.ClientSession(
@@ -36,6 +39,31 @@ def open_session(context: ssl.SSLContext, resolver: HostResolver, pod: str) -> a
         cookie_jar=aiohttp.DummyCookieJar(),
         response_class=_FewInterim,
     )
+
+
+class _Bounded(ResponseHandler):
+    """Ends a connection that says too much: what stands beside the content of an answer, such as extensions of chunks,
+    has no limit in aiohttp, and is read for as long as the request may take.
+    """
+
+    _left = _LONGEST_ANSWER
+
+    def data_received(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            error = aiohttp.ClientPayloadError(f"the answer has more than {_LONGEST_ANSWER} bytes")
+            self.set_exception(error)
+            if self._payload is not None:
+                self._payload.set_exception(error)
+            self.abort()
+            return
+        super().data_received(data)
+
+
+class _ShortAnswers(aiohttp.TCPConnector):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = partial(_Bounded, loop=self._loop)  # type: ignore[assignment]
 
 
 class _FewInterim(aiohttp.ClientResponse):

@@ -61,7 +61,8 @@ class Watch:
     async def wait(self, timeout: float) -> bool:
         """Until something changes, at most `timeout` seconds. True: a file that was open for writing was closed."""
         try:
-            await asyncio.wait_for(self._changed.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
         except TimeoutError:
             return False
         self._changed.clear()

@@ -27,6 +27,11 @@ def until(entry: BackOff | None, event_at: float) -> float:
     return event_at + entry.delay
 
 
+def next_at(entry: BackOff | None) -> float:
+    """The time before which there is no other try after the last one, whenever that failed; 0.0: no back-off."""
+    return entry.updated_at + entry.delay if entry is not None else 0.0
+
+
 def derived(attempt: int, started_at: float, finished_at: float, bounds: BackOffBounds) -> BackOff | None:
     """The back-off of an attempt that has ended, as an agent derives it that has just started.
 

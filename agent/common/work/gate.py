@@ -1,26 +1,28 @@
-"""A semaphore with priorities: a few callers at a time, the others wait by priority, then in the order they came.
+"""A semaphore with priorities: a few callers at a time; the others wait by priority, those of one group as they came.
 
-When sixty sandboxes start at once on two cores, all are late; one after the other, most are early.
+When sixty sandboxes start at once on two cores, all are late; one after the other, most are early. The groups take
+turns: whoever makes a hundred pods in one namespace is not a hundred times before the pod of another.
 """
 
 from __future__ import annotations
 
 import asyncio
-import bisect
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 _LONGEST = 1.0  # seconds that a place is held at most
 
 
-@dataclass(order=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Turn:
     later: int
     number: int
-    given: asyncio.Future[None] = field(compare=False)
-    who: object = field(compare=False, default=None)
+    given: asyncio.Future[None]
+    who: object
+    group: str
 
 
 class Gate:
@@ -31,13 +33,17 @@ class Gate:
     def __init__(self, places: int = 4, longest: float | None = _LONGEST) -> None:
         self.places = places
         self._free, self._longest = places, longest
-        self._waiting: list[_Turn] = []
-        self._numbers = itertools.count()
+        self._waiting: list[_Turn] = []  # in the order in which they came
+        self._numbers = itertools.count(1)
+        self._inside: Counter[str] = Counter()  # callers of each group, also those whose time is over
+        self._served: dict[str, int] = {}  # of groups with callers: when the last one was let in
 
     @contextlib.asynccontextmanager
-    async def place(self, priority: int = 0, who: object = None) -> AsyncIterator[None]:
-        """Wait for a place and hold it until the body ends. The waiting caller with the highest `priority` is next."""
-        await self._take(priority, who)
+    async def place(self, priority: int = 0, who: object = None, group: str = "") -> AsyncIterator[None]:
+        """Wait for a place and hold it until the body ends. The waiting caller with the highest `priority` is next, of
+        equals the one whose group has the fewest inside and was let in longest ago.
+        """
+        await self._take(priority, who, group)
         held = [True]
 
         def leave() -> None:
@@ -50,7 +56,9 @@ class Gate:
         finally:
             if timer is not None:
                 timer.cancel()
+            self._inside -= Counter([group])
             leave()
+            self._forget(group)
 
     @property
     def waiting(self) -> int:
@@ -59,28 +67,49 @@ class Gate:
 
     def turn_of(self, who: object) -> int:
         """The position of `who` in the queue: 1 is next, 0 is not waiting."""
-        waiting = [one.who for one in self._waiting]
-        return waiting.index(who) + 1 if who in waiting else 0
+        return next((number for number, one in enumerate(self._ordered(), 1) if one.who == who), 0)
 
-    async def _take(self, priority: int, who: object) -> None:
+    async def _take(self, priority: int, who: object, group: str) -> None:
         if self._free > 0:
             self._free -= 1
+            self._enter(group)
             return
-        turn = _Turn(-priority, next(self._numbers), asyncio.get_running_loop().create_future(), who)
-        bisect.insort(self._waiting, turn)
+        turn = _Turn(-priority, next(self._numbers), asyncio.get_running_loop().create_future(), who, group)
+        self._waiting.append(turn)
         try:
             await turn.given
         except asyncio.CancelledError:
             if turn.given.done() and not turn.given.cancelled():
+                self._inside -= Counter([group])
                 self._leave()  # it was given a place just now
             else:
                 self._waiting.remove(turn)  # places may be held for hours: nothing else removes it
+            self._forget(group)
             raise
 
     def _leave(self) -> None:
-        while self._waiting:
-            turn = self._waiting.pop(0)
+        for turn in self._ordered():
+            self._waiting.remove(turn)
             if not turn.given.done():
+                self._enter(turn.group)
                 turn.given.set_result(None)
                 return
         self._free += 1
+
+    def _enter(self, group: str) -> None:
+        self._inside[group] += 1
+        self._served[group] = next(self._numbers)
+
+    def _forget(self, group: str) -> None:
+        if not self._inside[group] and not any(one.group == group for one in self._waiting):
+            self._served.pop(group, None)
+
+    def _ordered(self) -> list[_Turn]:
+        """Who waits, the next one first."""
+        before: Counter[tuple[int, str]] = Counter()
+        keys: list[tuple[int, int, int, int]] = []
+        for one in self._waiting:
+            round_ = self._inside[one.group] + before[one.later, one.group]
+            before[one.later, one.group] += 1
+            keys.append((one.later, round_, self._served.get(one.group, 0), one.number))
+        return [one for _, one in sorted(zip(keys, self._waiting, strict=True), key=lambda pair: pair[0])]

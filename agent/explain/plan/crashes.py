@@ -13,7 +13,7 @@ from agent.explain.plan.record import Record
 from agent.explain.plan.waits import newest_failure, wait_for
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan.container_exits import how
-from agent.pods.plan.pod import backoff_key
+from agent.pods.plan.restart_backoff import backoff_key
 from nodelib.json_values import Json
 
 _HOOK = "PostStartHookError"

@@ -1,7 +1,8 @@
 """The image manager: makes sure that images are present before containers start, with pulls and back-off.
 
 Pulls do not block other work of their pod. At most `parallel` of them run at once on the node, and of those that wait,
-the one whose pod has the highest priority is next. Every change is reported to the pod's worker by `on_state`.
+the one whose pod has the highest priority is next; of equals, the namespaces take turns. Every change is reported to
+the pod's worker by `on_state`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ OnPulled = Callable[[str, float, float], None]
 """Pod UID, and when its pull began and ended (wall seconds), failed or not."""
 _BACKOFFS_KEPT = 1000
 _SLOWER = "It is tried again; registryPullQPS and registryBurst of the node allow more."
+_LONGEST = 60.0  # seconds that a pull counts as one of those that run at once
 _REFRESH_LIMIT = 1.0  # seconds; the commands that ask for progress wait for three
 
 
@@ -63,7 +65,9 @@ class ImageManagerDeps:
 
 
 class ImageManager:
-    """One for the node. `parallel`: how many pulls may run at once; `refresh_limit` in seconds.
+    """One for the node. `parallel`: how many pulls may run at once; `refresh_limit` in seconds. A pull that takes
+    `longest` seconds lets another begin: a registry may send a byte a minute for as long as it likes, and the pods of
+    others would wait (upstream's do).
 
     `rate`: a pull for which it has no token fails and is backed off (throttleImagePulling); None: each may begin.
     """
@@ -74,12 +78,13 @@ class ImageManager:
         parallel: int = 5,
         refresh_limit: float = _REFRESH_LIMIT,
         rate: TokenBucket | None = None,
+        longest: float = _LONGEST,
     ) -> None:
         self._refresh_limit, self._rate = refresh_limit, rate
         self._images, self._credentials, self._events = deps.images, deps.credentials, deps.events
         self._clock, self._records, self._watch = deps.clock, deps.records, deps.watch
         self._metrics, self._on_pulled = deps.metrics, deps.on_pulled
-        self._slots = Gate(parallel, longest=None)
+        self._slots = Gate(parallel, longest)
         self._backoff: dict[tuple[str, str], tuple[BackOff, Waiting]] = {}
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -172,7 +177,10 @@ class ImageManager:
         self._event(pod, want, "Pulling", f'Pulling image "{want.image}"')
         asked = self._clock.monotonic()
         try:
-            async with self._slots.place(pod.priority, (pod.uid, want.key)), self._watched(pod, want, reference):
+            async with (
+                self._slots.place(pod.priority, (pod.uid, want.key), pod.namespace),
+                self._watched(pod, want, reference),
+            ):
                 began = self._clock.monotonic()
                 if self._rate is not None and not self._rate.take():
                     raise Temporary("pull QPS exceeded", obj=want.image, step="pull the image", action=_SLOWER)

@@ -40,7 +40,8 @@ class LogindBus:
         self._announced = asyncio.Queue()
         try:
             bus = MessageBus(bus_address=self._address or None, bus_type=BusType.SYSTEM, negotiate_unix_fd=True)
-            self._bus = await asyncio.wait_for(bus.connect(), _LIMIT)
+            async with asyncio.timeout(_LIMIT):
+                self._bus = await bus.connect()
         except (OSError, EOFError, TimeoutError, AuthError, InvalidAddressError, DBusError) as error:
             raise _failure(
                 "connect to the system bus",
@@ -133,7 +134,8 @@ class LogindBus:
             destination=destination, path=path, interface=interface, member=member, signature=signature, body=body
         )
         try:
-            answer = await asyncio.wait_for(self._bus.call(request), _LIMIT)
+            async with asyncio.timeout(_LIMIT):
+                answer = await self._bus.call(request)
         except (OSError, EOFError, TimeoutError, DBusError) as error:
             raise _failure(member, error) from error
         if answer is None or answer.message_type is MessageType.ERROR:

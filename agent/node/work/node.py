@@ -39,7 +39,7 @@ from nodelib.kube.client import ApiError, KubeClient
 from nodelib.kube.reflector import Reflector
 from nodelib.kube.skew import version_skew
 from nodelib.runner import BoundedFrequencyRunner
-from nodelib.tasks import Work
+from nodelib.tasks import Work, side_by_side
 
 log = logging.getLogger(__name__)
 
@@ -208,12 +208,12 @@ class NodeManager:
         self._edges.events.emit(self.ref, "Normal", "Starting", "Starting kubelet.")
         # A restarted agent must not report NotReady just because it has not asked the runtime yet.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.watch.answered.wait(), DOWN_AFTER)
+            async with asyncio.timeout(DOWN_AFTER):
+                await self.watch.answered.wait()
         self._runner.poke()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._report_version_skew(), name="version skew")
-            group.create_task(self._keep_registered(), name="registration")
-            await self._runner.run()
+        await side_by_side(
+            version_skew=self._report_version_skew(), registration=self._keep_registered(), status=self._runner.run()
+        )
 
     async def _report_version_skew(self) -> None:
         if found := await version_skew(self._edges.client, self._edges.clock):

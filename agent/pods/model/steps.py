@@ -103,10 +103,14 @@ class StopSandbox:
 
 @dataclass(frozen=True, slots=True)
 class RemoveContainer:
-    """Remove the record of an ended container from the runtime, and its logs."""
+    """Remove the record of an ended container from the runtime, and its logs.
+
+    `restarts`: its end restarts all containers of the pod, which counts for the back-off of the next such end.
+    """
 
     container_id: str
     keep_logs: bool = False
+    restarts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ each after the one before it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +35,7 @@ from agent.pods.model.steps import (
 )
 from agent.pods.plan import resize, restart_all
 from agent.pods.plan.initialization import init_actions
+from agent.pods.plan.restart_backoff import SANDBOX, backoff_key
 from agent.pods.plan.termination import (
     container_kill,
     container_kills,
@@ -66,7 +66,7 @@ def plan_pod(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
     if problem:
         return _without_sandbox(pod, seen, facts, problem)
     if restart_all.under_way(pod, seen):
-        return restart_all.plan_reset(pod, seen)
+        return restart_all.plan_reset(pod, seen, facts)
     sandbox = seen.sandboxes[0]
     work = _container_actions(pod, seen, facts, sandbox)
     if work.all_ended:
@@ -139,6 +139,10 @@ def _without_sandbox(pod: Pod, seen: ObservedPod, facts: Facts, problem: str) ->
     if not facts.network_ready and not pod.host_network:
         text = "the container runtime's network is not ready"
         return PodPlan((*rest, *images.steps), facts.now + 1, reason=text, waiting=images.waiting)
+    # A pod may end its sandbox as often as it likes: with its init containers, no back-off of containers delays that.
+    at = backoff.next_at(facts.backoff.get(SANDBOX)) if seen.sandboxes else 0.0
+    if at > facts.now:
+        return PodPlan((*rest, *images.steps), at, reason=problem, waiting=images.waiting)
     # Init containers run again in a new sandbox: their old records must not count for it.
     purge = tuple(
         RemoveContainer(one.id)
@@ -332,12 +336,6 @@ def crash_loop(pod: Pod, container: Json, facts: Facts) -> Waiting:
         f"pod={pod.name}_{pod.namespace}({pod.uid})"
     )
     return Waiting("CrashLoopBackOff", text)
-
-
-def backoff_key(container: Json) -> str:
-    """The key of a container's back-off. A changed definition or a resize starts with no back-off."""
-    resources = json.dumps(container.get("resources") or {}, sort_keys=True, default=str)
-    return f"{container['name']}/{container_hash(container)}/{resources}"
 
 
 def _duration(seconds: float) -> str:

@@ -8,8 +8,11 @@ Follows kuberuntime's ContainersToReset and kubecontainer.ShouldAllContainersRes
 from __future__ import annotations
 
 from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState
+from agent.common.plan import backoff
 from agent.common.plan.restart import first_rule
+from agent.pods.model.facts import Facts
 from agent.pods.model.steps import Kill, PodPlan, RemoveContainer
+from agent.pods.plan.restart_backoff import backoff_key
 from nodelib.json_values import Json
 
 REASON = "RestartingAllContainers"
@@ -24,8 +27,8 @@ def under_way(pod: Pod, seen: ObservedPod) -> bool:
     return bool(_sources(pod, seen))
 
 
-def plan_reset(pod: Pod, seen: ObservedPod) -> PodPlan:
-    """The next steps of the restart."""
+def plan_reset(pod: Pod, seen: ObservedPod, facts: Facts) -> PodPlan:
+    """The next steps of the restart. One that follows the last too soon waits as any restart, with nothing running."""
     sources = _sources(pod, seen)
     alive = [one for one in seen.containers if one.state in (RunState.RUNNING, RunState.UNKNOWN)]
     reason = f"{', '.join(sorted(sources))}: its exit restarts all containers"
@@ -33,7 +36,12 @@ def plan_reset(pod: Pod, seen: ObservedPod) -> PodPlan:
         text = "Killing container before all containers restart"
         return PodPlan(tuple(Kill(one.id, one.name, text, 0, None, restart=True) for one in alive), reason=reason)
     others = [one for one in seen.containers if one.name not in sources]
-    return PodPlan(tuple(RemoveContainer(one.id) for one in others or seen.containers), reason=reason)
+    if others:
+        return PodPlan(tuple(RemoveContainer(one.id) for one in others), reason=reason)
+    at = max((_backed_off_until(pod, seen, facts, name) for name in sources), default=0.0)
+    if at > facts.now:
+        return PodPlan(wait_until=at, reason=reason)
+    return PodPlan(tuple(RemoveContainer(one.id, restarts=True) for one in seen.containers), reason=reason)
 
 
 def has_rule(pod: Pod) -> bool:
@@ -62,6 +70,13 @@ def show_restarting(statuses: list[Json]) -> None:
 def was_reset(status: Json | None) -> bool:
     """Whether such a restart ended the container: then it runs again whatever its restart policy."""
     return bool(((status or {}).get("lastState") or {}).get("terminated", {}).get("reason") == REASON)
+
+
+def _backed_off_until(pod: Pod, seen: ObservedPod, facts: Facts, name: str) -> float:
+    found, latest = pod.container(name), seen.latest(name)
+    if found is None or latest is None:
+        return 0.0
+    return backoff.until(facts.backoff.get(backoff_key(found[1])), facts.ended_at(latest))
 
 
 def _sources(pod: Pod, seen: ObservedPod) -> set[str]:

@@ -25,7 +25,8 @@ from agent.pods.plan import container_exits as exits
 from agent.pods.plan import failures, resize
 from agent.pods.plan.activities import activity_of
 from agent.pods.plan.mirrors import resumed_status
-from agent.pods.plan.pod import backoff_key, plan_pod
+from agent.pods.plan.pod import plan_pod
+from agent.pods.plan.restart_backoff import backoff_key
 from agent.pods.plan.start_inputs import ips_for
 from agent.pods.plan.starting import is_new
 from agent.pods.plan.status import StatusInputs, pod_status

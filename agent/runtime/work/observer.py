@@ -21,6 +21,7 @@ from agent.runtime.ports import RuntimeService
 from agent.runtime.work.views import Views, in_time
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
+from nodelib.tasks import side_by_side
 
 log = logging.getLogger(__name__)
 
@@ -123,9 +124,7 @@ class Observer(Views):
 
     async def run_hints(self) -> None:
         """Until cancelled: refresh the pods with hints, a few at a time."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_REFRESHES_AT_ONCE):
-                group.create_task(self._follow_hints())
+        await side_by_side(**{f"hints_{number}": self._follow_hints() for number in range(_REFRESHES_AT_ONCE)})
 
     async def _follow_hints(self) -> None:
         while True:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
 from agent.common.model.pods import ObservedPod, Pod, RunState
+from agent.common.work.gate import Gate
 from agent.logs.model import LogOptions
 from agent.logs.plan import log_options as plan
 from agent.logs.plan.log_lines import LineFilter
@@ -24,9 +25,14 @@ _HEADER_WAIT = 0.2  # seconds
 
 
 class ContainerLogs:
-    """GET /containerLogs/{namespace}/{pod}/{container}"""
+    """GET /containerLogs/{namespace}/{pod}/{container}
+
+    Parts of logs are worked on one at a time, and between two of them the event loop does all else that is due: a part
+    takes milliseconds, and hundreds of readers at once would hold up probes and starts of all pods for seconds.
+    """
 
     def __init__(self, deps: ServerDeps, clock: Clock) -> None:
+        self._turns = Gate(1, longest=None)
         self._deps = deps
         self._clock = clock
 
@@ -95,7 +101,10 @@ class ContainerLogs:
                 await response.prepare(request)
             chunk = await first
             while chunk and not wanted.done:
-                if out := wanted.feed(chunk):
+                async with self._turns.place(group=request.match_info["namespace"]):
+                    out = wanted.feed(chunk)
+                    await asyncio.sleep(0)
+                if out:
                     await response.write(out)
                 chunk = b"" if wanted.done else await anext(lines, b"")
         except NodewrightError as error:

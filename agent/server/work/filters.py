@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -72,10 +73,17 @@ def authorize(auth: Auth) -> Middleware:
 
 
 class OpenStreams:
-    """The requests that may last for hours, so that they can be cancelled when the server stops."""
+    """The requests that may last for hours: how many there are, and all of them, to be cancelled when the server stops.
 
-    def __init__(self) -> None:
+    `most` of all pods, `most_of_one` of the pods of a namespace: each holds one of the server's connections for as long
+    as its client likes, and whoever may follow logs in one namespace could hold all of them. Upstream has no limit of
+    connections.
+    """
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        self._most, self._most_of_one = most, most_of_one
         self._tasks: set[asyncio.Task[object]] = set()
+        self._namespaces: Counter[str] = Counter()
 
     def filter(self) -> Middleware:
         @web.middleware
@@ -83,14 +91,27 @@ class OpenStreams:
             task = asyncio.current_task()
             if task is None or not request.path.startswith(_STREAMS):
                 return await handler(request)
+            namespace = request.match_info.get("namespace", "")
+            self._check_room(namespace)
             self._tasks.add(task)
+            self._namespaces[namespace] += 1
             try:
                 return await handler(request)
             finally:
                 self._tasks.discard(task)
+                self._namespaces -= Counter([namespace])
 
         return track
 
     async def cancel(self, _: web.Application) -> None:
         for task in tuple(self._tasks):
             task.cancel()
+
+    def _check_room(self, namespace: str) -> None:
+        """Raises Refused (429)."""
+        for count, most, whose in (
+            (self._namespaces[namespace], self._most_of_one, f"pods of namespace {namespace}"),
+            (len(self._tasks), self._most, "pods of this node"),
+        ):
+            if count >= most:
+                raise Refused(429, f"{most} logs, commands and ports of the {whose} are open already: close some")

@@ -57,7 +57,7 @@ class KubeletServer:
         files = await asyncio.to_thread(_tls_files, deps)
         tls = await asyncio.to_thread(deps.edges.tls.context, files)
         auth = Auth(settings.auth, deps.node.name, deps.client, deps.edges.tls, clock)
-        streams = filters.OpenStreams()
+        streams = filters.OpenStreams(settings.most_streams, settings.most_streams_of_namespace)
         app = web.Application(
             middlewares=[
                 metrics.filter("readwrite"),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector
+from nodelib.kube.turns import Turns
 from nodelib.tasks import Work
 
 _GROUP = "/apis/certificates.k8s.io/v1"
@@ -24,8 +25,9 @@ class PodCertificateRequests:
         self._client = client
         self._needed = asyncio.Event()
         self._on_change: Callable[[str, str, bool], None] = lambda namespace, name, gone: None
-        # One key at a time: making keys for many pods must not use all cores.
-        self._key_lock = asyncio.Lock()
+        # One key at a time: making keys for many pods must not use all cores. The namespaces take turns: pods of one
+        # may want thousands, each of which takes a second.
+        self._keys = Turns(1, 1)
         self._requests = Reflector(
             client,
             f"{_GROUP}/podcertificaterequests",
@@ -43,12 +45,14 @@ class PodCertificateRequests:
         await self._needed.wait()
         await self._requests.run()
 
-    async def key(self, kind: str) -> tuple[bytes, bytes]:
-        """(PKCS #8 in PEM, an empty PKCS #10 request in DER that it has signed). Raises Invalid for an unknown kind.
+    async def key(self, kind: str, namespace: str) -> tuple[bytes, bytes]:
+        """For a pod of this namespace: (PKCS #8 in PEM, an empty PKCS #10 request in DER that it has signed).
+
+        Raises Invalid for an unknown kind.
 
         OpenSSL releases the interpreter lock meanwhile; an RSA key takes seconds on a busy node.
         """
-        async with self._key_lock:
+        async with self._keys.take(_requests(namespace)):
             return await asyncio.to_thread(_make_key, kind)
 
     async def account_uid(self, namespace: str, name: str) -> str:
@@ -59,7 +63,7 @@ class PodCertificateRequests:
     async def create(self, request: Json) -> str:
         """Create it; returns its name. Raises ApiError or ApiUnreachable."""
         self._needed.set()
-        path = f"{_GROUP}/namespaces/{request['metadata']['namespace']}/podcertificaterequests"
+        path = _requests(request["metadata"]["namespace"])
         return str((await self._client.post(path, request))["metadata"]["name"])
 
     def find(self, namespace: str, name: str) -> Json | None:
@@ -73,6 +77,10 @@ class PodCertificateRequests:
     def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
         return [("pod certificate requests", self.run)]
+
+
+def _requests(namespace: str) -> str:
+    return f"{_GROUP}/namespaces/{namespace}/podcertificaterequests"
 
 
 def _make_key(kind: str) -> tuple[bytes, bytes]:

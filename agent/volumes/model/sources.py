@@ -17,6 +17,7 @@ MOST_OBJECTS_OF_NAMESPACE = 5000  # of all pods of a namespace on this node
 MOST_CLAIMS = 1000
 MOST_TOKENS = 100
 MOST_CERTIFICATES = 100
+MOST_CERTIFICATES_OF_NAMESPACE = 500  # of all pods of a namespace on this node
 
 
 def create_command(kind: str, namespace: str, name: str) -> str:

@@ -46,7 +46,8 @@ class CsiObjects:
         self._wanted.set()
         if not self._drivers.synced.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._drivers.synced.wait(), _SYNC_TIMEOUT)
+                async with asyncio.timeout(_SYNC_TIMEOUT):
+                    await self._drivers.synced.wait()
         if not self._drivers.synced.is_set():
             action = "The agent tries again as soon as the API server answers."
             problem = self._drivers.last_error or "not read yet"

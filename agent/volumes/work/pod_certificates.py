@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from agent.common.model.pod_settings import NodeContext
 from agent.common.model.pods import Pod
 from agent.common.work.pod_warnings import Warn
-from agent.volumes.model.sources import CertificateProjection, Credential
+from agent.volumes.model.sources import MOST_CERTIFICATES_OF_NAMESPACE, CertificateProjection, Credential
 from agent.volumes.plan import pod_certificates as plan
 from agent.volumes.ports import PodCertificateApi
 from nodelib.backoff import Backoff
@@ -136,12 +136,24 @@ class PodCertificateManager:
         key = (pod.uid, projection.volume, projection.index)
         source = self._sources.get(key)
         if source is None:
+            self._check_room(pod)
             source = self._sources[key] = _Source(pod, projection)
             source.task = asyncio.create_task(
                 self._guard(source), name=f"certificate/{pod.full_name}/{projection.volume}"
             )
         source.pod = pod
         return source
+
+    def _check_room(self, pod: Pod) -> None:
+        """Each certificate is a key that takes a second, and a request that is followed. Raises Temporary."""
+        there = sum(1 for one in self._sources.values() if one.pod.namespace == pod.namespace)
+        if there >= MOST_CERTIFICATES_OF_NAMESPACE:
+            raise Temporary(
+                f"the pods of namespace {pod.namespace} have {there} certificates on this node, which is the most",
+                obj=f"pod {pod.full_name}",
+                action="Run fewer of them on one node.",
+                retry_after=30,
+            )
 
     async def _guard(self, source: _Source) -> None:
         while True:
@@ -156,8 +168,9 @@ class PodCertificateManager:
     async def _maintain(self, source: _Source) -> None:
         """Request and renew until the signer refuses, or cancelled."""
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        made: tuple[bytes, bytes] | None = None
         while True:
-            key = await self._create_request(source)
+            made = await self._create_request(source, made)
             answer = await self._wait_for_answer(source)
             if answer is None:
                 log.info("%s: PodCertificateRequest %s was deleted; creating another one", source, source.request)
@@ -167,14 +180,14 @@ class PodCertificateManager:
             if isinstance(answer, plan.Refused):
                 self._on_refused(source, answer)
                 return
-            self._on_issued(source, key, answer)
+            self._on_issued(source, made[0], answer)
+            made = None  # each certificate has a key of its own
             while (left := self._seconds_left(source)) > 0:
                 await self._clock.sleep(min(left, _CLOCK_CHECK))
 
-    async def _create_request(self, source: _Source) -> bytes:
-        """Create a request, trying until it works; returns its key."""
+    async def _create_request(self, source: _Source, made: tuple[bytes, bytes] | None) -> tuple[bytes, bytes]:
+        """Create a request, trying until it works; returns its key and proof. `made`: those of one that was deleted."""
         pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=0.1)
-        made: tuple[bytes, bytes] | None = None
         while True:
             self._warn_if_old(source)
             try:
@@ -182,14 +195,14 @@ class PodCertificateManager:
                 if not facts.uid:
                     raise Temporary("this node is not registered yet", obj=self._node_name, retry_after=1)
                 account_uid = await self._requests.account_uid(pod.namespace, plan.account(pod))
-                made = made or await self._requests.key(source.projection.key_type)
+                made = made or await self._requests.key(source.projection.key_type, pod.namespace)
                 request = plan.request(
                     pod, source.projection, made[1], node=self._node_name, node_uid=facts.uid, account_uid=account_uid
                 )
                 source.request, source.gone = "", False
                 source.request = await self._requests.create(request)
                 source.failure = None
-                return made[0]
+                return made
             except NodewrightError as error:
                 if str(error) != str(source.failure) and pause.current > 1:
                     log.warning("%s: cannot create a PodCertificateRequest: %s", source, error)

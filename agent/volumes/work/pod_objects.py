@@ -166,7 +166,8 @@ class PodObjects:
         while True:
             self._renewals.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._renewals.wait(), max(self._tokens.next_due(), 0.2))
+                async with asyncio.timeout(max(self._tokens.next_due(), 0.2)):
+                    await self._renewals.wait()
             for uid in sorted(self._tokens.due()):
                 self._notify(uid)
             if self._tokens.due():
@@ -177,7 +178,8 @@ class PodObjects:
         if reflector.synced.is_set():
             return
         try:
-            await asyncio.wait_for(reflector.synced.wait(), _SYNC_TIMEOUT)
+            async with asyncio.timeout(_SYNC_TIMEOUT):
+                await reflector.synced.wait()
         except TimeoutError:
             raise Temporary(
                 reflector.last_error or "not read yet",

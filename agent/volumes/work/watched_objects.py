@@ -103,7 +103,8 @@ class WatchedObjects:
         entry.users.add(user)
         if not entry.known.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(entry.known.wait(), _GET_TIMEOUT)
+                async with asyncio.timeout(_GET_TIMEOUT):
+                    await entry.known.wait()
         if not entry.known.is_set():
             entry.get_failed = True
             raise no_answer(key, entry.failure)

@@ -61,7 +61,8 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             self.handle.terminate()
         try:
-            await asyncio.wait_for(self.handle.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.handle.wait()
         except TimeoutError:
             self.handle.kill()
             await self.handle.wait()

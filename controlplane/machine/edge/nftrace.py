@@ -90,11 +90,13 @@ class Watch:
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
             )
-            if await asyncio.wait_for(probe.wait(), _ANSWERS_WITHIN) == 0:
-                return
+            async with asyncio.timeout(_ANSWERS_WITHIN):
+                if await probe.wait() == 0:
+                    return
             await asyncio.sleep(0.05)
         assert owner.stdout is not None
-        said = await asyncio.wait_for(owner.stdout.read(2000), 1)
+        async with asyncio.timeout(1):
+            said = await owner.stdout.read(2000)
         raise Temporary(
             said.decode(errors="replace"),
             obj=f"table {self._table}",

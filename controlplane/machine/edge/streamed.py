@@ -52,6 +52,7 @@ async def run_lines(
         for number, seconds in ((signal.SIGINT, _PATIENCE), (signal.SIGKILL, 5.0)):
             with contextlib.suppress(ProcessLookupError, TimeoutError):
                 os.killpg(process.pid, number)
-                await asyncio.wait_for(process.communicate(), seconds)
+                async with asyncio.timeout(seconds):
+                    await process.communicate()
                 break
         raise

@@ -38,7 +38,7 @@ TABLE = (
     ),
     Mutation(
         "pull-parallel", "maxParallelImagePulls",
-        _WORK, "self._slots = Gate(parallel, longest=None)", "self._slots = Gate(1000, longest=None)",
+        _WORK, "self._slots = Gate(parallel, longest)", "self._slots = Gate(1000, longest)",
         (*_TESTS, "unit/agent/pods/test_pod_worker.py", "unit/agent/pods"),
     ),
     Mutation(

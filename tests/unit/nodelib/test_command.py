@@ -99,3 +99,24 @@ asyncio.run(main())
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert "not finished after 0.3 s, killed" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("later", range(6))
+async def test_a_cancellation_is_not_lost_when_the_command_has_just_ended(
+    later: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wait_for() returned the result then, and a loop that runs commands went on after its daemon's end."""
+    ended: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
+
+    async def communicate(*_: object) -> tuple[bytes, bytes]:
+        return await ended
+
+    monkeypatch.setattr(command, "_communicate", communicate)
+    running = asyncio.create_task(command.run(("true",)))
+    await asyncio.sleep(0.2)  # it has started, however long that takes: else the cancellation comes before
+    ended.set_result((b"", b""))
+    for _ in range(later):
+        await asyncio.sleep(0)
+    was_cancelled = running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled() == was_cancelled

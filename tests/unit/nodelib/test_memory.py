@@ -12,13 +12,14 @@ from tests.fakes.clock import FakeClock, settle
 async def test_the_collector_rests_until_the_start_is_over() -> None:
     clock = FakeClock()
     try:
+        gc.set_threshold(100_000)
         memory.rest_collector()
         keeper = asyncio.create_task(memory.keep_trimmed(clock))
         await clock.advance(4)
         assert not gc.isenabled()
         await clock.advance(2)
         await settle()
-        assert gc.isenabled() and gc.get_freeze_count() > 0
+        assert gc.isenabled() and gc.get_freeze_count() > 0 and gc.get_threshold()[0] == 700
         keeper.cancel()
     finally:
         gc.enable()

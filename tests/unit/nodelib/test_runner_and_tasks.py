@@ -10,7 +10,7 @@ import time
 import pytest
 
 from nodelib.runner import BoundedFrequencyRunner
-from nodelib.tasks import Supervisor, both, cancel_and_wait
+from nodelib.tasks import Supervisor, both, cancel_and_wait, side_by_side, unless
 from tests.fakes.clock import FakeClock, settle
 
 
@@ -149,6 +149,62 @@ async def test_a_task_that_missed_its_cancellation_is_cancelled_again() -> None:
     assert failures == ["at the same moment"] and not task.done()  # asyncio lost it
     await cancel_and_wait(task, again=0.05)
     assert task.cancelled()
+
+
+class Stubborn:
+    """Work in a loop that misses the first cancellations, as one does whose call returns at that moment."""
+
+    def __init__(self, misses: int) -> None:
+        self.misses, self.ended = misses, False
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.misses -= 1
+                if self.misses < 0:
+                    self.ended = True
+                    raise
+
+
+async def test_what_runs_side_by_side_ends_with_its_caller_although_a_cancellation_was_missed() -> None:
+    stubborn = Stubborn(1)
+    caller = asyncio.create_task(side_by_side(one=stubborn.run(), other=asyncio.Event().wait()))
+    await settle()
+    async with asyncio.timeout(20):
+        await cancel_and_wait(caller, again=0.05)
+        await settle()
+    assert caller.cancelled() and stubborn.ended
+
+
+async def test_the_failure_of_one_ends_the_others_and_is_raised() -> None:
+    other = Stubborn(0)
+
+    async def fails() -> None:
+        raise ValueError("why")
+
+    with pytest.raises(ValueError, match="why"):
+        await side_by_side(one=fails(), other=other.run())
+    assert other.ended
+    await side_by_side(one=asyncio.sleep(0), other=asyncio.sleep(0))
+
+
+async def test_work_goes_on_unless_the_event_is_set() -> None:
+    event, work = asyncio.Event(), Stubborn(0)
+    asyncio.get_running_loop().call_soon(event.set)
+    await unless(event, work.run())
+    assert work.ended
+    assert await unless(asyncio.Event(), asyncio.sleep(0, "done")) == "done"
+
+
+async def test_a_stop_step_without_end_is_abandoned(caplog: pytest.LogCaptureFixture) -> None:
+    stubborn = Stubborn(1_000)
+    async with asyncio.timeout(20):
+        async with Supervisor("d", stop_timeout=0.05) as supervisor:
+            supervisor.on_stop("step", stubborn.run)
+    assert "stop step d/step took longer than 0.05 s" in caplog.text and "Stubborn.run" in caplog.text
+    stubborn.misses = 0  # it is cancelled when the loop ends
 
 
 async def test_how_cancelled_tasks_end_is_of_no_interest() -> None:

@@ -6,6 +6,7 @@ import contextlib
 
 from agent.pods.model.steps import RemoveContainer, RemoveSandbox
 from agent.pods.model.timeline import Activity, ActivityKind
+from agent.pods.work.steps import back_offs
 from agent.pods.work.steps.context import Context, StepFailed
 from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError
@@ -46,6 +47,8 @@ async def confirm(context: Context) -> None:
 
 async def remove_container(context: Context, step: RemoveContainer) -> None:
     """Remove an ended container from the runtime, once nothing urgent goes on."""
+    if step.restarts:
+        back_offs.extend_by_id(context, step.container_id)
     async with _turn(context):
         await remove_container_now(context, step)
 

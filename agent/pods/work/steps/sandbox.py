@@ -8,6 +8,7 @@ from agent.common.model.errors import CriError
 from agent.common.model.pods import SandboxState
 from agent.containers.model import PreparedPod
 from agent.pods.model.steps import RunSandbox, StopSandbox
+from agent.pods.work.steps import back_offs
 from agent.pods.work.steps.context import Context, StepFailed
 from agent.userns.plan import wants_own_users
 from nodelib.backoff import Backoff
@@ -42,6 +43,8 @@ class SandboxSteps:
                 context.deps.metrics.started_user_namespaced_pods.inc()
             try:
                 sandbox_id = await self._make(step, prepared)
+                if step.replaces:
+                    back_offs.extend_sandbox(context)
             except NodewrightError as error:
                 context.own_users_failed()
                 code = f"rpc error: code = {error.code} desc = " if isinstance(error, CriError) else ""
@@ -76,7 +79,7 @@ class SandboxSteps:
         pauses, deadline = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), deps.clock.monotonic() + _LIMIT
         while True:
             try:
-                async with deps.containers.sandbox_gate.place():
+                async with deps.containers.sandbox_gate.place(group=pod.namespace):
                     with deps.metrics.running_sandbox(handler):
                         return await deps.containers.runtime.run_sandbox(self._config, handler)
             except CriError as error:

@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import Kind, RunState
-from agent.common.plan import backoff
+from agent.common.work.gate import Gate
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.plan.devices import merged
 from agent.images.plan.images import image_volumes, volume_key
 from agent.pods.model.steps import RemoveContainer, Start
 from agent.pods.model.timeline import Activity, ActivityKind
-from agent.pods.plan.pod import backoff_key
 from agent.pods.plan.start_inputs import after_failed_hook, target_of, with_volume_images
-from agent.pods.work.steps import release
+from agent.pods.work.steps import back_offs, release
 from agent.pods.work.steps.context import Context, StepFailed
 from agent.pods.work.steps.sandbox import SandboxSteps
 from agent.pods.work.steps.stop import StopSteps
@@ -29,6 +28,7 @@ from nodelib.tasks import both
 # containerd's words when a start is already under way (internal/cri/server/container_start.go).
 _UNDER_WAY = "already in starting state"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries
+_AT_ONCE = 8  # containers of a pod that are being started
 _LIMIT = 60.0  # seconds; by then the earlier agent's start has ended or was cancelled
 
 
@@ -37,31 +37,28 @@ class StartSteps:
 
     def __init__(self, context: Context, sandboxes: SandboxSteps, stops: StopSteps) -> None:
         self._context, self._sandboxes, self._stops = context, sandboxes, stops
+        self._places = Gate(_AT_ONCE)  # of this pod: it may have thousands of containers, upstream starts one at a time
 
     async def walk(self, step: Start) -> None:
         """Raises StepFailed, or Permanent when the image, the volumes or the sandbox have gone meanwhile."""
         context, name = self._context, step.container["name"]
-        self._extend_backoff(step.container)
+        back_offs.extend(context, step.container)
         hook = (step.container.get("lifecycle") or {}).get("postStart")
         if hook:
             context.memory.in_post_start.add(name)
         try:
-            # Interrupted between create and start, it would leave a container that never runs.
-            with context.acting(), context.deps.containers.deferred_removal.urgent():
-                container_id = await context.uninterrupted(self._create_and_run(step))
+            async with self._places.place():
+                container_id = await self._uninterrupted(step)
             if hook:
                 await self._post_start(step, container_id, hook)
         finally:
             context.memory.in_post_start.discard(name)
 
-    def _extend_backoff(self, container: Json) -> None:
-        memory, key = self._context.memory, backoff_key(container)
-        latest = memory.seen.latest(container["name"])
-        if latest is not None and latest.state is RunState.EXITED:
-            now, ended = self._context.deps.clock.steady(), memory.ended.get(latest.id, latest.finished_at / 1e9)
-            memory.backoff[key] = backoff.extended(
-                memory.backoff.get(key), ended, now, self._context.deps.containers.restarts
-            )
+    async def _uninterrupted(self, step: Start) -> str:
+        # Interrupted between create and start, it would leave a container that never runs.
+        context = self._context
+        with context.acting(), context.deps.containers.deferred_removal.urgent():
+            return await context.uninterrupted(self._create_and_run(step))
 
     async def _create_and_run(self, step: Start) -> str:
         context, memory, name = self._context, self._context.memory, step.container["name"]

@@ -71,6 +71,45 @@ async def test_callers_enter_by_priority_and_equals_in_the_order_they_came() -> 
     assert gate.turn_of("low") == 0
 
 
+async def test_groups_take_turns() -> None:
+    gate, order = Gate(1, longest=None), list[str]()
+    go = asyncio.Event()
+
+    async def one(who: str, group: str, priority: int = 0) -> None:
+        async with gate.place(priority, who, group):
+            order.append(who)
+            await go.wait()
+
+    async def ask(*callers: tuple[str, str]) -> list[asyncio.Task[None]]:
+        found = [asyncio.create_task(one(who, group)) for who, group in callers]
+        await settle()
+        return found
+
+    tasks = await ask(*((f"many {number}", "many") for number in range(5)), ("one", "single"), ("two", "other"))
+    assert [gate.turn_of(who) for who in ("one", "two", "many 1", "many 4")] == [1, 2, 3, 6]
+    tasks += [asyncio.create_task(one("urgent", "many", 10))]
+    await settle()
+    go.set()
+    await asyncio.gather(*tasks)
+    assert order == ["many 0", "urgent", "one", "two", "many 1", "many 2", "many 3", "many 4"]
+    assert gate._served == {}, "nothing is kept of groups without callers"
+
+
+async def test_a_group_whose_callers_hang_does_not_keep_the_others_waiting() -> None:
+    gate, entered = Gate(1, longest=0.02), list[str]()
+
+    async def hang(number: int) -> None:
+        async with gate.place(0, number, "hanging"):
+            entered.append(f"hanging {number}")
+            await asyncio.Event().wait()
+
+    hanging = [asyncio.create_task(hang(number)) for number in range(50)]
+    await settle()
+    async with asyncio.timeout(10), gate.place(0, "other", "other"):
+        assert entered == ["hanging 0"]
+    await cancel_and_wait(*hanging)
+
+
 async def test_a_caller_that_gives_up_leaves_nothing_behind() -> None:
     """A pull may hold its place for an hour, while one pod after the other comes and goes."""
     gate = Gate(1, longest=None)

@@ -16,7 +16,7 @@ from agent.images.model.pulls import PullProgress
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import PodPlan
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
-from agent.pods.plan.pod import backoff_key
+from agent.pods.plan.restart_backoff import backoff_key
 from agent.probes.model import Outcome, ProbeAnswer, ProbeKind, Verdict
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod

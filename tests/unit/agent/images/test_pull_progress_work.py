@@ -25,6 +25,7 @@ from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.fake_cri import FakeCri
 from tests.fakes.pod_world import FakeCheckpoints, FakeEvents, FakePullSecrets
+from tests.waiting import until
 
 MIB = 1 << 20
 
@@ -63,7 +64,7 @@ class FakeContent:
 class World:
     """An image manager whose pulls last until `go` is set."""
 
-    def __init__(self, parallel: int = 5, refresh_limit: float = 1.0) -> None:
+    def __init__(self, parallel: int = 5, refresh_limit: float = 1.0, longest: float = 60.0) -> None:
         self.clock, self.content, self.events = FakeClock(), FakeContent(), FakeEvents()
         self.cri = FakeCri(self.clock)
         self.go = asyncio.Event()
@@ -75,7 +76,7 @@ class World:
         self.deps = ImageManagerDeps(
             self.cri, FakePullSecrets(), self.events, self.clock, records, measured, startups.pulled, watch
         )
-        self.manager = ImageManager(self.deps, parallel, refresh_limit)
+        self.manager = ImageManager(self.deps, parallel, refresh_limit, longest=longest)
 
     async def pull(self, one: Pod, image: str = "r/web:1") -> None:
         self.cri.registry[image] = ImageFacts(f"sha256:{image}", (image,))
@@ -170,6 +171,20 @@ async def test_the_pull_of_the_most_urgent_pod_that_waits_is_next(parallel: int)
     await settle()
     order = [what.removeprefix("r/").removesuffix(":1") for what in world.cri.done("pull_image")]
     assert order.index("urgent") == parallel
+    await world.manager.close()
+
+
+async def test_pulls_without_end_hold_up_nobody_elses() -> None:
+    """The pods of one namespace name images of a registry that never comes to an end."""
+    world = World(1, longest=0.3)
+    for number in range(20):
+        slow = pod(meta={"name": f"slow{number}", "uid": f"slow{number}", "namespace": "theirs"})
+        await world.pull(slow, f"slow/{number}:1")
+    other = pod(meta={"name": "web", "uid": "web", "namespace": "ours"})
+    await world.pull(other, "r/web:1")
+    assert world.manager.pulls("web")["app"].turn == 1
+    await until(lambda: "r/web:1" in world.cri.done("pull_image"))
+    assert len(world.cri.done("pull_image")) < 10
     await world.manager.close()
 
 

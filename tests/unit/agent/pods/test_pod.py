@@ -21,7 +21,8 @@ from agent.common.model.pods import (
 from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, Waiting
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import EnsureImage, PodPlan, Start
-from agent.pods.plan.pod import backoff_key, plan_pod
+from agent.pods.plan.pod import plan_pod
+from agent.pods.plan.restart_backoff import backoff_key
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 

@@ -12,6 +12,7 @@ import pytest
 from agent.common.model.errors import CriError
 from agent.common.model.pods import RunState
 from tests.builders.pods import container
+from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
 
 RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
@@ -83,6 +84,20 @@ async def test_another_exit_code_restarts_nothing(world: World) -> None:
     await world.until(lambda: "terminated" in world.container_status("source")["state"])
     assert world.cri.running() == ["other"]
     assert world.container_status("other")["restartCount"] == 0
+
+
+async def test_one_that_ends_again_and_again_waits_longer_each_time(world: World) -> None:
+    """Its records go with each restart: without a back-off a pod could have its node make containers without end."""
+    world.create(source(), container("other"), restartPolicy="Never")
+    waits = []
+    for _ in range(5):
+        began = world.clock.now()
+        await world.until(lambda: sorted(world.cri.running()) == ["other", "source"], seconds=60, step=0.5)
+        waits.append(world.clock.now() - began)
+        world.cri.exit("source", 42)
+        await settle(100)
+    assert waits == pytest.approx([0, 0, 10, 20, 40], abs=2)
+    assert world.cri.running() == []
 
 
 @pytest.mark.parametrize("cut", [False, True])

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.common.model.states import BackOffBounds
+from tests.builders.pods import container
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
 
@@ -55,3 +56,28 @@ async def test_the_end_of_the_node_is_no_crash(world: World) -> None:
         world.cri.kill_sandbox(uid)
         await world.start_agent()
         await world.until(lambda: world.cri.running() == ["main"], seconds=1.5, step=0.5)
+
+
+async def test_a_pod_that_ends_its_sandbox_again_and_again_waits_longer_each_time(world: World) -> None:
+    """As root of a shared PID namespace may do by a signal to its process 1; init containers have no back-off then."""
+    uid = world.create(initContainers=[container("first")])
+    waits = []
+    for _ in range(6):
+        began = world.clock.now()
+        await world.until(lambda: world.cri.running() == ["first"], step=0.5)
+        waits.append(world.clock.now() - began)
+        world.cri.kill_sandbox(uid)
+        await settle(100)
+    assert waits == pytest.approx([0, 0, 2, 4, 5, 5], abs=1)
+
+
+async def test_a_sandbox_that_lived_for_long_is_replaced_at_once(world: World) -> None:
+    uid = world.create()
+    for _ in range(4):
+        await world.until(lambda: world.cri.running() == ["main"], seconds=1.5, step=0.5)
+        await world.clock.advance(6)
+        world.cri.kill_sandbox(uid)
+        await settle(100)
+        # The container itself is backed off.
+        await world.until(lambda: any(one.ready for one in world.cri.sandboxes.values()), seconds=1.5, step=0.5)
+        await world.clock.advance(6)

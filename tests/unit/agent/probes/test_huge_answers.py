@@ -61,6 +61,7 @@ async def io() -> AsyncIterator[ProbeIo]:
         pytest.param(_OK + b"X: ", b"a" * (1 << 20), Verdict.FAILURE, id="one header"),
         pytest.param(b"HTTP/1.1 200 ", b"a" * (1 << 20), Verdict.FAILURE, id="reason"),
         pytest.param(_CHUNKED + b"0\r\n", _LONG * 100, Verdict.FAILURE, id="trailers"),
+        pytest.param(_CHUNKED + b"5;", b"a" * (1 << 20), Verdict.FAILURE, id="extension of a chunk"),
         pytest.param(_CHUNKED, b"100000\r\n" + b"a" * (1 << 20) + b"\r\n", Verdict.SUCCESS, id="body"),
         pytest.param(
             _OK + b"Content-Length: 99999999999999\r\n\r\n", b"a" * (1 << 20), Verdict.SUCCESS, id="long body"

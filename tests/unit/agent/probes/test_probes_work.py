@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.common.model.pods import ContainerState, Pod, RunState
+from agent.common.work.gate import Gate
 from agent.probes.model import Outcome, ProbeKind, ProbeRequest, Verdict
 from agent.probes.work import ProbeManager
 from nodelib.json_values import Json
@@ -16,6 +17,7 @@ from nodelib.tasks import cancel_and_wait
 from tests.builders.metrics import metrics, series
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock, settle
+from tests.waiting import until
 
 EXEC = {"exec": {"command": ["true"]}}
 
@@ -29,13 +31,16 @@ class Answers:
         self.asked: list[float] = []
         self.hang = False
         self.cancelled = 0
+        self.containers: list[str] = []
+        self.ended = asyncio.Event()
         self._clock = clock
 
     async def run(self, request: ProbeRequest, container_id: str, timeout: float, *, pod: str = "") -> Outcome:
         self.asked.append(round(self._clock.monotonic(), 2))
+        self.containers.append(container_id)
         if self.hang:
             try:
-                await asyncio.Event().wait()
+                await self.ended.wait()
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise
@@ -67,7 +72,8 @@ class Bench:
         self.events = RecordedEvents()
         self.changes: list[str] = []
         self.metrics = metrics()
-        self.keeper = ProbeManager(self.io, self.events, self.changes.append, self.clock, self.metrics)
+        self.commands = Gate(3, longest=None)
+        self.keeper = ProbeManager(self.io, self.events, self.changes.append, self.clock, self.metrics, self.commands)
 
     def running(self, found: Pod, *, age: float = 0.0, container_id: str = "c1") -> None:
         at = int((self.clock.now() - age) * 1e9)
@@ -277,3 +283,18 @@ async def test_the_series_of_other_pods_stay(bench: Bench) -> None:
     bench.keeper.remove("web")
     assert [labels[3] for labels in series(bench.metrics, "prober_probe_total")] == ["db"]
     assert [labels[2] for labels in series(bench.metrics, "prober_probe_duration_seconds_count")] == ["db"]
+
+
+async def test_a_few_commands_begin_at_once_and_the_namespaces_take_turns(bench: Bench) -> None:
+    bench.io.hang = True
+    for number in range(20):
+        many = pod(container(livenessProbe=EXEC), meta={"uid": f"m{number}", "namespace": "many"})
+        bench.running(many, age=100, container_id=f"many {number}")
+    bench.running(pod(container(livenessProbe=EXEC), meta={"uid": "one", "namespace": "one"}), age=100)
+    http = {"httpGet": {"port": 80}}
+    bench.running(pod(container(livenessProbe=http), meta={"uid": "h", "namespace": "many"}), container_id="http")
+    await bench.clock.advance(20)
+    assert len(bench.io.containers) == 4 and "http" in bench.io.containers
+    bench.io.ended.set()
+    await until(lambda: len(bench.io.containers) >= 22)
+    assert "c1" in bench.io.containers[:5]

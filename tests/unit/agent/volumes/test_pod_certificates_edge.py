@@ -56,6 +56,19 @@ async def test_an_unknown_kind() -> None:
         make_key("RSA1024")
 
 
+async def test_the_namespaces_take_turns() -> None:
+    """One that wants thousands of keys, each of which takes a second, does not keep another from its first."""
+    access = ClusterAccess(server="http://127.0.0.1:1")
+    async with KubeClient(access, user_agent="test") as client:
+        requests = PodCertificateRequests(client, "n1")
+        many = [asyncio.create_task(requests.key("RSA3072", "many")) for _ in range(40)]
+        await asyncio.sleep(0)
+        await requests.key("ECDSAP256", "one")
+        assert sum(task.done() for task in many) <= 1
+        await cancel_and_wait(*many)
+        await requests.key("ED25519", "many")
+
+
 async def test_requests_are_made_and_followed() -> None:
     api = FakePodApi(SystemClock())
     async with api:

@@ -9,14 +9,16 @@ import pytest
 
 from agent.common.model.pod_settings import NodeContext
 from agent.common.model.pods import Pod
-from agent.volumes.model.sources import CertificateProjection, Credential
+from agent.volumes.model.sources import MOST_CERTIFICATES_OF_NAMESPACE, CertificateProjection, Credential
 from agent.volumes.work.pod_certificates import PodCertificateManager, Reports
 from nodelib.errors import Permanent, Temporary
 from nodelib.kube.times import format_rfc3339
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import pod
 from tests.fakes.certificate_requests import FakeRequests
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.signer import refused
+from tests.waiting import until
 
 SOURCE = CertificateProjection("tls", 0, "example.com/s", "ECDSAP256")
 HOUR = 3600.0
@@ -179,7 +181,7 @@ async def test_a_request_that_somebody_deletes_is_made_again(world: World) -> No
     await world.clock.advance(1)
     assert len(world.requests.made) == 2
     world.issue()
-    assert (await task).key == b"KEY 2\n"
+    assert (await task).key == b"KEY 1\n"
 
 
 async def test_a_request_that_never_shows_is_made_again(world: World) -> None:
@@ -243,3 +245,29 @@ async def test_static_pods_have_none(world: World) -> None:
 
 async def test_keys_do_not_show(world: World) -> None:
     assert "KEY" not in repr(await world.first())
+
+
+async def test_one_namespace_has_a_bounded_number(world: World) -> None:
+    tasks = [
+        world.ask(source=CertificateProjection("tls", number, "example.com/s", "RSA4096"))
+        for number in range(MOST_CERTIFICATES_OF_NAMESPACE)
+    ]
+    await settle()
+    one_more = world.ask(source=CertificateProjection("tls", 1000, "example.com/s", "RSA4096"))
+    other = world.ask(pod(meta={"namespace": "other", "uid": "u9"}))
+    await settle()
+    assert one_more.done()
+    with pytest.raises(Temporary, match="have 500 certificates on this node"):
+        await one_more
+    assert len(world.requests.keys) == MOST_CERTIFICATES_OF_NAMESPACE + 1
+    await cancel_and_wait(*tasks, other)
+
+
+async def test_a_request_that_is_deleted_again_and_again_costs_one_key(world: World) -> None:
+    task = world.ask()
+    for number in range(1, 4):
+        await until(lambda number=number: len(world.requests.made) == number, clock=world.clock)  # type: ignore[misc]
+        world.requests.delete()
+    await settle()
+    assert world.requests.keys == ["ECDSAP256"]
+    await cancel_and_wait(task)
