@@ -28,6 +28,7 @@ RULES: tuple[Rule, ...] = (
         Match(("Feature:MemoryQoS", "FeatureGate:MemoryQoS", "Feature:KubeletPSI", "FeatureGate:KubeletPSI")),
         unless="cgroup2",
     ),
+    Rule("needs a registry of upstream's that asks for a login", Match(("Feature:KubeletCredentialProviders",))),
     Rule("needs the internet", Match(("Feature:Networking-DNS", "Feature:Networking-IPv4", "Feature:Networking-IPv6"))),
     Rule(
         "needs the image of an NFS or iSCSI server, which is not built here",
