@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -31,6 +31,8 @@ from controlplane.suites.work.policy_suites import run as run_policy_suite
 from controlplane.suites.work.results import Report
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid
+
+_T = TypeVar("_T")
 
 
 def run(
@@ -104,7 +106,7 @@ def run_node(order: NodeOrder, *, plain: bool) -> None:
     """Run e2e_node.test on a node of its own and show its table; exit status 1 when a test failed or none ran."""
     need_root("conformance")
     with Display(plain=plain or None) as display:
-        report = asyncio.run(_until_asked_to_stop(run_node_suite(order, display, SystemClock())))
+        report = asyncio.run(until_asked_to_stop(run_node_suite(order, display, SystemClock())))
     show(report, order.name, new_console())
     if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
@@ -137,7 +139,7 @@ def _show_names(listed: Sequence[str]) -> NoReturn:
     raise SystemExit(0 if listed else 1)
 
 
-async def _until_asked_to_stop(work: Coroutine[Any, Any, Report]) -> Report:
+async def until_asked_to_stop(work: Coroutine[Any, Any, _T]) -> _T:
     """SIGTERM and Ctrl-C cancel the work, which cleans up; another signal does not interrupt the cleanup."""
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
     asked: list[int] = []

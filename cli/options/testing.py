@@ -75,13 +75,14 @@ def conformance(
     ] = "",
     skip: Annotated[str, typer.Option(metavar="REGEX", help="Leave out the tests whose full names match.")] = "",
     suite: Annotated[
-        Suite,
+        Suite | None,
         typer.Option(
             metavar="SUITE",
-            help="e2e: against a cluster; node: a kubelet alone (e2e_node.test);"
-            " network-policy-api: ClusterNetworkPolicy; cyclonus: NetworkPolicy, with its tags as --focus and --skip.",
+            help="e2e: against a cluster (the default, and with --scoreboard also node); node: a kubelet alone"
+            " (e2e_node.test); network-policy-api: ClusterNetworkPolicy;"
+            " cyclonus: NetworkPolicy, with its tags as --focus and --skip.",
         ),
-    ] = Suite.E2E,
+    ] = None,
     agent: Annotated[
         Maker, typer.Option(metavar="MAKER", help="With --suite node: whose kubelet, nodewright or upstream.")
     ] = Maker.NODEWRIGHT,
@@ -115,12 +116,30 @@ def conformance(
             " 'External.Storage' runs them.",
         ),
     ] = None,
+    scoreboard: Annotated[
+        bool,
+        typer.Option(
+            "--scoreboard",
+            help="Run everything of e2e.test and e2e_node.test that can run on this machine, with our kubelet and proxy"
+            " and with upstream's, on clusters of its own. Takes many hours; run again, it goes on where it was.",
+        ),
+    ] = False,
+    parts: Annotated[
+        str,
+        typer.Option(
+            metavar="REGEX", help="With --scoreboard: only the parts whose names match (--dry-run lists them)."
+        ),
+    ] = "",
+    again: Annotated[
+        bool, typer.Option("--again", help="With --scoreboard: also run parts that have a result already.")
+    ] = False,
     binaries: Binaries = None,
     plain: Plain = False,
 ) -> None:
     """Run upstream's e2e suite against a cluster; prints a table by feature, and writes JUnit and JSON.
 
-    Exit status 1 if a test failed or none ran.
+    Exit status 1 if a test failed or none ran. With --scoreboard: if a part could not be run to its end, or a test
+    passed with upstream's and not with ours; docs/scoreboard.md and docs/scoreboard.json have what came of all parts.
 
     Examples:
 
@@ -133,10 +152,35 @@ def conformance(
     * `./nodewright conformance --suite node --agent upstream --procs 8`
 
     * `./nodewright conformance --suite network-policy-api`
+
+    * `./nodewright conformance --scoreboard --parts node-devices`
     """
     with reported():
         from cli.commands import conformance as work
+        from cli.commands import conformance_scoreboard as board
 
+        board.check(
+            scoreboard=scoreboard,
+            own={"--parts": parts, "--again": again},
+            others={
+                "--tier": tier is not Tier.SMOKE,
+                "--agent": agent is not Maker.NODEWRIGHT,
+                "--focus": focus,
+                "--skip": skip,
+                "--labels": labels,
+                "--standalone": standalone,
+                "--cri-proxy": cri_proxy,
+                "--serial": serial,
+                "--storage-driver": storage_driver,
+            },
+        )
+        if scoreboard:
+            name = board.NAME if name == DEFAULT else name
+            asked = board.order_of(
+                name, suite or "", parts=parts, again=again, procs=procs, results=results, binaries=binaries
+            )
+            (board.list_parts if dry_run else board.run)(asked, plain=plain)
+            return
         if suite is Suite.NODE:
             setup = work.setup_of(standalone=standalone, cri_proxy=cri_proxy)
             name = "node-suite" if name == DEFAULT else name

@@ -39,6 +39,7 @@ class Order:
     results: Path | None = None
     binaries_dir: Path | None = None
     storage_driver: Path | None = None
+    timeout: str = "6h"  # ginkgo ends the tests then, and reports
 
 
 async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
@@ -75,6 +76,7 @@ async def _run(
         procs=order.procs,
         dry_run=order.dry_run,
         storage_driver=str(order.storage_driver.resolve()) if order.storage_driver else "",
+        timeout=order.timeout,
     )
     log, began = directory / "e2e.log", time.monotonic()
     listed: list[str] = []

@@ -62,6 +62,7 @@ class NodeOrder:
     binaries_dir: Path | None = None
     project: str = ""
     python: str = ""
+    timeout: str = "3h"  # ginkgo ends the tests then, and reports
 
 
 async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
@@ -165,6 +166,7 @@ class _Suite:
             procs=order.procs,
             setup=order.setup,
             runtime_cgroup=_RUNTIME_CGROUP,
+            timeout=order.timeout,
         )
         unit = cgroups.ensure(self.trees, f"{self.cluster.cgroup}/{self.node.name}/system")
         inside = in_node(self.cluster.namespaces(self.node.name), plan.from_folder(command, self.folder))

@@ -6,7 +6,6 @@ Each suite is one program; its command line and its output are read by a module 
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -20,6 +19,7 @@ from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.work.node_images import import_images
 from controlplane.machine.edge.locks import directory_lock
+from controlplane.machine.edge.protocols import has_sctp
 from controlplane.machine.edge.streamed import run_lines
 from controlplane.progress import Progress
 from controlplane.suites.plan.conformance import Result
@@ -76,7 +76,7 @@ async def run(cluster: Cluster, suite: PolicySuite, order: PolicyOrder, progress
 async def _run(
     cluster: Cluster, suite: PolicySuite, order: PolicyOrder, progress: Progress, program: str, directory: Path
 ) -> Report:
-    sctp = await asyncio.to_thread(_has_sctp)
+    sctp = await asyncio.to_thread(has_sctp)
     argv = suite.arguments(program, cluster.admin_kubeconfig, focus=order.focus, skip=order.skip, sctp=sctp)
     log, began = directory / "suite.log", time.monotonic()
     lines, last = list[str](), deque[str](maxlen=_LAST_LINES)
@@ -124,12 +124,3 @@ async def _prepare(cluster: Cluster, suite: PolicySuite, binaries_dir: Path | No
         for node in cluster.nodes:
             say(await import_images(cluster, node, tools, images, exactly=True))
     return str(found.path(suite.SUITE))
-
-
-def _has_sctp() -> bool:
-    """Whether this kernel has SCTP."""
-    try:
-        socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP).close()
-    except OSError:
-        return False
-    return True

@@ -101,6 +101,19 @@ def test_bad_options_are_usage_errors(arguments: list[str]) -> None:
     assert done.exit_code == 2 and arguments[1] in done.output
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--scoreboard --focus DNS --skip x", "--focus, --skip go only without --scoreboard"),
+        ("--parts node-serial", "--parts goes only with --scoreboard"),
+        ("--again", "--again goes only with --scoreboard"),
+    ],
+)
+def test_options_of_one_run_and_of_the_scoreboard_do_not_mix(words: str, said: str) -> None:
+    done = _cli("conformance", *words.split())
+    assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
+
+
 def test_the_file_of_a_cluster_is_printed_and_flags_win_over_it(tmp_path: Path) -> None:
     (tmp_path / "lab.yaml").write_text(
         "apiVersion: nodewright.io/v1alpha1\nkind: Cluster\nname: lab\ndemo: false\nnetworking: {ipFamily: dual}\n"

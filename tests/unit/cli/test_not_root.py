@@ -29,6 +29,7 @@ _NEEDS_ROOT = (
     "uninstall",
     "bench pods --quick",
     "conformance --name lab --focus 'a b'",
+    "conformance --scoreboard --parts 'node-.*'",
     "export logs /nonexistent/logs --name lab",
 )
 _READS_THE_STATE = (

@@ -1,0 +1,1 @@
+"""The suites' lists, this machine, and the results on disk."""

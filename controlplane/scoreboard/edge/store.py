@@ -1,0 +1,78 @@
+"""What came of the parts that were run, a file for each part and maker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from controlplane.machine.edge import files
+from controlplane.scoreboard.model import Part, Run
+
+_LARGEST = 8 << 20  # bytes of a file of ours
+_LARGEST_REPORT = 64 << 20  # bytes; the suite's reports have an entry for every spec, and what each one printed
+_MARK = "cluster"
+
+
+def folder(root: Path, part: str, maker: str) -> Path:
+    """Where the suite writes what it writes for that part."""
+    return root / part / maker
+
+
+def load(root: Path, parts: Iterable[Part]) -> dict[tuple[str, str], Run]:
+    """The runs that are there, by part and maker; what cannot be read counts as not run."""
+    found = {}
+    for part in parts:
+        for maker in part.group.makers:
+            run = _read(folder(root, part.name, maker) / "run.json")
+            if run is not None:
+                found[part.name, maker] = run
+    return found
+
+
+def _read(path: Path) -> Run | None:
+    try:
+        if path.stat().st_size > _LARGEST:
+            return None
+        return Run.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def report(path: Path) -> str:
+    """A report of a suite. Raises ValueError for one that is far too large."""
+    with path.open("rb") as file:
+        data = file.read(_LARGEST_REPORT + 1)
+    if len(data) > _LARGEST_REPORT:
+        raise ValueError(f"larger than {_LARGEST_REPORT >> 20} MiB")
+    return data.decode(errors="replace")
+
+
+def mark(root: Path, cluster: str) -> None:
+    """Say that the cluster of that name is the scoreboard's, until unmark()."""
+    files.write(str(root / _MARK), cluster, 0o644)
+
+
+def unmark(root: Path) -> None:
+    """No cluster is the scoreboard's."""
+    (root / _MARK).unlink(missing_ok=True)
+
+
+def is_marked(root: Path, cluster: str) -> bool:
+    """Whether the cluster of that name is the scoreboard's."""
+    try:
+        return (root / _MARK).read_text(encoding="utf-8") == cluster
+    except OSError:
+        return False
+
+
+def save(root: Path, run: Run) -> None:
+    """Keep the run, all of it or nothing."""
+    path = folder(root, run.part, run.maker) / "run.json"
+    files.write(str(path), json.dumps(asdict(run), indent=1) + "\n", 0o644)
+
+
+def forget(root: Path, part: str, maker: str) -> None:
+    """Drop a run: it is made again."""
+    (folder(root, part, maker) / "run.json").unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Decides which spec belongs to which part, and what the pages say. Pure."""

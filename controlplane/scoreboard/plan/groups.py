@@ -1,0 +1,104 @@
+"""Kinds of clusters and nodes that specs run on, the first group that takes a spec. The last one of each suite takes
+what is left.
+"""
+
+from __future__ import annotations
+
+from controlplane.scoreboard.model import Group, Match, Program
+
+_E2E, _NODE = Program.E2E, Program.NODE
+_GATES = {"AllAlpha": True, "AllBeta": True}
+_STORAGE = {"storage": True}
+
+GROUPS: tuple[Group, ...] = (
+    Group(
+        "e2e-gates",
+        "features that are off by default, with all gates on",
+        Match(("Feature:OffByDefault", "Alpha"), program=_E2E),
+        gates=_GATES,
+        api_server={"runtime-config": "api/all=true"},
+    ),
+    Group(
+        "e2e-policies",
+        "network policies",
+        Match(("Feature:NetworkPolicy",), program=_E2E),
+        only_ours="upstream's kubelet and kube-proxy enforce none; that is what a pod network of others is for",
+    ),
+    Group(
+        "e2e-dual",
+        "clusters with IPv4 and IPv6",
+        Match(("Feature:IPv6DualStack",), program=_E2E),
+        options={"ip_family": "dual"},
+        only_ours="upstream's kubelet brings no pod network, and the one that it gets here has IPv4 only",
+    ),
+    Group(
+        "e2e-disruptive",
+        "disturb the cluster, one by one",
+        Match(("Disruptive",), program=_E2E),
+        procs=1,
+        minutes=120,
+        options=_STORAGE,
+    ),
+    Group(
+        "e2e-serial",
+        "need the cluster for themselves, one by one",
+        Match(("Serial",), program=_E2E),
+        procs=1,
+        minutes=120,
+        options=_STORAGE,
+    ),
+    Group("e2e-network", "Services, DNS, pod network", Match(("sig-network",), program=_E2E), minutes=90),
+    Group(
+        "e2e-storage",
+        "volumes; the cluster has a default StorageClass",
+        Match(("sig-storage",), program=_E2E),
+        minutes=90,
+        options=_STORAGE,
+    ),
+    Group("e2e-node", "kubelet, as far as it needs a cluster", Match(("sig-node",), program=_E2E), minutes=90),
+    Group("e2e-rest", "API machinery, apps, kubectl, scheduling and others", Match(program=_E2E)),
+    Group(
+        "node-standalone",
+        "a kubelet without an API server",
+        Match(("Feature:StandaloneMode",), program=_NODE),
+        procs=2,
+        setup="standalone",
+    ),
+    Group(
+        "node-runtime-errors",
+        "calls of the runtime fail",
+        Match(("Feature:CriProxy",), program=_NODE),
+        procs=1,
+        setup="cri-proxy",
+    ),
+    Group(
+        "node-eviction",
+        "memory, disk, inodes and processes run out, images are collected",
+        Match(
+            ("Feature:Eviction", "Feature:LocalStorageCapacityIsolation*", "Feature:GarbageCollect"),
+            r"Eviction|ImageGC|GarbageCollect",
+            program=_NODE,
+        ),
+        procs=1,
+        minutes=240,
+    ),
+    Group(
+        "node-devices",
+        "device plugins, also over restarts, and the CPU, memory and topology managers",
+        Match(
+            ("Feature:Device*", "Feature:*Manager", "Feature:PodResources*"),
+            "Device Plugin|Device Manager|CPU Manager|Memory Manager|Topology Manager|POD Resources",
+            program=_NODE,
+        ),
+        procs=1,
+        minutes=120,
+    ),
+    Group(
+        "node-serial",
+        "log rotation, cgroups, restarts and whatever else needs the node for itself",
+        Match(("Serial", "Disruptive", "Slow"), program=_NODE),
+        procs=1,
+        minutes=180,
+    ),
+    Group("node-parallel", "everything else of a kubelet alone", Match(program=_NODE)),
+)

@@ -1,0 +1,61 @@
+"""Why specs cannot run here, the first rule that fits. A rule with `unless` is void where the machine has that ability.
+
+Images come from the harness's own registry, which has those that `up --images conformance` builds (docs/images.md).
+What a spec finds out by itself (it skips itself) needs no rule.
+"""
+
+from __future__ import annotations
+
+from controlplane.scoreboard.model import Match, Program, Rule
+
+RULES: tuple[Rule, ...] = (
+    Rule("needs nodes with Windows", Match(("sig-windows", "Feature:Windows*"))),
+    Rule(
+        "needs a cloud (Google, Amazon, Azure, OpenStack, vSphere), or SSH to nodes as upstream's scripts set it up",
+        Match(("Provider:*", "LocalVolumeType: gce-*")),
+    ),
+    Rule(
+        "needs a GPU or another device that no machine of ours has", Match(("Feature:GPU*", "Feature:SRIOV*"), "SRIOV")
+    ),
+    Rule("needs nodes that upstream's scripts start on a cloud", Match(("Feature:Flexvolumes", "Feature:Kind"))),
+    Rule("known to upstream as flaky", Match(("Flaky",))),
+    Rule("needs SCTP in the kernel", Match(("Feature:SCTP*",)), unless="sctp"),
+    Rule("needs SELinux", Match(("Feature:SELinux*", "FeatureGate:SELinux*"), "SELinux"), unless="selinux"),
+    Rule("needs AppArmor", Match(("Feature:AppArmor",), "AppArmor"), unless="apparmor"),
+    Rule("needs swap", Match(("Feature:NodeSwap", "NodeFeature:NodeSwap", "LinuxSwap"), r"\b[Ss]wap\b"), unless="swap"),
+    Rule(
+        "needs cgroup v2",
+        Match(("Feature:MemoryQoS", "FeatureGate:MemoryQoS", "Feature:KubeletPSI", "FeatureGate:KubeletPSI")),
+        unless="cgroup2",
+    ),
+    Rule("needs a registry of upstream's that asks for a login", Match(("Feature:KubeletCredentialProviders",))),
+    Rule("needs the internet", Match(("Feature:Networking-DNS", "Feature:Networking-IPv4", "Feature:Networking-IPv6"))),
+    Rule(
+        "needs the image of an NFS or iSCSI server, which is not built here",
+        Match(("Driver: nfs*", "Driver: iscsi"), r"\bNFS\b|GenericPersistentVolume|volume failing to unmount"),
+    ),
+    Rule(
+        "needs images of upstream's CSI drivers (hostpath, mock), which are not built here",
+        Match(("Driver: csi-hostpath", "Feature:VolumeSnapshotDataSource"), "CSI Mock|MutableCSINodeAllocatableCount"),
+    ),
+    Rule(
+        "needs the image of the DRA test driver's proxy, which is not built here",
+        Match(("Feature:DynamicResourceAllocation",)),
+    ),
+    Rule(
+        "needs the image resource-consumer, which is not built here",
+        Match(("Feature:HPA",)),
+    ),
+    Rule(
+        "needs another image that is not built here (cadvisor, iperf2, perl, node problem detector, node performance)",
+        Match(
+            ("Feature:Networking-Performance", "Feature:NodeProblemDetector", "Feature:*ResourceUsageTracking"),
+            "NodeProblemDetector|Node Performance Testing|^.sig-node. Density|Resource-usage",
+        ),
+    ),
+    Rule("needs dns-autoscaler, which the clusters here do not have", Match(("Feature:KubeDNSAutoscaler",))),
+    Rule(
+        "of a feature that is off by default: the node suite is started without such gates",
+        Match(("Feature:OffByDefault", "Alpha"), program=Program.NODE),
+    ),
+)

@@ -1,0 +1,221 @@
+"""A run of the scoreboard: what was interrupted goes on, and a part that cannot run does not end the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controlplane.cluster.edge import state
+from controlplane.machine.edge.locks import directory_lock
+from controlplane.progress import Say
+from controlplane.scoreboard import work
+from controlplane.scoreboard.model import Program
+from controlplane.scoreboard.plan import document
+from controlplane.suites.work import conformance, node_suite
+from controlplane.suites.work.results import Report
+from nodelib.errors import Conflict, Invalid, Temporary
+from tests.fakes.clock import FakeClock
+
+SPECS = {
+    Program.E2E: ("[sig-network] DNS answers", "[sig-windows] Pods run"),
+    Program.NODE: ("[sig-node] Pods run [NodeConformance]", "[sig-node] MirrorPod restarts [Serial]"),
+}
+
+
+class Silent:
+    @contextlib.contextmanager
+    def step(self, title: str) -> Iterator[Say]:
+        yield lambda detail: None
+
+
+@contextlib.contextmanager
+def displays() -> Iterator[Silent]:
+    yield Silent()
+
+
+class World:
+    """Suites that list SPECS, and clusters that come and go; `fails`: names of what raises when it is run."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.raised, self.removed, self.ran = 0, 0, list[str]()
+        self.stops: BaseException | None = None
+        self.stops_in = ""
+        self.order = work.Order(
+            "board", "abc", "/project", "python", results=folder / "results", pages=folder, binaries_dir=folder / "bin"
+        )
+        (folder / "bin").mkdir()
+        for program, names in SPECS.items():
+            (folder / program).write_text(_listing(names))
+            script = folder / "bin" / program
+            script.write_text(
+                "#!/bin/sh\nfor word; do case $word in *json-report=*) "
+                f'cp {folder}/{program} "${{word#*=}}";; esac; done\n'
+            )
+            script.chmod(0o755)
+        monkeypatch.setattr(work, "up", self._up)
+        monkeypatch.setattr(work, "down", self._down)
+        monkeypatch.setattr(conformance, "run", self._e2e)
+        monkeypatch.setattr(node_suite, "run", self._node)
+
+    async def _up(self, request: object, *_: object) -> object:
+        self.raised += 1
+
+        class Raised:
+            cluster = request
+
+        return Raised
+
+    async def _down(self, name: str, *_: object) -> None:
+        assert name == "board"
+        self.removed += 1
+
+    async def _e2e(self, cluster: object, order: conformance.Order, *_: object) -> Report:
+        return self._suite(order.focus, order.results)
+
+    async def _node(self, order: node_suite.NodeOrder, *_: object) -> Report:
+        return self._suite(order.focus, order.results, order.agent)
+
+    def _suite(self, focus: str, results: Path | None, agent: str = "") -> Report:
+        assert results is not None
+        self.ran.append(f"{results.parent.name} {results.name}")
+        assert not agent or agent == results.name
+        if self.stops is not None and self.stops_in in self.ran[-1]:
+            raise self.stops
+        names = [name for names in SPECS.values() for name in names if re.search(focus, name)]
+        cases = "".join(f'<testcase name="[It] {name} [sig-x]" status="passed" time="1"/>' for name in names)
+        (results / "junit_01.xml").write_text(f"<t>{cases}</t>")
+        return Report((), results, 1.0, 0)
+
+    async def run(self, **changes: object) -> document.Board:
+        order = dataclasses.replace(self.order, **changes)  # type: ignore[arg-type]  # of fields by their names
+        return await work.run(order, displays, FakeClock(), lambda line: None)
+
+
+def _listing(names: tuple[str, ...]) -> str:
+    rows = [{"ContainerHierarchyTexts": [], "LeafNodeType": "It", "LeafNodeText": name} for name in names]
+    return json.dumps([{"SpecReports": rows}])
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("NODEWRIGHT_STATE", str(tmp_path / "state"))
+    return World(tmp_path, monkeypatch)
+
+
+ALL = [
+    f"{part} {maker}"
+    for part in ("e2e-network-01", "node-serial-01", "node-parallel-01")
+    for maker in ("nodewright", "upstream")
+]
+
+
+async def test_every_part_runs_with_both_makers_and_the_pages_are_written(world: World, tmp_path: Path) -> None:
+    board = await world.run()
+    assert world.ran == ALL
+    assert (world.raised, world.removed) == (2, 2)
+    assert all(run.problem == "" and len(run.outcomes) == 1 for run in board.runs.values())
+    assert document.read((tmp_path / "scoreboard.json").read_text(), {}).runs == board.runs
+    assert "not run yet" not in (tmp_path / "scoreboard.md").read_text().split("## Parts")[1]
+    await world.run()
+    assert world.ran == ALL, "nothing is left"
+
+
+async def test_a_run_that_was_killed_goes_on_with_the_first_part_without_a_result(world: World) -> None:
+    world.stops, world.stops_in = KeyboardInterrupt(), ALL[2]
+    with pytest.raises(KeyboardInterrupt):
+        await world.run()
+    world.stops = None
+    await world.run()
+    assert world.ran == [*ALL[:3], *ALL[2:]]
+
+
+async def test_a_run_that_is_stopped_removes_its_cluster(world: World) -> None:
+    world.stops, world.stops_in = asyncio.CancelledError(), ALL[1]
+    with pytest.raises(asyncio.CancelledError):
+        await world.run()
+    assert (world.raised, world.removed) == (2, 2)
+
+
+async def test_a_part_that_cannot_run_is_a_row_and_is_tried_again_at_the_end(world: World, tmp_path: Path) -> None:
+    world.stops, world.stops_in = Temporary("no room", obj="node1", step="images"), ALL[0]
+    board = await world.run()
+    assert world.ran == ALL and world.removed == 2
+    assert board.runs["e2e-network-01", "nodewright"].problem == "node1: images: no room"
+    assert "node1: images: no room" in (tmp_path / "scoreboard.md").read_text()
+    world.stops = None
+    board = await world.run()
+    assert world.ran == [*ALL, ALL[0]]
+    assert board.runs["e2e-network-01", "nodewright"].problem == ""
+
+
+async def test_only_some_parts_and_again(world: World) -> None:
+    await world.run(parts="^node-")
+    assert world.ran == ALL[2:]
+    await world.run(parts="serial", again=True)
+    assert world.ran == [*ALL[2:], *ALL[2:4]]
+
+
+async def test_one_suite_alone_leaves_the_other_as_the_page_has_it(world: World, tmp_path: Path) -> None:
+    first = await world.run()
+    (tmp_path / "bin" / Program.NODE).unlink()
+    board = await world.run(programs=(Program.E2E,), again=True)
+    assert world.ran == [*ALL, *ALL[:2]]
+    assert board.partition == first.partition and board.runs.keys() == first.runs.keys()
+
+
+async def test_a_part_that_was_not_run_to_its_end_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SPECS, Program.E2E, SPECS[Program.E2E][:1])
+    (world.order.pages / Program.E2E).write_text(  # type: ignore[operator]  # it has a folder for pages
+        _listing((*SPECS[Program.E2E], "[sig-network] Services hang"))
+    )
+    board = await world.run(parts="e2e")
+    assert {run.problem for run in board.runs.values()} == {"not reached: 1 spec"}
+    ran = list(world.ran)
+    await world.run(parts="e2e")
+    assert world.ran == ran, "some of it ran, so it is not tried again"
+
+
+async def test_results_of_another_machine_stay_on_the_page_and_are_run_here_too(world: World, tmp_path: Path) -> None:
+    first = await world.run()
+    here = tmp_path / "here"
+    board = await world.run(parts="serial", results=here)
+    assert world.ran == [*ALL, *ALL[2:4]]
+    assert board.runs.keys() == first.runs.keys()
+
+
+async def test_a_defect_of_ours_is_not_taken_for_a_result(world: World) -> None:
+    world.stops, world.stops_in = ValueError("a defect"), ALL[0]
+    with pytest.raises(ValueError, match="a defect"):
+        await world.run()
+
+
+async def test_somebodys_own_cluster_of_that_name_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "exists", lambda name: True)
+    with pytest.raises(Invalid, match="not one of the scoreboard's"):
+        await world.run()
+    assert (world.raised, world.removed) == (0, 0)
+
+
+async def test_what_a_killed_run_has_left_is_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "exists", lambda name: bool(world.ran))
+    world.stops = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        await world.run(parts="serial")
+    world.stops = None
+    await world.run(parts="parallel")
+    assert world.removed == 2  # before each of the two runs; the node suite removes its nodes itself
+    assert world.ran == [ALL[2], *ALL[4:]]
+
+
+async def test_two_runs_at_once_are_refused(world: World) -> None:
+    assert world.order.results is not None
+    world.order.results.mkdir()
+    with directory_lock(str(world.order.results)), pytest.raises(Conflict):
+        await world.run()
