@@ -134,6 +134,9 @@ BINARIES: tuple[Binary, ...] = (
         Kind.TEST,
     ),
     Binary("cyclonus", "cyclonus", "github.com/mattfenwick/cyclonus/cmd/cyclonus"),
+    Binary("kind", "kind", "sigs.k8s.io/kind"),
+    Binary("crictl", "kind", "sigs.k8s.io/cri-tools/cmd/crictl"),
+    Binary("local-path-provisioner", "local-path", "github.com/rancher/local-path-provisioner"),
 )
 
 # Control planes of other minor versions, by the value of `up --kubernetes`. During an upgrade a cluster may have nodes
