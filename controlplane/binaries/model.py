@@ -135,6 +135,9 @@ BINARIES: tuple[Binary, ...] = (
     ),
     Binary("cyclonus", "cyclonus", "./cyclonus"),
     Binary("cyclonus-worker", "cyclonus", "./worker"),
+    Binary("kind", "kind", "sigs.k8s.io/kind"),
+    Binary("crictl", "kind", "sigs.k8s.io/cri-tools/cmd/crictl"),
+    Binary("local-path-provisioner", "local-path", "github.com/rancher/local-path-provisioner"),
 )
 
 # Control planes of other minor versions, by the value of `up --kubernetes`. During an upgrade a cluster may have nodes

@@ -17,6 +17,8 @@ from nodelib.json_values import merge_patch
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 CONTAINERD_ROOT = "containerd"  # below the node's folder, as the next one
 IMAGE_LAYERS = "image-layers"  # files that it shares with other nodes (images/edge/clone.py)
+# Of containernetworking-plugins: kindnet brings a configuration for ptp, host-local and portmap, but not the programs.
+DEBIAN_PLUGINS = "/usr/lib/cni"
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10.2"
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -248,7 +250,7 @@ disabled_plugins = [
   {options}
 
 [plugins."io.containerd.cri.v1.runtime".cni]
-  bin_dirs = ["/opt/cni/bin"]
+  bin_dirs = ["/opt/cni/bin", "{DEBIAN_PLUGINS}"]
   conf_dir = "/etc/cni/net.d"
   use_internal_loopback = true
 

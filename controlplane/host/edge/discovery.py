@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import socket
 from typing import Any
 
 import yaml
@@ -16,6 +18,7 @@ from nodelib.kube.client import ApiError, KubeClient
 
 _INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 USER_AGENT = "nodewright-join"
+_NAMED_WITHIN = 20.0  # seconds: a resolver asks each of its servers twice
 
 
 async def cluster_info(server: str, ca_data: bytes | None) -> dict[str, Any]:
@@ -34,6 +37,16 @@ async def cluster_info(server: str, ca_data: bytes | None) -> dict[str, Any]:
             step="discover the cluster",
             action="Give its authority with --ca-file FILE, or an admin kubeconfig with --kubeconfig FILE.",
         ) from error
+
+
+async def resolves(name: str) -> bool:
+    """Whether this machine knows an address for `name`."""
+    try:
+        async with asyncio.timeout(_NAMED_WITHIN):
+            await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, TimeoutError):
+        return False
+    return True
 
 
 def authority_of(text: str) -> bytes:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ipaddress
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -153,6 +155,22 @@ def check_pins(public_key: bytes, pins: Iterable[str]) -> None:
             action="Take the hash that `kubeadm token create --print-join-command` prints there; if that is the one"
             " given, something else answers at this address.",
         )
+
+
+def endpoint_name(configuration: Json) -> str:
+    """The name in the ClusterConfiguration's controlPlaneEndpoint (kind's nodes have one), "" if it is an address."""
+    given = configuration.get("controlPlaneEndpoint")
+    host = urlsplit(f"//{given}").hostname or "" if isinstance(given, str) else ""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return ""
+
+
+def hosts_line(server: str, name: str) -> str:
+    """The line of /etc/hosts that gives `name` the address of the API server at the URL `server`."""
+    return f"{urlsplit(server).hostname} {name}"
 
 
 def addons(names: Iterable[str]) -> Addons:

@@ -104,7 +104,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     with progress.step(f"name {request.node}"):
         await _check_name(request, known)
     with progress.step("configuration of the cluster's nodes"):
-        await _read_cluster(request, known)
+        await read_cluster(request, known)
     with progress.step("files"):
         await asyncio.to_thread(_write_files, request, known)
     with progress.step("containerd and agent") as say:
@@ -203,20 +203,37 @@ async def _check_name(request: Request, known: KnownCluster) -> None:
         )
 
 
-async def _read_cluster(request: Request, known: KnownCluster) -> None:
+async def read_cluster(request: Request, known: KnownCluster) -> None:
     async with KubeClient(known.access, user_agent=discovery.USER_AGENT) as client:
         known.kubelet = (await _config_map(client, "kubelet-config")).get("kubelet", "")
         text = (await _config_map(client, "kubeadm-config")).get("ClusterConfiguration", "")
-    networking = _networking(text)
+    configuration = _configuration(text)
+    await _check_endpoint(request, known, plan.endpoint_name(configuration))
+    networking = object_or_empty(configuration.get("networking"))
     cidrs = request.cluster_cidr or str(networking.get("podSubnet") or "")
     known.cluster_cidrs = tuple(part for part in cidrs.split(",") if part)
     if not known.kubelet:
         known.kubelet = plan.plain_config("", str(networking.get("dnsDomain") or "cluster.local"))
 
 
-def _networking(text: str) -> Json:
+async def _check_endpoint(request: Request, known: KnownCluster, name: str) -> None:
+    """Raises Permanent where `name`, by which the cluster's own pods on this node ask the API server, is unknown.
+
+    Before anything runs: pods of the host's network keep the /etc/hosts that they were started with.
+    """
+    if "nodewright" == request.network == request.proxy or not name or await discovery.resolves(name):
+        return
+    raise Permanent(
+        f"this machine does not know the name {name}, at which the cluster's kube-proxy asks the API server",
+        obj=known.access.server,
+        step="read the cluster",
+        action=f"Add this line to /etc/hosts, then run this again: {plan.hosts_line(known.access.server, name)}",
+    )
+
+
+def _configuration(text: str) -> Json:
     try:
-        return object_or_empty(object_or_empty(safe_yaml.load(text)).get("networking"))
+        return object_or_empty(safe_yaml.load(text))
     except yaml.YAMLError as error:
         raise Permanent(
             f"its ClusterConfiguration is not YAML: {error}",

@@ -2,7 +2,7 @@
 
 Each case sets policies, labels or pods, has each of nine pods ask all nine on every port and protocol, and compares the
 answers with those of its own model. A case passes when no step has a wrong answer. A pod is given all it has to ask in
-a step at once, as a list (decision 0077).
+a step at once, as a list (decision 0076).
 """
 
 from __future__ import annotations

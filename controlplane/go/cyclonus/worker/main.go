@@ -2,7 +2,7 @@
 //
 // Upstream's (cmd/worker) starts `agnhost connect` for each entry. For TCP and UDP this one asks itself, in the same way:
 // nine pods with 36 processes each, 25 ms of a processor for one, made a machine of two cores so busy that answers came
-// too late (decision 0077). As upstream's it gives each a second, and a second try. SCTP is left to agnhost. What is
+// too late (decision 0076). As upstream's it gives each a second, and a second try. SCTP is left to agnhost. What is
 // read and written is as in upstream's pkg/worker/model.go, without its packages, as nine of these start at once.
 package main
 

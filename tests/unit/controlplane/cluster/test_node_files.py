@@ -58,6 +58,13 @@ def test_containerd_config_is_toml_and_follows_the_machine(restrict: bool) -> No
     assert config["plugins"]["io.containerd.cri.v1.runtime"]["cni"]["use_internal_loopback"] is True
 
 
+def test_the_plugins_of_a_network_that_brings_none_are_debian_s() -> None:
+    """kindnet writes a configuration with ptp, host-local and portmap, and expects them on the node."""
+    config = tomllib.loads(node_files.containerd_config(restrict_oom_score_adj=False, durable=True))
+    folders = config["plugins"]["io.containerd.cri.v1.runtime"]["cni"]["bin_dirs"]
+    assert folders == ["/opt/cni/bin", "/usr/lib/cni"]  # ours is in the first
+
+
 def test_every_handler_makes_containers_with_the_runc_that_was_built() -> None:
     made = node_files.containerd_config(restrict_oom_score_adj=True, durable=False, runc="/cache/bin/runc-1/runc")
     runtimes = tomllib.loads(made)["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from controlplane.host.work.join import KnownCluster, Request, agent_program, join, remove_bootstrap
+from controlplane.host.work.join import KnownCluster, Request, agent_program, join, read_cluster, remove_bootstrap
 from controlplane.host.work.join_waits import until_certified
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid, Permanent
@@ -59,6 +59,47 @@ async def test_rights_that_an_admin_s_kubeconfig_lacks_are_named(tmp_path: Path)
     finally:
         await runner.cleanup()
     assert refused.value.obj == config and "Only an admin has these rights" in refused.value.action
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "refused"),
+    [
+        pytest.param("no-such-name.invalid:6443", True, id="unknown"),
+        pytest.param("localhost:6443", False, id="known"),
+        pytest.param("[fd00::1]:6443", False, id="address"),
+        pytest.param(7, False, id="nonsense"),
+    ],
+)
+async def test_a_name_of_the_api_server_that_the_machine_does_not_know_is_named(
+    tmp_path: Path, endpoint: object, refused: bool
+) -> None:
+    """kind's kube-proxy asks kind-control-plane:6443, and only the containers beside it know that name."""
+    configuration = json.dumps({"controlPlaneEndpoint": endpoint})
+
+    async def answer(request: web.Request) -> web.Response:
+        name = request.path.rpartition("/")[2]
+        meta = {"namespace": "kube-system", "name": name, "uid": name, "resourceVersion": "1"}
+        data = {"ClusterConfiguration": configuration}
+        return web.json_response({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    known = KnownCluster(ClusterAccess(f"http://127.0.0.1:{runner.addresses[0][1]}", token="x"))
+    try:
+        if not refused:
+            await read_cluster(Request(node="n1"), known)
+            return
+        with pytest.raises(Permanent, match=r"no-such-name\.invalid") as raised:
+            await read_cluster(Request(node="n1"), known)
+        assert "/etc/hosts" in raised.value.action and "127.0.0.1 no-such-name.invalid" in raised.value.action
+        # Nothing of the cluster's asks it.
+        await read_cluster(Request(node="n1", network="nodewright", proxy="nodewright"), known)
+    finally:
+        await runner.cleanup()
 
 
 async def test_a_cluster_that_nothing_identifies_is_refused() -> None:

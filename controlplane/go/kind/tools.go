@@ -1,0 +1,9 @@
+//go:build tools
+
+// Package tools names what this module builds, so that go.mod keeps it.
+package tools
+
+import (
+	_ "sigs.k8s.io/cri-tools/cmd/crictl"
+	_ "sigs.k8s.io/kind"
+)
