@@ -67,6 +67,7 @@ def docker_host() -> Iterator[None]:
     try:
         run(IMAGES, STATE / "made", timeout=1800)
         on_host("iptables", "-P", "FORWARD", "DROP")  # Docker's own setting where it switched forwarding on
+        on_host("rm", "-f", "/etc/containerd/config.toml")  # of Debian's containerd, which came with docker.io
         yield
     finally:
         run(MACHINE, "stop")
@@ -138,7 +139,6 @@ def test_a_node_that_joined_beside_kind_and_left() -> None:
 
 def _join(address: str, join: tuple[str, ...]) -> None:
     """As docs/kind.md says it."""
-    on_host("rm", "-f", "/etc/containerd/config.toml")  # of Debian's containerd, which came with docker.io
     environment = ("env", f"PYTHONPATH={PROJECT}")
     # containerd runs then, and takes images, but the node needs the name of the API server.
     unnamed = on_host(*environment, sys.executable, "-m", "cli", *join, "--plain", check=False)
