@@ -77,6 +77,7 @@ def docker_host() -> Iterator[None]:
 def kind_cluster(image: str) -> Iterator[str]:
     """Yields what kind said."""
     own = ("env", f"KUBECONFIG={STATE}/made/kubeconfig", "kind")
+    on_host(*own, "delete", "cluster")  # of a run that was killed
     try:
         config = f"--config={PROJECT}/tests/kind/cluster.yaml"
         yield on_host(*own, "create", "cluster", f"--image={image}", config, "--wait=180s", check=False)
