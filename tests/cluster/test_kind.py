@@ -149,10 +149,12 @@ def _join(address: str, join: tuple[str, ...]) -> None:
     for way in ("-s", "-d"):
         on_host("iptables", "-I", "DOCKER-USER", way, FORWARDED, "-j", "ACCEPT")
     command = f"PYTHONPATH={PROJECT} {sys.executable} -m cli {' '.join(join)} --plain"
-    copy = (
-        "docker exec kind-control-plane sh -c 'ctr -n k8s.io images export - "
-        '$(ctr -n k8s.io images ls -q | grep -E "/(kindnetd|kube-proxy|pause):")\' | ctr -n k8s.io images import -'
-    )
+    # By a file: what a process writes last may be lost on the way out of `docker exec` when it ends.
+    archive = "/var/images.tar"
+    wanted = '$(ctr -n k8s.io images ls -q | grep -E "/(kindnetd|kube-proxy|pause):")'
+    on_host("docker", "exec", "kind-control-plane", "sh", "-c", f"ctr -n k8s.io images export {archive} {wanted}")
+    on_host("docker", "cp", f"kind-control-plane:{archive}", archive)
+    copy = f"ctr -n k8s.io images import {archive}"
     tag = "ctr -n k8s.io images tag --force registry.k8s.io/pause:3.10 registry.k8s.io/pause:3.10.2"
     waits = "for _ in $(seq 1 150); do ctr version >/dev/null 2>&1 && break; sleep 0.2; done"
     said = on_host("bash", "-c", f"{command} & joined=$!; {waits}; {copy} && {tag} && wait $joined", check=False)
