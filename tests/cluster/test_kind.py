@@ -67,6 +67,7 @@ def docker_host() -> Iterator[None]:
     try:
         run(IMAGES, STATE / "made", timeout=1800)
         on_host("iptables", "-P", "FORWARD", "DROP")  # Docker's own setting where it switched forwarding on
+        on_host("rm", "-f", "/etc/containerd/config.toml")  # of Debian's containerd, which came with docker.io
         yield
     finally:
         run(MACHINE, "stop")
@@ -76,6 +77,7 @@ def docker_host() -> Iterator[None]:
 def kind_cluster(image: str) -> Iterator[str]:
     """Yields what kind said."""
     own = ("env", f"KUBECONFIG={STATE}/made/kubeconfig", "kind")
+    on_host(*own, "delete", "cluster")  # of a run that was killed
     try:
         config = f"--config={PROJECT}/tests/kind/cluster.yaml"
         yield on_host(*own, "create", "cluster", f"--image={image}", config, "--wait=180s", check=False)
@@ -138,7 +140,6 @@ def test_a_node_that_joined_beside_kind_and_left() -> None:
 
 def _join(address: str, join: tuple[str, ...]) -> None:
     """As docs/kind.md says it."""
-    on_host("rm", "-f", "/etc/containerd/config.toml")  # of Debian's containerd, which came with docker.io
     environment = ("env", f"PYTHONPATH={PROJECT}")
     # containerd runs then, and takes images, but the node needs the name of the API server.
     unnamed = on_host(*environment, sys.executable, "-m", "cli", *join, "--plain", check=False)
@@ -148,10 +149,12 @@ def _join(address: str, join: tuple[str, ...]) -> None:
     for way in ("-s", "-d"):
         on_host("iptables", "-I", "DOCKER-USER", way, FORWARDED, "-j", "ACCEPT")
     command = f"PYTHONPATH={PROJECT} {sys.executable} -m cli {' '.join(join)} --plain"
-    copy = (
-        "docker exec kind-control-plane sh -c 'ctr -n k8s.io images export - "
-        '$(ctr -n k8s.io images ls -q | grep -E "/(kindnetd|kube-proxy|pause):")\' | ctr -n k8s.io images import -'
-    )
+    # By a file: what a process writes last may be lost on the way out of `docker exec` when it ends.
+    archive = "/var/images.tar"
+    wanted = '$(ctr -n k8s.io images ls -q | grep -E "/(kindnetd|kube-proxy|pause):")'
+    on_host("docker", "exec", "kind-control-plane", "sh", "-c", f"ctr -n k8s.io images export {archive} {wanted}")
+    on_host("docker", "cp", f"kind-control-plane:{archive}", archive)
+    copy = f"ctr -n k8s.io images import {archive}"
     tag = "ctr -n k8s.io images tag --force registry.k8s.io/pause:3.10 registry.k8s.io/pause:3.10.2"
     waits = "for _ in $(seq 1 150); do ctr version >/dev/null 2>&1 && break; sleep 0.2; done"
     said = on_host("bash", "-c", f"{command} & joined=$!; {waits}; {copy} && {tag} && wait $joined", check=False)

@@ -4,7 +4,7 @@
 #
 #   tests/kind/machine.sh start            Debian's docker.io in it (installed there only), dockerd running
 #   tests/kind/machine.sh exec ARGS...     any command in it: docker, kind, ./nodewright join
-#   tests/kind/machine.sh stop             ends everything in it; images and installed packages stay for the next start
+#   tests/kind/machine.sh stop             ends everything in it; Docker and its images stay for the next start
 #   tests/kind/machine.sh purge            and removes its folder
 #
 # State is in NODEWRIGHT_KIND_STATE (default: the cache). It has no way out: images are made here. Needs root.

@@ -7,18 +7,21 @@ state=$1
 here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
 
 main() {
-  layers
   case $2 in
-    install) install ;;
-    run) run ;;
+    install) layers ""; install ;;
+    run) layers fresh; run ;;
   esac
 }
 
+# What was installed is kept; what a run changes is above it, and gone with the next.
 layers() {
-  local name
+  local name kept upper lower
+  rm -rf --one-file-system "$state/fresh" "$state/containerd" "$state/kubelet"
   for name in usr etc opt var; do
-    mkdir -p "$state/layers/$name"/{upper,work}
-    mount -t overlay -o "lowerdir=/$name,upperdir=$state/layers/$name/upper,workdir=$state/layers/$name/work" overlay "/$name"
+    kept=$state/layers/$name upper=$state/${1:-layers}/$name lower=/$name
+    [[ -z $1 ]] || lower=$kept/upper:/$name
+    mkdir -p "$upper"/{upper,work}
+    mount -t overlay -o "lowerdir=$lower,upperdir=$upper/upper,workdir=$upper/work" overlay "/$name"
   done
 }
 
