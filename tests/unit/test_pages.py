@@ -126,6 +126,13 @@ def shape(text: str) -> dict[str, object]:
     }
 
 
+def test_no_command_that_a_test_runs_writes_into_a_file_of_this_machine() -> None:
+    """The tests run them as root, in a folder of their own."""
+    writes = re.compile(r">\s*/(?!dev/null\b)|\b(?:tee|install|cp|mv)\b.*\s/")
+    typed = [(one, re.sub(r"'[^']*'", "", one.text)) for one in FOLLOWED if not one.not_run]
+    assert [str(one) for one, text in typed if writes.search(text)] == []
+
+
 def test_the_readme_in_chinese_has_the_same_commands_tables_and_links() -> None:
     chinese, english = (shape((PROJECT / name).read_text()) for name in ("README.zh-CN.md", "README.md"))
     assert chinese == english
