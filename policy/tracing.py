@@ -7,38 +7,26 @@ from collections.abc import Iterable
 from nodelib.json_values import Json
 from nodelib.text import one_line
 from nodelib.traces.model import SpanContext, sampled_parent
-from nodelib.traces.steps import NOT_TRACED, Moment, OpenSpan, Step, Tracer
+from nodelib.traces.steps import NOT_TRACED, OpenSpan, QueuedTraces, Step, Tracer
 from policy.model import Name
 from policy.plan import changed
 
 SERVICE = "nodewright-policy"  # service.name
-SYNC, QUEUED, WAIT = "sync policies", "change queued", "wait for network policies"
+SYNC, WAIT = "sync policies", "wait for network policies"
 _WORDS = 1024  # bytes of an error
 
 
-class PolicyTracing:
+class PolicyTracing(QueuedTraces):
     """Begins the trace of a sync with the first change that it takes. A pod's wait is part of the trace of its start,
     as the pod network says in its question."""
 
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self._since: Moment | None = None
+        super().__init__(tracer, SYNC)
         self._newest: SpanContext | None = None
 
-    def queued(self) -> None:
-        """A change waits for the next sync."""
-        if self._since is None:
-            self._since = self._tracer.moment()
-
     def begin(self) -> Step:
-        """A sync begins: it takes all changes that wait."""
-        since, self._since, self._newest = self._since, None, None
-        made = self._tracer.begin(SYNC, since)
-        if isinstance(made, OpenSpan):
-            self._newest = made.context
-            if since is not None:
-                _, now = self._tracer.moment()
-                made.record(QUEUED, since[0], now - since[1])
+        made = super().begin()
+        self._newest = made.context if isinstance(made, OpenSpan) else None
         return made
 
     def drop(self, span: OpenSpan) -> None:

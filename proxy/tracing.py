@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from nodelib.traces.steps import Moment, OpenSpan, Step, Tracer
+from nodelib.traces.steps import OpenSpan, QueuedTraces, Tracer
 from proxy.plan import spans
 from proxy.plan.tracker import Changes
 
 SERVICE = "kube-proxy"  # service.name
 
 
-class SyncTracing:
+class SyncTracing(QueuedTraces):
     """Begins the trace of a sync with the first change that it takes."""
 
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self._since: Moment | None = None
-
-    def queued(self) -> None:
-        """A change waits for the next sync."""
-        if self._since is None:
-            self._since = self._tracer.moment()
-
-    def begin(self) -> Step:
-        """A sync begins: it takes all changes that wait."""
-        since, self._since = self._since, None
-        made = self._tracer.begin(spans.SYNC, since)
-        if since is not None and isinstance(made, OpenSpan):
-            _, now = self._tracer.moment()
-            made.record(spans.QUEUED, since[0], now - since[1])
-        return made
+        super().__init__(tracer, spans.SYNC)
 
 
 def describe(span: OpenSpan, changes: Changes, *, full: bool, endpoints: int, mode: str) -> None:

@@ -23,6 +23,7 @@ from nodelib.traces.sampling import is_sampled
 MOST = 256  # spans of one trace: a sync may be refused and tried for each of its parts
 _WORDS = 1024  # bytes of an error
 LEFT_OUT = "nodewright.spans_left_out"
+QUEUED = "change queued"
 
 Sink = Callable[[Span], None]
 Moment = tuple[float, float]  # of the wall clock, and of the monotonic one
@@ -132,6 +133,28 @@ class Tracer:
     def within(self, parent: SpanContext, name: str) -> Step:
         """A part of another program's trace, which has decided that it is kept."""
         return _Trace(self, parent.trace, name, parent.span, None).first
+
+
+class QueuedTraces:
+    """Traces of work that takes all changes which wait for it, such as a sync: each begins with the first of them."""
+
+    def __init__(self, tracer: Tracer, name: str) -> None:
+        self._tracer, self._name = tracer, name
+        self._since: Moment | None = None
+
+    def queued(self) -> None:
+        """A change waits for the next one."""
+        if self._since is None:
+            self._since = self._tracer.moment()
+
+    def begin(self) -> Step:
+        """The work begins: it takes all changes that wait."""
+        since, self._since = self._since, None
+        made = self._tracer.begin(self._name, since)
+        if since is not None and isinstance(made, OpenSpan):
+            _, now = self._tracer.moment()
+            made.record(QUEUED, since[0], now - since[1])
+        return made
 
 
 class _Trace:

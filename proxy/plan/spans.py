@@ -12,7 +12,6 @@ from proxy.model import NamespacedName
 from proxy.plan.tracker import Changes
 
 SYNC = "syncProxyRules"  # upstream's function, and the name of its metrics
-QUEUED = "change queued"
 PROGRAMMING = "network programming"  # upstream's network_programming_duration_seconds
 NAMED = 8  # Services of one sync
 _MOST_PROGRAMMED = 32  # Services whose network programming is told for one sync

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nodelib.firewall.objects import Family
+from nodelib.json_values import Json
+from policy.enforcer import Enforcer
+from policy.plan import parse
 from policy.plan.program import Program
 
 
@@ -20,3 +23,19 @@ class Silent:
 
     def failed(self, error: Exception) -> None:
         self.errors.append(error)
+
+
+class Watched:
+    """Tells `enforcer` what watches would."""
+
+    enforcer: Enforcer
+
+    def pods(self, *objects: Json) -> None:
+        for obj in objects:
+            one = parse.pod(obj)
+            self.enforcer.set_pod(one.name, one)
+
+    def policies(self, *objects: Json) -> None:
+        for obj in objects:
+            one, _ = parse.policy(obj)
+            self.enforcer.set_policy(one.name, one)

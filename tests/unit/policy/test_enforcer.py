@@ -19,14 +19,14 @@ from policy.plan.program import Planner
 from policy.protection import Protection
 from tests.builders.policies import apps, pod, policy
 from tests.fakes.clock import FakeClock
-from tests.fakes.policies import Silent
+from tests.fakes.policies import Silent, Watched
 from tests.fakes.policy_kernel import FakePolicyTable, Flow, allowed
 from tests.waiting import until
 
 A, B = "10.0.0.1", "10.0.0.2"
 
 
-class World:
+class World(Watched):
     """One family, with fakes around the enforcer. `generation` grows with every commit of anybody."""
 
     def __init__(self) -> None:
@@ -42,16 +42,6 @@ class World:
         )
         self.enforcer.set_namespace("a", {})
         self.pods(pod("a1", A), pod("a2", B))
-
-    def pods(self, *objects: Json) -> None:
-        for obj in objects:
-            one = parse.pod(obj)
-            self.enforcer.set_pod(one.name, one)
-
-    def policies(self, *objects: Json) -> None:
-        for obj in objects:
-            one, _ = parse.policy(obj)
-            self.enforcer.set_policy(one.name, one)
 
     def passes(self, client: str, server: str) -> bool:
         return allowed(self.enforcer.programs[Family.IPV4], Flow(client, server))

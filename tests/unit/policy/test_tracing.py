@@ -19,7 +19,7 @@ from policy.protection import Protection, read
 from policy.tracing import PolicyTracing
 from tests.builders.policies import apps, pod, policy
 from tests.fakes.clock import FakeClock
-from tests.fakes.policies import Silent
+from tests.fakes.policies import Silent, Watched
 from tests.fakes.policy_kernel import FakePolicyTable
 from tests.unit.policy.test_enforcer import MemoryFile
 from tests.waiting import until
@@ -28,7 +28,7 @@ A, B = "10.0.0.1", "10.0.0.2"
 SANDBOX = SpanContext(b"t" * 16, b"s" * 8)
 
 
-class World:
+class World(Watched):
     """One family of a daemon that traces."""
 
     def __init__(self, per_million: int = ALL) -> None:
@@ -40,16 +40,6 @@ class World:
         self.protection = Protection(self.enforcer, MemoryFile(), {}, lambda: "")
         self.enforcer.set_namespace("a", {})
         self.pods(pod("a1", A), pod("a2", B))
-
-    def pods(self, *objects: Json) -> None:
-        for obj in objects:
-            one = parse.pod(obj)
-            self.enforcer.set_pod(one.name, one)
-
-    def policies(self, *objects: Json) -> None:
-        for obj in objects:
-            one, _ = parse.policy(obj)
-            self.enforcer.set_policy(one.name, one)
 
     async def begun(self) -> World:
         self.enforcer.start()
