@@ -25,7 +25,6 @@ const live = new Live({
   },
   rows: (said) => {
     tables.update(said.rows, said.gone);
-    if (document.documentElement.dataset.synced) tables.quiet = false;
     if (document.documentElement.dataset.synced) troubles.draw();
     if (!byId("node-view").hidden && (said.gone.length || said.rows.some((one) => one.kind === "node"))) route();
   },
@@ -37,6 +36,7 @@ const live = new Live({
     tables.said(said.notes);
     if (said.synced) {
       document.documentElement.dataset.synced = "yes";
+      tables.quiet = false;
       troubles.draw();
     }
   },

@@ -4,6 +4,7 @@ import { byId, clock, el, keepFocus, spark } from "./dom.js";
 import { coded } from "./code.js";
 import { counted } from "./counters.js";
 import { byPolicies, linked, toRow } from "./links.js";
+import { light } from "./lit.js";
 
 export class Packet {
   constructor(tables, look) {
@@ -189,13 +190,15 @@ export class Packet {
       const to = /^\d/.test(one.port) ? `${target.includes(":") ? `[${target}]` : target}:${one.port.split("/")[0]}` : target;
       const protocol = one.port.split("/")[1]?.toLowerCase();
       const way = new URLSearchParams({ from: source, to, ...(["tcp", "udp"].includes(protocol) ? { protocol } : {}) });
-      return el(
-        "tr", { class: one.last > before ? "fresh" : undefined },
+      const row = el(
+        "tr", {},
         el("th", { scope: "row" }, one.last ? clock(one.last) : "–", el("small", {}, one.node)),
         el("td", {}, toRow(`pod/${one.source}`, one.source, this.tables.rows), el("span", { class: "space" }, " → "), toRow(`pod/${one.to}`, one.to, this.tables.rows), el("small", {}, one.port, " · ", el("a", { class: "name way", href: `#/packet?${way}`, "data-focus": `${one.node} ${one.direction} ${way}` }, "trace it"))),
         el("td", {}, byPolicies(one, this.tables.rows), el("small", {}, one.direction), one.remedy ? el("small", {}, "would have allowed it: ", coded(one.remedy, this.tables.rows)) : null),
         el("td", {}, one.count.toLocaleString("en")),
       );
+      if (one.last > before) light(row);
+      return row;
     });
     return el("table", { "aria-label": "Dropped packets" }, el("thead", {}, el("tr", {}, heads.map(([name, width]) => el("th", { scope: "col", class: width || undefined }, name)))), el("tbody", {}, rows));
   }

@@ -2,6 +2,7 @@
 
 import { byId, el } from "./dom.js";
 import { coded } from "./code.js";
+import { light } from "./lit.js";
 
 const NOWHERE = "";
 const MOST_POLICIES = 4; // that are named in the row of one pod
@@ -32,15 +33,16 @@ export class Tables {
 
   update(rows, gone) {
     for (const key of gone) this.drop(key);
-    const touched = new Set();
+    const touched = new Map(); // by body of a table, its rows that have no place yet
     let wired = gone.length > 0; // whether a line may lead elsewhere
     for (const row of rows) {
       this.rows.set(row.key, row);
-      const body = this.put(row);
-      if (body) touched.add(body);
-      wired ||= body !== null || row.kind === "service";
+      const placed = this.put(row);
+      if (placed && !touched.has(placed.body)) touched.set(placed.body, []);
+      if (placed) touched.get(placed.body).push(placed.element);
+      wired ||= placed !== null || row.kind === "service";
     }
-    for (const body of touched) sort(body);
+    for (const [body, fresh] of touched) insert(body, fresh);
     if (touched.size || gone.length) this.count();
     this.isolates(rows, gone);
     if (wired) this.onDrawn();
@@ -77,18 +79,17 @@ export class Tables {
     element.hidden = !this.fits(row);
     element.dataset.key = row.key;
     element.dataset.order = order(row);
-    if (!this.quiet) element.classList.add("fresh");
     if (old?.parentElement === body && old.dataset.order === element.dataset.order) {
       // The row stays, and so does the focus; only cells that differ are replaced.
       replaceCells(old, element);
-      if (!this.quiet) flash(old);
+      if (!this.quiet) light(old);
       old.hidden = element.hidden;
       return null;
     }
     old?.remove();
-    body.append(element);
     this.shown.set(row.key, element);
-    return body;
+    if (!this.quiet) light(element);
+    return { body, element };
   }
 
   drop(key) {
@@ -237,14 +238,29 @@ function name(row, also, more = []) {
   return el("th", { scope: "row" }, el("a", { href: `#/${row.key}`, title: row.labels.join("\n") || undefined }, row.name), el("span", { class: "space" }, ` ${row.namespace}`), also ? el("small", {}, ` · ${also}`) : null, more);
 }
 
-function flash(row) {
-  row.classList.remove("fresh");
-  requestAnimationFrame(() => row.classList.add("fresh"));
+// Rows come to their places, and those that are there stay: moving them all would lay out the whole table anew.
+function insert(body, fresh) {
+  const placed = [...body.rows];
+  let at = 0;
+  for (const row of fresh.sort(byOrder)) {
+    at = after(placed, row, at);
+    body.insertBefore(row, placed[at] ?? null);
+  }
 }
 
-function sort(body) {
-  const every = [...body.rows].sort((one, other) => (one.dataset.order < other.dataset.order ? -1 : 1));
-  body.append(...every);
+// Where the first row stands, from `low` on, that comes after this one.
+function after(placed, row, low) {
+  let high = placed.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (byOrder(placed[middle], row) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function byOrder(one, other) {
+  return one.dataset.order < other.dataset.order ? -1 : 1;
 }
 
 // Policies are in the order in which they decide: tier Admin, NetworkPolicies, tier Baseline.
