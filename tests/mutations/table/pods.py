@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.model import Mutation
 
 _TESTS = ("unit/agent/pods/test_pod.py", "unit/agent/pods/test_pod_worker.py", "unit/agent/pods")
+_RESTARTS = ("unit/agent/common/test_restart.py", *_TESTS)
 _POD, _TERMINATION = "agent/pods/plan/pod.py", "agent/pods/plan/termination.py"
 _RESTART, _BACKOFF = "agent/common/plan/restart.py", "agent/common/plan/backoff.py"
 _START, _HOOKS = "agent/pods/work/steps/start.py", "agent/pods/work/hooks.py"
@@ -44,23 +45,23 @@ TABLE = (
     ),
     Mutation(
         "restart-never", "restartPolicy Never",
-        _RESTART, '    if policy == "Never":\n        return False\n', "", _TESTS,
+        _RESTART, '    if policy == "Never":\n        return False\n', "", _RESTARTS,
     ),
     Mutation(
         "restart-on-failure", "restartPolicy OnFailure",
-        _RESTART, 'return policy != "OnFailure" or exit_code != 0', "return True", _TESTS,
+        _RESTART, 'return policy != "OnFailure" or exit_code != 0', "return True", _RESTARTS,
     ),
     Mutation(
         "restart-container-policy", "a container's own restartPolicy",
-        _RESTART, "policy = own or pod.restart_policy", "policy = pod.restart_policy", _TESTS,
+        _RESTART, "policy = own or pod.restart_policy", "policy = pod.restart_policy", _RESTARTS,
     ),
     Mutation(
         "restart-rules", "restartPolicyRules",
-        _RESTART, 'if rule is not None and rule.get("action") in', 'if False and rule.get("action") in', _TESTS,
+        _RESTART, 'if rule is not None and rule.get("action") in', 'if False and rule.get("action") in', _RESTARTS,
     ),
     Mutation(
         "restart-rules-not-in", "restartPolicyRules with the operator NotIn",
-        _RESTART, 'return inside if codes.get("operator") == "In" else not inside', "return inside", _TESTS,
+        _RESTART, 'return inside if codes.get("operator") == "In" else not inside', "return inside", _RESTARTS,
     ),
     Mutation(
         "restart-all-containers", "the action RestartAllContainers",
@@ -99,7 +100,7 @@ TABLE = (
     ),
     Mutation(
         "sidecar", "init containers with restartPolicy Always are sidecars",
-        _RESTART, 'return kind is Kind.INIT and container.get("restartPolicy") == "Always"', "return False", _TESTS,
+        _RESTART, 'return kind is Kind.INIT and container.get("restartPolicy") == "Always"', "return False", _RESTARTS,
     ),
     Mutation(
         "sidecar-startup", "what follows a sidecar waits for its startup probe",
