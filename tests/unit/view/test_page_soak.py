@@ -164,5 +164,5 @@ async def _watch(
         if count % 5 == 4:  # the other views, and back
             for view in _VIEWS:
                 await browser.open(url + view)
-                await browser.until("document.readyState === 'complete'")
+                await browser.until("document.readyState === 'complete'", seconds=120)
         await asyncio.sleep(3)
