@@ -27,7 +27,7 @@ _LOST = (
     "Unable to get init container status from container runtime and pod has been initialized, "
     "treat it as exited normally"
 )
-_MESSAGES_LIMIT = 12 * 1024  # characters, all containers of a pod together
+_MESSAGES_LIMIT = 12 * 1024  # bytes, all containers of a pod together (MaxPodTerminationMessageLogLength)
 
 
 def container_statuses(
@@ -48,8 +48,9 @@ def container_statuses(
         status = _status(pod, kind, container, seen, old, waiting, actuated)
         _ready(kind, container, status, old, seen, probes)
         for state in (status["state"], status["lastState"]):
-            if state.get("terminated", {}).get("message"):
-                state["terminated"]["message"] = state["terminated"]["message"][: _MESSAGES_LIMIT // count]
+            if message := state.get("terminated", {}).get("message"):
+                share = message.encode(errors="replace")[: _MESSAGES_LIMIT // count]
+                state["terminated"]["message"] = share.decode(errors="ignore")
         found.append(status)
     return found if kind is Kind.INIT else sorted(found, key=lambda one: str(one["name"]))
 

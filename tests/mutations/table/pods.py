@@ -149,7 +149,7 @@ TABLE = (
     ),
     Mutation(
         "termination-message-size", "a termination message has at most 4 KiB",
-        "agent/pods/edge/pod_files.py", "return file.read(limit)", "return file.read()",
+        "agent/pods/edge/pod_files.py", "_MESSAGE_BYTES = 4096", "_MESSAGE_BYTES = 1 << 20",
         _TESTS,
     ),
     Mutation(
@@ -159,7 +159,7 @@ TABLE = (
     ),
     Mutation(
         "termination-messages-together", "all termination messages of a pod together have at most 12 KiB",
-        "agent/pods/plan/container_status.py", '["message"][: _MESSAGES_LIMIT // count]', '["message"]', _TESTS,
+        "agent/pods/plan/container_status.py", "[: _MESSAGES_LIMIT // count]", "", ("unit/agent/pods/test_status.py",),
     ),
     Mutation(
         "readiness-gates", "readinessGates",

@@ -38,6 +38,11 @@ SIDECAR = pod(
     restartPolicy="Always",
     initContainers=[container("s1", restartPolicy="Always"), container("i2")],
 )
+PROBED = pod(
+    container("a"),
+    restartPolicy="Always",
+    initContainers=[container("s1", restartPolicy="Always", startupProbe={"exec": {}}), container("i2")],
+)
 
 
 def box(attempt: int = 0, *, ready: bool = True, **fields: Any) -> SandboxState:
@@ -331,6 +336,28 @@ CASES: list[Any] = [
     ),
     pytest.param(SIDECAR, seen(), facts(), ["start s1/0"], id="sidecar-first"),
     pytest.param(SIDECAR, seen(one(SIDECAR, "s1")), facts(), ["start i2/0"], id="then-what-follows-it"),
+    pytest.param(PROBED, seen(one(PROBED, "s1")), facts(), [], id="but-not-before-its-first-startup-probe"),
+    pytest.param(
+        PROBED,
+        seen(one(PROBED, "s1")),
+        facts(probes={"s10": ProbeState(started=False, ready=False)}),
+        [],
+        id="nor-before-that-has-succeeded",
+    ),
+    pytest.param(
+        PROBED,
+        seen(one(PROBED, "s1")),
+        facts(probes={"s10": ProbeState(started=True, ready=True)}),
+        ["start i2/0"],
+        id="a-sidecar-that-has-started-lets-the-next-begin",
+    ),
+    pytest.param(
+        PROBED,
+        seen(one(PROBED, "s1")),
+        facts(probes={"s10": ProbeState(started=False, ready=False, live=False)}),
+        ["kill s1"],
+        id="a-sidecar-whose-startup-probe-has-failed",
+    ),
     pytest.param(
         SIDECAR,
         seen(one(SIDECAR, "s1"), one(SIDECAR, "i2", DEAD)),

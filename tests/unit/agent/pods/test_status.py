@@ -270,3 +270,13 @@ def test_an_init_container_known_only_from_the_mirror(source: str, said: bool) -
     assert ("Unable to get init container status" in found.get("message", "")) is said
     assert {name: found[name] for name in ended} == ended
     assert after["initContainerStatuses"][0]["ready"] is True
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_the_messages_of_all_containers_share_12_kib(letter: str) -> None:
+    """normalizeStatus of pkg/kubelet/status: each container has its share, in bytes."""
+    many = pod(*(container(f"c{at:02}") for at in range(48)), restartPolicy="Never")
+    ended = [replace(dead(f"c{at:02}", 1, many), message=letter * 4096) for at in range(48)]
+    shown = status(many, seen(*ended))["containerStatuses"]
+    messages = [one["state"]["terminated"]["message"] for one in shown]
+    assert {len(one.encode()) for one in messages} == {256} and set("".join(messages)) == {letter}
