@@ -12,6 +12,7 @@ from controlplane.suites.plan.conformance import exactly, without_labels
 from nodelib.errors import Invalid
 
 _LONGEST = 300  # characters of a reason
+_WHEN = re.compile(r" @ \d\d/\d\d/\d\d [\d:.]+")  # in a reason, so that the same one is the same text
 _ENDED_EARLY = ("interrupted", "aborted", "pending")  # the suite did, and not the spec
 
 
@@ -82,4 +83,4 @@ def _seconds(case: ElementTree.Element) -> float:
 
 def _reason(element: ElementTree.Element) -> str:
     text = element.get("message") or element.text or "no reason given"
-    return re.sub(r"\s+", " ", text).strip()[:_LONGEST]
+    return _WHEN.sub("", re.sub(r"\s+", " ", text)).strip()[:_LONGEST]
