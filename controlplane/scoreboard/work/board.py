@@ -118,11 +118,11 @@ async def _list(order: Order, progress: Progress) -> tuple[Spec, ...]:
             ensure, order.programs, cache_dir=Path(cache_root()), progress=say, binaries_dir=order.binaries_dir
         )
         specs: list[Spec] = []
-        with tempfile.TemporaryDirectory() as folder:
-            for program in order.programs:
+        for program in order.programs:
+            with tempfile.TemporaryDirectory() as folder:
                 report = Path(folder, program)
                 argv = reports.listing(program, str(found.path(program)), str(report))
-                await run_command(argv, timeout=_LISTS_WITHIN)
+                await run_command(argv, timeout=_LISTS_WITHIN, cwd=folder)  # e2e_node.test makes a folder there
                 specs += reports.read_listing(program, await asyncio.to_thread(report.read_text, encoding="utf-8"))
         say(f"{len(specs)} specs")
     return tuple(specs)

@@ -59,7 +59,7 @@ class World:
             (folder / program).write_text(_listing(names))
             script = folder / "bin" / program
             script.write_text(
-                "#!/bin/sh\nfor word; do case $word in *json-report=*) "
+                "#!/bin/sh\nmkdir kubelet.conf.d  # as e2e_node.test does where it is started\nfor word; do case $word in *json-report=*) "
                 f'cp {folder}/{program} "${{word#*=}}";; esac; done\n'
             )
             script.chmod(0o755)
@@ -143,6 +143,15 @@ async def test_every_part_runs_with_both_makers_and_the_pages_are_written(world:
     assert "not run yet" not in (tmp_path / "scoreboard.md").read_text().split("## Parts")[1]
     await world.run()
     assert world.ran == ALL, "nothing is left"
+
+
+async def test_lists_leave_nothing_where_the_command_was_given(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    monkeypatch.chdir(here)
+    await board.look(world.order, Silent())
+    assert [*here.iterdir()] == []
 
 
 async def test_a_run_that_was_killed_goes_on_with_the_first_part_without_a_result(world: World) -> None:
