@@ -75,7 +75,7 @@ GROUPS: tuple[Group, ...] = (
         "node-runtime-errors",
         "calls of the runtime fail",
         Match(("Feature:CriProxy",), program=_NODE),
-        procs=1,
+        procs=1,  # the suite's proxy is in its first process
         seconds=55.0,
         setup="cri-proxy",
     ),
@@ -93,20 +93,19 @@ GROUPS: tuple[Group, ...] = (
     ),
     Group(
         "node-devices",
-        "device plugins, also over restarts, and the CPU, memory and topology managers",
+        "device plugins and DRA drivers, also over restarts, and the CPU, memory and topology managers",
         Match(
-            ("Feature:Device*", "Feature:*Manager", "Feature:PodResources*"),
+            ("Feature:Device*", "Feature:DynamicResourceAllocation", "Feature:*Manager", "Feature:PodResources*"),
             "Device Plugin|Device Manager|CPU Manager|Memory Manager|Topology Manager|POD Resources",
             program=_NODE,
         ),
-        procs=1,
         minutes=120,
         seconds=50.0,
     ),
     Group(
         "node-serial",
         "log rotation, cgroups, restarts and whatever else needs the node for itself",
-        Match(("Serial", "Disruptive", "Slow"), program=_NODE),
+        Match(("Serial", "Disruptive"), program=_NODE),
         procs=1,
         minutes=180,
         seconds=45.0,

@@ -26,7 +26,7 @@ from controlplane.scoreboard.plan.partition import partition
 from controlplane.scoreboard.plan.schedule import Estimate, ordered
 from controlplane.scoreboard.work.order import Order
 from controlplane.scoreboard.work.pages import read_explanations, read_pages, write_pages
-from controlplane.scoreboard.work.parts import run_step
+from controlplane.scoreboard.work.parts import Defect, run_step
 from controlplane.suites.work.results import make_folder
 from nodelib.clock import Clock
 from nodelib.command import run as run_command
@@ -67,7 +67,8 @@ async def look(order: Order, progress: Progress) -> tuple[Board, tuple[Step, ...
 async def run(order: Order, displays: Displays, clock: Clock, say: Callable[[str], None]) -> Board:
     """Run what is left; `say` gets a line for each part. A part that cannot run is a result, too.
 
-    Raises Conflict beside another run, and Invalid where a cluster of that name is somebody's own.
+    Raises Conflict beside another run, and Invalid where a cluster of that name is somebody's own; in the end, the
+    first Defect.
     """
     make_folder(order.root)
     with directory_lock(str(order.root), holder="run of the scoreboard"):
@@ -75,19 +76,26 @@ async def run(order: Order, displays: Displays, clock: Clock, say: Callable[[str
             board, left = await look(order, progress)
         await asyncio.to_thread(write_pages, order.pages, board)
         queue, began, done = deque(left), clock.monotonic(), 0
+        defects: list[Defect] = []
         while queue and (not order.minutes or clock.monotonic() - began < order.minutes * 60):
             step = queue.popleft()
             done += 1
             say(_line(board, step, queue, done))
             with displays() as progress:
                 await _remove_own(order, progress)
-                made = await run_step(order, step, board.machine, progress, clock)
+                try:
+                    made = await run_step(order, step, board.machine, progress, clock)
+                except Defect as error:
+                    defects.append(error)
+                    made = error.made
             board, added = _with(board, step, made)
             queue.extendleft(added)
             await asyncio.to_thread(store.save, order.root, board.runs[step.part.name, step.maker])
             await asyncio.to_thread(write_pages, order.pages, board)
         if queue:
             say(f"{order.minutes} minutes are over; left: {counted(len(queue), 'run')}")
+        if defects:
+            raise defects[0]
         return board
 
 

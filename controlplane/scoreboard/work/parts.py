@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from controlplane.cluster.edge import state
@@ -30,8 +30,23 @@ _AROUND = 20  # minutes that a cluster may take to come and go, beside the tests
 
 
 async def run_step(order: Order, step: Step, machine: Machine, progress: Progress, clock: Clock) -> Run:
-    """What came of it. Raises what is a defect of ours, and the cancellation."""
-    return await _Running(order, step, machine, progress, clock).run()
+    """What came of it. A defect of ours is a Defect, with a run in which no spec ran."""
+    running = _Running(order, step, machine, progress, clock)
+    began, date = clock.monotonic(), format_rfc3339(clock.now())
+    try:
+        problem = await running.run()
+        return await asyncio.to_thread(running.read, problem, date, clock.monotonic() - began)
+    except Exception as error:
+        made = running.record(f"a defect of ours: {error!r}"[:300], date, clock.monotonic() - began, {})
+        raise Defect(made) from error
+
+
+class Defect(Exception):
+    """Ours, and not of what was tested. The other parts are run all the same."""
+
+    def __init__(self, made: Run) -> None:
+        super().__init__(made.problem)
+        self.made = made
 
 
 class _Running:
@@ -42,10 +57,10 @@ class _Running:
         self.program = step.part.specs[0].program
         self.procs = 1 if step.second else min(step.part.group.procs, order.procs)
 
-    async def run(self) -> Run:
+    async def run(self) -> str:
+        """Why it was not run to its end, or ""."""
         make_folder(self.folder)
         await asyncio.to_thread(conformance.clear_reports, self.folder)
-        began, date = self.clock.monotonic(), format_rfc3339(self.clock.now())
         problem = ""
         limit = asyncio.timeout((self.part.group.minutes + _AROUND) * 60)
         try:
@@ -58,7 +73,7 @@ class _Running:
         finally:
             if not state.exists(self.order.name):
                 store.unmark(self.order.root)
-        return await asyncio.to_thread(self._read, problem, date, self.clock.monotonic() - began)
+        return problem
 
     async def _e2e(self) -> None:
         order, group = self.order, self.part.group
@@ -108,7 +123,8 @@ class _Running:
             self.clock,
         )
 
-    def _read(self, problem: str, date: str, seconds: float) -> Run:
+    def read(self, problem: str, date: str, seconds: float) -> Run:
+        """The run, by the suite's reports."""
         outcomes: dict[str, Outcome] = {}
         for path in sorted(self.folder.glob("junit*.xml")):
             try:
@@ -118,6 +134,10 @@ class _Running:
                 continue
             outcomes |= found
             problem = problem or failed
+        return self.record(problem or ("" if outcomes else "no test ran"), date, seconds, outcomes)
+
+    def record(self, problem: str, date: str, seconds: float, outcomes: Mapping[str, Outcome]) -> Run:
+        """The run with these outcomes."""
         missed = tuple(spec.name for spec in self.part.specs if outcomes and spec.name not in outcomes)
         if missed:
             problem = problem or f"not reached: {counted(len(missed), 'spec')}"
@@ -132,7 +152,7 @@ class _Running:
             seconds=round(seconds, 1),
             outcomes=outcomes,
             missed=missed,
-            problem=problem or ("" if outcomes else "no test ran"),
+            problem=problem,
         )
 
 

@@ -59,7 +59,8 @@ class World:
             (folder / program).write_text(_listing(names))
             script = folder / "bin" / program
             script.write_text(
-                "#!/bin/sh\nmkdir kubelet.conf.d  # as e2e_node.test does where it is started\nfor word; do case $word in *json-report=*) "
+                "#!/bin/sh\nmkdir kubelet.conf.d  # as e2e_node.test does where it is started\n"
+                "for word; do case $word in *json-report=*) "
                 f'cp {folder}/{program} "${{word#*=}}";; esac; done\n'
             )
             script.chmod(0o755)
@@ -270,10 +271,15 @@ async def test_a_limit_of_minutes_ends_the_run_after_the_part_that_passes_it(wor
     assert world.ran == ALL
 
 
-async def test_a_defect_of_ours_is_not_taken_for_a_result(world: World) -> None:
-    world.stops, world.stops_in = ValueError("a defect"), ALL[0]
-    with pytest.raises(ValueError, match="a defect"):
+async def test_a_defect_of_ours_ends_neither_the_other_parts_nor_well(world: World) -> None:
+    world.stops, world.stops_in = ValueError("an oversight"), ALL[0]
+    with pytest.raises(parts.Defect, match=r"a defect of ours: ValueError\('an oversight'\)") as raised:
         await world.run()
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert world.ran == ALL
+    world.stops = None
+    await world.run()
+    assert world.ran == [*ALL, ALL[0]], "it is not taken for a result"
 
 
 async def test_somebodys_own_cluster_of_that_name_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
