@@ -9,6 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from nodelib import memory
+from nodelib.process_name import answer_to
+
+NAME = "kubelet"
 
 
 def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") -> int:
@@ -20,4 +23,5 @@ def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") 
 
 
 if __name__ == "__main__":
+    answer_to(NAME, sys.argv[1:])
     sys.exit(main())

@@ -2,7 +2,9 @@
 
 import sys
 
+from nodelib.process_name import answer_to
 from proxy.app import main
 
 if __name__ == "__main__":
+    answer_to("kube-proxy", sys.argv[1:])
     sys.exit(main())

@@ -132,6 +132,10 @@ class Metrics:
     started_containers = Metric(
         Counter, "kubelet_started_containers", "Cumulative number of containers started", ("container_type",)
     )
+    terminated_containers = Metric(
+        Counter, "kubelet_terminated_containers", "Cumulative number of container terminations.",
+        ("container_type", "exit_code", "reason"),
+    )  # fmt: skip
     started_containers_errors = Metric(
         Counter, "kubelet_started_containers_errors", "Cumulative number of errors when starting containers",
         ("container_type", "code"),

@@ -18,11 +18,14 @@ from cli.display.terminal import new_console
 from cli.errors import need_root
 from cli.project import PROJECT, is_checkout
 from controlplane.cluster.plan.addresses import check_name
-from controlplane.scoreboard import work
-from controlplane.scoreboard.model import MAKERS, Part, Program
+from controlplane.scoreboard.model import MAKERS, Program, Step
 from controlplane.scoreboard.plan import counts
 from controlplane.scoreboard.plan.document import Board
+from controlplane.scoreboard.plan.schedule import Estimate
+from controlplane.scoreboard.work import board as work
+from controlplane.scoreboard.work.order import Order
 from nodelib.clock import SystemClock
+from nodelib.durations import span
 from nodelib.errors import Invalid
 
 NAME = "scoreboard"  # of its clusters
@@ -43,8 +46,16 @@ def check(*, scoreboard: bool, own: Mapping[str, object], others: Mapping[str, o
 
 
 def order_of(
-    name: str, suite: str, *, parts: str, again: bool, procs: int, results: Path | None, binaries: Path | None
-) -> work.Order:
+    name: str,
+    suite: str,
+    *,
+    parts: str,
+    again: bool,
+    minutes: int,
+    procs: int,
+    results: Path | None,
+    binaries: Path | None,
+) -> Order:
     """The order that the command line gives; the pages of a source tree are written.
 
     `suite`: e2e, node or "" for both. Raises Invalid for another.
@@ -57,7 +68,7 @@ def order_of(
             step="read the options",
             action="Leave it out for both.",
         )
-    return work.Order(
+    return Order(
         name=name,
         commit=versions.commit() or versions.release(),
         project=str(PROJECT),
@@ -65,6 +76,7 @@ def order_of(
         programs=_PROGRAMS[suite],
         parts=parts,
         again=again,
+        minutes=minutes,
         procs=procs,
         results=results,
         pages=PROJECT / "docs" if is_checkout() else None,
@@ -72,7 +84,7 @@ def order_of(
     )
 
 
-def run(order: work.Order, *, plain: bool) -> None:
+def run(order: Order, *, plain: bool) -> None:
     """Run what is left, and show what came of it.
 
     Exit status 1 if a part could not be run to its end, or only ours fails a spec.
@@ -90,20 +102,28 @@ def run(order: work.Order, *, plain: bool) -> None:
         raise SystemExit(1)
 
 
-def list_parts(order: work.Order, *, plain: bool) -> None:
+def list_parts(order: Order, *, plain: bool) -> None:
     """Show the parts, how much is left of each, and what cannot run here; nothing is run."""
     with Display(plain=plain or None) as display:
         board, left = asyncio.run(work.look(order, display))
     show_parts(board, left, new_console())
 
 
-def show_parts(board: Board, left: tuple[tuple[Part, str], ...], console: Console) -> None:
-    """A row for each part with what is left of it, and one for each reason that keeps specs out."""
-    waiting = {(part.name, maker) for part, maker in left}
-    shown = _table("PART", "SPECS", "LEFT", "WHAT")
-    for part in board.partition.parts:
-        makers = [maker for maker in part.group.makers if (part.name, maker) in waiting]
-        shown.add_row(part.name, str(len(part.specs)), ", ".join(makers) or "-", part.group.what)
+def show_parts(board: Board, left: tuple[Step, ...], console: Console) -> None:
+    """A row for each part with what is left of it, those first that come first, and one for each reason that keeps
+    specs out.
+    """
+    estimate = Estimate(board.partition, board.runs)
+    waiting: dict[str, list[Step]] = {}
+    for step in left:
+        waiting.setdefault(step.part.name, []).append(step)
+    parts = {part.name: part for part in board.partition.parts}
+    shown = _table("PART", "SPECS", "LEFT", "ABOUT", "WHAT")
+    for name in [*waiting, *(name for name in parts if name not in waiting)]:
+        steps = waiting.get(name, [])
+        makers = ", ".join(f"{one.maker} (2nd try)" if one.second else one.maker for one in steps)
+        about = span(estimate.total(steps)) if steps else ""
+        shown.add_row(name, str(len(parts[name].specs)), makers or "-", about, parts[name].group.what)
     console.print(shown)
     console.print()
     shown = _table("SPECS", "CANNOT RUN HERE BECAUSE")
@@ -115,7 +135,7 @@ def show_parts(board: Board, left: tuple[tuple[Part, str], ...], console: Consol
     suites = ", ".join(f"{count} of {program}" for program, count in listed.items())
     console.print(
         f"\n{listed.total()} specs ({suites}): {listed.total() - out} can run here, {out} cannot."
-        f" {len(board.partition.parts)} parts, {len(left)} runs left."
+        f" {len(board.partition.parts)} parts, {len(left)} runs left, about {span(estimate.total(left))}."
     )
 
 
@@ -132,9 +152,7 @@ def show(board: Board, console: Console) -> None:
     console.print(shown)
     for one in counts.both(board.partition, board.runs):
         if one.differs and one.ours is not None and one.upstream is not None:
-            console.print(
-                f"\nours {one.ours.verdict}, upstream's {one.upstream.verdict}: {one.spec.name}", markup=False
-            )
+            console.print(f"\nours {one.ours.text}, upstream's {one.upstream.text}: {one.spec.name}", markup=False)
             reason = one.ours.reason or one.upstream.reason
             said = board.explanations.get(one.spec.name) or f"not explained yet: {reason}"
             console.print(f"  {said}", markup=False)

@@ -10,6 +10,7 @@ import typer
 from cli.errors import reported
 from cli.options.application import PASS, command
 from cli.options.shared import Binaries, Plain
+from nodelib.process_name import answer_to
 
 # The daemons parse upstream's flags themselves, --help included.
 _OWN_HELP = {**PASS, "help_option_names": []}
@@ -212,6 +213,7 @@ def agent(context: typer.Context) -> None:
     """Run the node agent with the kubelet's flags and KubeletConfiguration file (`agent --help` lists them)."""
     from cli import node_main
 
+    answer_to(node_main.NAME, context.args)
     raise SystemExit(node_main.main(context.args))
 
 
@@ -220,6 +222,7 @@ def kubelet(context: typer.Context) -> None:
     """Run the agent in place of upstream's kubelet: the same flags, and a pod network only if you ask for it."""
     from cli import node_main
 
+    answer_to(node_main.NAME, context.args)
     raise SystemExit(node_main.main(context.args, pod_network="none"))
 
 
@@ -228,6 +231,7 @@ def kube_proxy(context: typer.Context) -> None:
     """Run the service proxy under upstream's name."""
     from proxy.app import main as run
 
+    answer_to("kube-proxy", context.args)
     raise SystemExit(run(context.args))
 
 
@@ -244,4 +248,5 @@ def proxy(context: typer.Context) -> None:
     """Run the service proxy with kube-proxy's flags and KubeProxyConfiguration file (`proxy --help` lists them)."""
     from proxy.app import main as run
 
+    answer_to("kube-proxy", context.args)
     raise SystemExit(run(context.args))

@@ -133,6 +133,10 @@ def conformance(
     again: Annotated[
         bool, typer.Option("--again", help="With --scoreboard: also run parts that have a result already.")
     ] = False,
+    minutes: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="With --scoreboard: begin no other part after N minutes (0: no limit)."),
+    ] = 0,
     binaries: Binaries = None,
     plain: Plain = False,
 ) -> None:
@@ -153,7 +157,7 @@ def conformance(
 
     * `./nodewright conformance --suite network-policy-api`
 
-    * `./nodewright conformance --scoreboard --parts node-devices`
+    * `./nodewright conformance --scoreboard --minutes 60`
     """
     with reported():
         from cli.commands import conformance as work
@@ -161,7 +165,7 @@ def conformance(
 
         board.check(
             scoreboard=scoreboard,
-            own={"--parts": parts, "--again": again},
+            own={"--parts": parts, "--again": again, "--minutes": minutes},
             others={
                 "--tier": tier is not Tier.SMOKE,
                 "--agent": agent is not Maker.NODEWRIGHT,
@@ -177,7 +181,14 @@ def conformance(
         if scoreboard:
             name = board.NAME if name == DEFAULT else name
             asked = board.order_of(
-                name, suite or "", parts=parts, again=again, procs=procs, results=results, binaries=binaries
+                name,
+                suite or "",
+                parts=parts,
+                again=again,
+                minutes=minutes,
+                procs=procs,
+                results=results,
+                binaries=binaries,
             )
             (board.list_parts if dry_run else board.run)(asked, plain=plain)
             return

@@ -1,14 +1,13 @@
 """`python -m controlplane.scoreboard`: makes docs/scoreboard.md and docs/scoreboard.json again, from the latter.
 
-After a change of rules, groups or explanations; nothing is listed and nothing runs. Results of parts whose specs have
-changed are dropped.
+After a change of rules, groups or explanations; nothing is listed and nothing runs.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from controlplane.scoreboard.work import read_pages, write_pages
+from controlplane.scoreboard.work.pages import read_pages, write_pages
 
 
 def main() -> None:

@@ -71,14 +71,16 @@ class Rule:
 class Group:
     """Specs that run on the same kind of cluster, or of node. `options` are those of `up`.
 
-    A part of it may take `minutes` on each side. `only_ours`: why upstream's does not run it, "" if both do.
+    A part of it may take `minutes` on each side; a spec takes about `seconds` of them, until some of the group have
+    run. `only_ours`: why upstream's does not run it, "" if both do.
     """
 
     name: str
     what: str
     match: Match
-    procs: int = 4
+    procs: int = 4  # ginkgo runs specs marked as serial after the others and alone, also with several
     minutes: int = 60
+    seconds: float = 8.0
     options: Mapping[str, Any] = field(default_factory=dict)
     gates: Mapping[str, bool] = field(default_factory=dict)
     api_server: Mapping[str, str] = field(default_factory=dict)
@@ -98,6 +100,19 @@ class Part:
     group: Group
     specs: tuple[Spec, ...]
 
+    @property
+    def conformance(self) -> bool:
+        return all("Conformance" in spec.tags for spec in self.specs)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Specs of a part that are still to be run with one maker; `second`: those that failed, alone."""
+
+    part: Part
+    maker: str
+    second: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -114,36 +129,63 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one spec. A skipped one looked at the cluster and found that it cannot run there."""
+    """What came of one spec. A skipped one looked at the cluster and found that it cannot run there.
+
+    `second`: what came of a failed one when it was run again, alone.
+    """
 
     verdict: Verdict
     seconds: float = 0.0
     reason: str = ""
+    second: Outcome | None = None
+
+    @property
+    def flaky(self) -> bool:
+        return self.verdict == "failed" and self.second is not None and self.second.verdict == "passed"
+
+    @property
+    def final(self) -> Verdict:
+        """As it is counted."""
+        return "passed" if self.flaky else self.verdict
+
+    @property
+    def text(self) -> str:
+        return "flaky: passed at 2nd try" if self.flaky else self.verdict
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Outcome:
+        """Raises TypeError for what is none."""
+        second = data.get("second")
+        return cls(**{**data, "second": None if second is None else cls.from_json(second)})
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of a part with one maker's kubelet and proxy. Specs that it did not reach have no outcome.
+    """What came of a part with one maker's kubelet and proxy.
 
+    `missed`: specs that it did not reach, which have no outcome. `tried`: how often those that failed were run.
     `problem`: why the part did not run, or not to its end.
     """
 
     part: str
     maker: str
-    digest: str  # of the part's specs
+    program: Program
     kubernetes: str
     commit: str
     date: str
     machine: str
     seconds: float
     outcomes: Mapping[str, Outcome]
+    missed: tuple[str, ...] = ()
+    tried: int = 1
     problem: str = ""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Run:
         """Raises KeyError, TypeError or ValueError for what is no run."""
-        outcomes = {name: Outcome(**one) for name, one in data["outcomes"].items()}
-        return cls(**{**data, "outcomes": outcomes})
+        outcomes = {name: Outcome.from_json(one) for name, one in data["outcomes"].items()}
+        changed = {"outcomes": outcomes, "program": Program(data["program"]), "missed": tuple(data["missed"])}
+        return cls(**{**data, **changed})
 
 
 @dataclass(frozen=True, slots=True)

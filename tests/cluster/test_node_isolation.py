@@ -72,9 +72,18 @@ async def test_a_pod_in_the_nodes_pids_sees_only_the_node(world: World) -> None:
     first, second = await asyncio.gather(world.shell(one, seen), world.shell(two, seen))
     assert "init.py" in await world.shell(one, "cat /proc/1/cmdline")
     for text in (first, second):
-        assert "cli.node_main" in text and "containerd" in text
+        assert "kubelet --config" in text and "kube-proxy --config" in text and "containerd" in text
         assert not [word for word in ("etcd", "kube-apiserver", "kube-scheduler", "pytest") if word in text]
     assert "node2" not in first and "node1" not in second
+
+
+async def test_a_pod_in_the_nodes_pids_finds_its_daemons_by_upstreams_names(world: World) -> None:
+    """As upstream's suites do it: in the node's mount namespace, with the node's own tools."""
+    (one, _) = await lookers(world)
+    for name in ("kubelet", "kube-proxy"):
+        for tool in (f"pidof {name}", f"pgrep -x {name}", f"ps -C {name} -o pid="):
+            found = await world.shell(one, f"nsenter --mount=/rootfs/proc/1/ns/mnt -- sh -c '{tool}'")
+            assert len(found.split()) == 1, tool
 
 
 async def test_no_secret_of_the_cluster_is_in_reach(world: World, shared_cluster: Cluster) -> None:

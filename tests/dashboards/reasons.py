@@ -66,6 +66,7 @@ MISSING = (
     ("kubelet_*user_namespaced*", "pods with user namespaces are [not supported](limits.md)"),
     ("kubelet_*_errors_total", _RARE),
     ("kubelet_started_containers_total", _RARE),
+    ("kubelet_terminated_containers_total", "counted since this was measured"),
     ("kubelet_*", _NOT_COUNTED),
     ("dra_*", _NOT_COUNTED),
     ("kubeproxy_*", _RARE),

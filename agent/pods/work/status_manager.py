@@ -11,11 +11,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agent.common.metrics import Metrics
+from agent.common.metrics import CONTAINER_TYPES, Metrics
 from agent.common.model.pods import Pod
 from agent.pods.plan.starting import is_ready
 from agent.pods.plan.status_patch import is_urgent, status_patch
 from agent.pods.plan.status_size import MOST, MOST_AFTER_REFUSAL, fitted, is_too_large
+from agent.pods.plan.terminations import newly_ended
 from agent.pods.ports import ApiPods
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
@@ -77,6 +78,8 @@ class StatusManager:
         if slot is not None and version <= slot.version and status == slot.wanted:
             slot.pod = pod
             return  # sent, being sent or refused, and unchanged since
+        for kind, code, reason in newly_ended(slot.whole if slot is not None else pod.status, whole):
+            self._metrics.terminated_containers.labels(CONTAINER_TYPES[kind], code, reason).inc()
         if slot is None:
             slot = self._slots[pod.uid] = _PodStatus(pod, status, pod.status, version)
         slot.pod, slot.wanted, slot.whole = pod, status, whole

@@ -105,7 +105,7 @@ def daemons(net: Namespace, mnt: Namespace) -> Daemons:
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
-                argv = file.read(_MOST).decode(errors="replace").split("\0")[:-1]
+                argv = file.read(_MOST).decode(errors="replace").rstrip("\0").split("\0")
             kind, words = _kind(argv)
             if kind and namespace(f"/proc/{pid}/ns/net") == net:
                 own = namespace(f"/proc/{pid}/ns/mnt") == mnt

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 from controlplane.machine.edge import files
-from controlplane.scoreboard.model import Part, Run
+from controlplane.scoreboard.model import Run
 
 _LARGEST = 8 << 20  # bytes of a file of ours
 _LARGEST_REPORT = 64 << 20  # bytes; the suite's reports have an entry for every spec, and what each one printed
+_MOST = 10_000  # runs
 _MARK = "cluster"
 
 
-def folder(root: Path, part: str, maker: str) -> Path:
+def folder(root: Path, part: str, maker: str, *, second: bool = False) -> Path:
     """Where the suite writes what it writes for that part."""
-    return root / part / maker
+    return root / part / maker / ("second" if second else "")
 
 
-def load(root: Path, parts: Iterable[Part]) -> dict[tuple[str, str], Run]:
-    """The runs that are there, by part and maker; what cannot be read counts as not run."""
-    found = {}
-    for part in parts:
-        for maker in part.group.makers:
-            run = _read(folder(root, part.name, maker) / "run.json")
-            if run is not None:
-                found[part.name, maker] = run
-    return found
+def load(root: Path) -> list[Run]:
+    """The runs that are there, also of parts that are gone; what cannot be read counts as not run."""
+    found = (_read(path) for path in sorted(root.glob("*/*/run.json"))[:_MOST])
+    return [run for run in found if run is not None]
 
 
 def _read(path: Path) -> Run | None:
@@ -71,8 +66,3 @@ def save(root: Path, run: Run) -> None:
     """Keep the run, all of it or nothing."""
     path = folder(root, run.part, run.maker) / "run.json"
     files.write(str(path), json.dumps(asdict(run), indent=1) + "\n", 0o644)
-
-
-def forget(root: Path, part: str, maker: str) -> None:
-    """Drop a run: it is made again."""
-    (folder(root, part, maker) / "run.json").unlink(missing_ok=True)

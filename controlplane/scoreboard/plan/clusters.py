@@ -1,14 +1,12 @@
-"""The cluster that a part runs on, the parts that are left, and whether a run still counts."""
+"""The cluster that a part runs on, and which parts a pattern names."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Mapping
 
 from controlplane.cluster.model import Options
 from controlplane.config.model import Custom
-from controlplane.scoreboard.model import Group, Part, Partition, Run
+from controlplane.scoreboard.model import Group, Part, Partition
 from nodelib.errors import Invalid
 
 
@@ -34,31 +32,3 @@ def named(partition: Partition, pattern: str) -> tuple[Part, ...]:
             action="`conformance --scoreboard --dry-run` lists them.",
         )
     return found
-
-
-def digest(part: Part) -> str:
-    """Changes with the specs of a part."""
-    return hashlib.sha256("\n".join(spec.name for spec in part.specs).encode()).hexdigest()[:16]
-
-
-def current(runs: Mapping[tuple[str, str], Run], parts: Iterable[Part], kubernetes: str) -> dict[tuple[str, str], Run]:
-    """The runs of these parts as they are now, of this version of upstream's suites; older ones do not count."""
-    wanted = {part.name: digest(part) for part in parts}
-    return {
-        (name, maker): run
-        for (name, maker), run in runs.items()
-        if run.digest == wanted.get(name) and run.kubernetes == kubernetes
-    }
-
-
-def left(parts: Iterable[Part], runs: Mapping[tuple[str, str], Run]) -> tuple[tuple[Part, str], ...]:
-    """What is still to be run, in order. A part in which no spec ran is run again after those that never were."""
-    never, failed = [], []
-    for part in parts:
-        for maker in part.group.makers:
-            run = runs.get((part.name, maker))
-            if run is None:
-                never.append((part, maker))
-            elif not run.outcomes:
-                failed.append((part, maker))
-    return (*never, *failed)

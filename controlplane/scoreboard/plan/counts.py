@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from controlplane.scoreboard.model import MAKERS, Outcome, Part, Partition, Run, Spec
-
-Runs = Mapping[tuple[str, str], Run]  # by part and maker
+from controlplane.scoreboard.plan.results import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class Both:
 
     def has(self, maker: str, verdict: str) -> bool:
         outcome = self.ours if maker == MAKERS[0] else self.upstream
-        return outcome is not None and outcome.verdict == verdict
+        return outcome is not None and outcome.final == verdict
 
     @property
     def only_ours_fails(self) -> bool:
@@ -43,6 +42,10 @@ class Both:
         return known and self.has("nodewright", "skipped") != self.has("upstream", "skipped")
 
     @property
+    def flaky(self) -> bool:
+        return any(side is not None and side.flaky for side in (self.ours, self.upstream))
+
+    @property
     def differs(self) -> bool:
         return self.only_ours_fails or self.only_upstream_fails or self.one_skips
 
@@ -57,6 +60,7 @@ class Row:
     passed: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
+    flaky: Counter[str] = field(default_factory=Counter)  # of those that passed
     only_ours: int = 0
     only_upstream: int = 0
 
@@ -91,8 +95,9 @@ def table(partition: Partition, runs: Runs) -> dict[tuple[str, str], Row]:
 def _count(row: Row, one: Both) -> None:
     for maker, outcome in zip(MAKERS, (one.ours, one.upstream), strict=True):
         if outcome is not None:
-            counter = {"passed": row.passed, "failed": row.failed, "skipped": row.skipped}[outcome.verdict]
+            counter = {"passed": row.passed, "failed": row.failed, "skipped": row.skipped}[outcome.final]
             counter[maker] += 1
+            row.flaky[maker] += outcome.flaky
     ran = {maker for maker, outcome in zip(MAKERS, (one.ours, one.upstream), strict=True) if outcome is not None}
     row.not_run += not ran.issuperset(one.part.group.makers)
     row.only_ours += one.only_ours_fails
@@ -105,7 +110,7 @@ def total(rows: Iterable[Row]) -> Row:
     for row in rows:
         for name in ("specs", "kept_out", "not_run", "only_ours", "only_upstream"):
             setattr(found, name, getattr(found, name) + getattr(row, name))
-        for name in ("passed", "failed", "skipped"):
+        for name in ("passed", "failed", "skipped", "flaky"):
             getattr(found, name).update(getattr(row, name))
     return found
 
@@ -114,6 +119,6 @@ def skips(both_: Iterable[Both]) -> Counter[str]:
     """Why specs skip themselves with both makers (or the only one that runs them)."""
     found: Counter[str] = Counter()
     for one in both_:
-        if one.ours is not None and one.ours.verdict == "skipped" and not one.one_skips:
+        if one.ours is not None and one.ours.final == "skipped" and not one.one_skips:
             found[one.ours.reason] += 1
     return found

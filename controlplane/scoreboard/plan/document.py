@@ -1,16 +1,26 @@
-"""The scoreboard for programs: docs/scoreboard.json, from which the page is made, too."""
+"""The scoreboard for programs: docs/scoreboard.json, from which the page is made, too.
+
+A line for each spec and for each run, and no text twice, so that a part that was run changes its own lines only:
+
+- `specs` is a tree (names.py). A leaf has two sides, ours and upstream's. Each is null, "missed" (the run did not reach
+  it), or [verdict, seconds, reason, second try]; the last two may be absent. The second try is of the same form.
+- a reason is a key of `reasons`, or "".
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from controlplane.scoreboard.model import MAKERS, Machine, Partition, Program, Run, Spec
-from controlplane.scoreboard.plan import clusters, counts
+from controlplane.scoreboard.model import MAKERS, Machine, Outcome, Partition, Program, Run, Spec
+from controlplane.scoreboard.plan import names, results
 from controlplane.scoreboard.plan.partition import partition
 from nodelib.errors import Invalid
+
+_MISSED = "missed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,72 +30,116 @@ class Board:
     kubernetes: str
     machine: Machine
     partition: Partition
-    runs: counts.Runs
+    runs: results.Runs
     explanations: Mapping[str, str]
 
 
 def write(board: Board) -> str:
-    """The document, with a line for each spec."""
-    found = counts.both(board.partition, board.runs)
-    document = {
-        "kubernetes": board.kubernetes,
-        "machine": {"text": board.machine.text, "abilities": sorted(board.machine.abilities)},
-        "rows": [_row(sig, feature, row) for (sig, feature), row in _table(board).items()],
-        "differences": [_difference(one, board.explanations) for one in found if one.differs],
-        "cannotRunHere": [{"reason": rule.reason, "specs": _names(specs)} for rule, specs in board.partition.kept_out],
-        "parts": [
+    """The document."""
+    reasons: dict[str, str] = {}
+    parts = []
+    for part in board.partition.parts:
+        runs = {maker: run for maker in part.group.makers if (run := board.runs.get((part.name, maker))) is not None}
+        parts.append(
             {
                 "name": part.name,
-                "what": part.group.what,
-                "onlyOurs": part.group.only_ours,
-                "runs": {
-                    maker: asdict(run)
-                    for maker in part.group.makers
-                    if (run := board.runs.get((part.name, maker))) is not None
-                },
-                "specs": _names(part.specs),
+                "suite": str(part.specs[0].program),
+                "runs": {maker: _flat(_head(run, board)) for maker, run in runs.items()},
+                "specs": names.fold({spec.name: _leaf(spec.name, runs, reasons) for spec in part.specs}),
             }
-            for part in board.partition.parts
+        )
+    document = {
+        "kubernetes": board.kubernetes,
+        "machine": _flat({"text": board.machine.text, "abilities": sorted(board.machine.abilities)}),
+        "reasons": dict(sorted(reasons.items())),
+        "parts": parts,
+        "cannotRunHere": [
+            {"reason": rule.reason, "suite": str(program), "specs": names.fold({s.name: None for s in found})}
+            for rule, specs in board.partition.kept_out
+            for program in Program
+            if (found := [spec for spec in specs if spec.program is program])
         ],
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return "\n".join(_lines(document)) + "\n"
 
 
-def _table(board: Board) -> dict[tuple[str, str], counts.Row]:
-    return counts.table(board.partition, board.runs)
+def _head(run: Run, board: Board) -> dict[str, Any]:
+    """What is not said of the whole document, nor usual."""
+    usual = {"kubernetes": board.kubernetes, "machine": board.machine.text, "tried": 1, "problem": ""}
+    elsewhere = ("part", "maker", "program", "outcomes", "missed")
+    return {name: one for name, one in asdict(run).items() if name not in elsewhere and usual.get(name) != one}
 
 
-def _names(specs: tuple[Spec, ...]) -> dict[str, list[str]]:
-    return {program: names for program in Program if (names := [s.name for s in specs if s.program is program])}
+def _leaf(name: str, runs: Mapping[str, Run], reasons: dict[str, str]) -> Any:
+    sides = [_side(name, runs.get(maker), reasons) for maker in MAKERS]
+    return sides if any(side is not None for side in sides) else None
 
 
-def _row(sig: str, feature: str, row: counts.Row) -> dict[str, Any]:
-    return {
-        "sig": sig,
-        "feature": feature,
-        "specs": row.specs,
-        "cannotRunHere": row.kept_out,
-        "notRunYet": row.not_run,
-        **{maker: {kind: getattr(row, kind)[maker] for kind in ("passed", "failed", "skipped")} for maker in MAKERS},
-        "onlyOursFails": row.only_ours,
-        "onlyUpstreamFails": row.only_upstream,
-    }
+def _side(name: str, run: Run | None, reasons: dict[str, str]) -> Any:
+    if run is None:
+        return None
+    if name in run.missed:
+        return _MISSED
+    outcome = run.outcomes.get(name)
+    return None if outcome is None else _outcome(outcome, reasons)
 
 
-def _difference(one: counts.Both, explanations: Mapping[str, str]) -> dict[str, Any]:
-    assert one.ours is not None and one.upstream is not None
-    return {
-        "spec": one.spec.name,
-        "suite": one.spec.program,
-        "nodewright": one.ours.verdict,
-        "upstream": one.upstream.verdict,
-        "reason": next((o.reason for o in (one.ours, one.upstream) if o.reason), ""),
-        "explanation": explanations.get(one.spec.name),
-    }
+def _outcome(outcome: Outcome, reasons: dict[str, str]) -> list[Any]:
+    row: list[Any] = [outcome.verdict, outcome.seconds]
+    if outcome.reason or outcome.second is not None:
+        row.append(_key(outcome.reason, reasons))
+    if outcome.second is not None:
+        row.append(_outcome(outcome.second, reasons))
+    return row
+
+
+def _key(reason: str, reasons: dict[str, str]) -> str:
+    """The reason's key: it is the same in every document, so that one more moves no others."""
+    if not reason:
+        return ""
+    digest = hashlib.sha256(reason.encode()).hexdigest()
+    key = next(digest[:size] for size in range(8, 65) if reasons.get(digest[:size], reason) == reason)
+    reasons[key] = reason
+    return key
+
+
+class _Flat:
+    """What is written on one line."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _flat(value: Any) -> Any:
+    return _Flat(value)
+
+
+def _lines(value: Any) -> Iterator[str]:
+    """JSON with a line for each entry of a dict, and for each dict in a list."""
+    if isinstance(value, dict):
+        yield from _block("{", [(f"{json.dumps(key, ensure_ascii=False)}: ", one) for key, one in value.items()], "}")
+    elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        yield from _block("[", [("", one) for one in value], "]")
+    else:
+        yield json.dumps(value.value if isinstance(value, _Flat) else value, ensure_ascii=False)
+
+
+def _block(opening: str, rows: list[tuple[str, Any]], closing: str) -> Iterator[str]:
+    if not rows:
+        yield opening + closing
+        return
+    yield opening
+    for number, (label, value) in enumerate(rows, 1):
+        comma = "," if number < len(rows) else ""
+        inner = list(_lines(value))
+        inner[0] = label + inner[0]
+        inner[-1] += comma
+        yield from (f" {line}" for line in inner)
+    yield closing
 
 
 def read(text: str, explanations: Mapping[str, str]) -> Board:
-    """The board of a document, with today's rules and groups and those results that count with them.
+    """The board of a document, with today's rules and groups.
 
     Raises Invalid for what is none.
     """
@@ -93,16 +147,35 @@ def read(text: str, explanations: Mapping[str, str]) -> Board:
         found = json.loads(text)
         machine = Machine(found["machine"]["text"], frozenset(found["machine"]["abilities"]))
         specs = [
-            Spec(Program(program), name)
+            Spec(Program(place["suite"]), name)
             for place in (*found["parts"], *found["cannotRunHere"])
-            for program, names in place["specs"].items()
-            for name in names
+            for name, _ in names.unfold(place["specs"])
         ]
-        runs = {
-            (part["name"], maker): Run.from_json(run) for part in found["parts"] for maker, run in part["runs"].items()
-        }
         kubernetes = str(found["kubernetes"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        usual = {"kubernetes": kubernetes, "machine": machine.text}
+        runs = [run for part in found["parts"] for run in _runs(part, found["reasons"], usual)]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise Invalid(f"not a scoreboard: {error!r}", obj="scoreboard.json", step="read it") from error
     divided = partition(specs, machine.abilities)
-    return Board(kubernetes, machine, divided, clusters.current(runs, divided.parts, kubernetes), explanations)
+    return Board(kubernetes, machine, divided, results.gather(runs, divided.parts, kubernetes), explanations)
+
+
+def _runs(part: Mapping[str, Any], reasons: Mapping[str, str], usual: Mapping[str, str]) -> Iterable[Run]:
+    leaves = dict(names.unfold(part["specs"]))
+    for maker, head in part["runs"].items():
+        at = MAKERS.index(maker)
+        sides = {name: leaf[at] for name, leaf in leaves.items() if leaf is not None and leaf[at] is not None}
+        yield Run(
+            part=part["name"],
+            maker=maker,
+            program=Program(part["suite"]),
+            outcomes={name: _read(side, reasons) for name, side in sides.items() if side != _MISSED},
+            missed=tuple(name for name, side in sides.items() if side == _MISSED),
+            **{**usual, **head},
+        )
+
+
+def _read(row: list[Any], reasons: Mapping[str, str]) -> Outcome:
+    verdict, seconds, *more = row
+    reason = reasons[more[0]] if more and more[0] else ""
+    return Outcome(verdict, seconds, reason, _read(more[1], reasons) if len(more) > 1 else None)

@@ -22,6 +22,7 @@ GROUPS: tuple[Group, ...] = (
         "e2e-policies",
         "network policies",
         Match(("Feature:NetworkPolicy",), program=_E2E),
+        seconds=25.0,
         only_ours="upstream's kubelet and kube-proxy enforce none; that is what a pod network of others is for",
     ),
     Group(
@@ -29,6 +30,7 @@ GROUPS: tuple[Group, ...] = (
         "clusters with IPv4 and IPv6",
         Match(("Feature:IPv6DualStack",), program=_E2E),
         options={"ip_family": "dual"},
+        seconds=10.0,
         only_ours="upstream's kubelet brings no pod network, and the one that it gets here has IPv4 only",
     ),
     Group(
@@ -37,6 +39,7 @@ GROUPS: tuple[Group, ...] = (
         Match(("Disruptive",), program=_E2E),
         procs=1,
         minutes=120,
+        seconds=60.0,
         options=_STORAGE,
     ),
     Group(
@@ -45,9 +48,10 @@ GROUPS: tuple[Group, ...] = (
         Match(("Serial",), program=_E2E),
         procs=1,
         minutes=120,
+        seconds=45.0,
         options=_STORAGE,
     ),
-    Group("e2e-network", "Services, DNS, pod network", Match(("sig-network",), program=_E2E), minutes=90),
+    Group("e2e-network", "Services, DNS, pod network", Match(("sig-network",), program=_E2E), minutes=90, seconds=12.0),
     Group(
         "e2e-storage",
         "volumes; the cluster has a default StorageClass",
@@ -55,20 +59,24 @@ GROUPS: tuple[Group, ...] = (
         minutes=90,
         options=_STORAGE,
     ),
-    Group("e2e-node", "kubelet, as far as it needs a cluster", Match(("sig-node",), program=_E2E), minutes=90),
+    Group(
+        "e2e-node", "kubelet, as far as it needs a cluster", Match(("sig-node",), program=_E2E), minutes=90, seconds=4.0
+    ),
     Group("e2e-rest", "API machinery, apps, kubectl, scheduling and others", Match(program=_E2E)),
     Group(
         "node-standalone",
         "a kubelet without an API server",
         Match(("Feature:StandaloneMode",), program=_NODE),
         procs=2,
+        seconds=25.0,
         setup="standalone",
     ),
     Group(
         "node-runtime-errors",
         "calls of the runtime fail",
         Match(("Feature:CriProxy",), program=_NODE),
-        procs=1,
+        procs=1,  # the suite's proxy is in its first process
+        seconds=55.0,
         setup="cri-proxy",
     ),
     Group(
@@ -81,24 +89,26 @@ GROUPS: tuple[Group, ...] = (
         ),
         procs=1,
         minutes=240,
+        seconds=300.0,
     ),
     Group(
         "node-devices",
-        "device plugins, also over restarts, and the CPU, memory and topology managers",
+        "device plugins and DRA drivers, also over restarts, and the CPU, memory and topology managers",
         Match(
-            ("Feature:Device*", "Feature:*Manager", "Feature:PodResources*"),
+            ("Feature:Device*", "Feature:DynamicResourceAllocation", "Feature:*Manager", "Feature:PodResources*"),
             "Device Plugin|Device Manager|CPU Manager|Memory Manager|Topology Manager|POD Resources",
             program=_NODE,
         ),
-        procs=1,
         minutes=120,
+        seconds=50.0,
     ),
     Group(
         "node-serial",
         "log rotation, cgroups, restarts and whatever else needs the node for itself",
-        Match(("Serial", "Disruptive", "Slow"), program=_NODE),
+        Match(("Serial", "Disruptive"), program=_NODE),
         procs=1,
         minutes=180,
+        seconds=45.0,
     ),
-    Group("node-parallel", "everything else of a kubelet alone", Match(program=_NODE)),
+    Group("node-parallel", "everything else of a kubelet alone", Match(program=_NODE), seconds=6.0),
 )

@@ -18,8 +18,9 @@ _TOP = """# Scoreboard
 
 Made by `./nodewright conformance --scoreboard`, which also writes [scoreboard.json](scoreboard.json): every spec of
 upstream's suites e2e.test and e2e_node.test ({kubernetes}), with our kubelet and proxy and with upstream's, in the same
-harness. It takes many hours, runs in parts, and goes on where it was interrupted. **A part that was not run yet says
-so, and its specs count in no other column.** [node-suite.md](node-suite.md) has older runs by hand.
+harness. It takes many hours, runs in parts, [Conformance] first, and goes on where it was interrupted. **A spec that
+was not run yet counts in no other column.** What fails is run once more, alone; what passes then counts as passed, and
+is listed as flaky. [node-suite.md](node-suite.md) has older runs by hand.
 
 Machine: {machine}.
 """
@@ -32,6 +33,7 @@ def page(board: Board) -> str:
         *_summary(board),
         *_differences(board),
         *_both_fail(board),
+        *_flaky(board),
         *_rows(board),
         *_kept_out(board),
         *_skipped(board),
@@ -72,7 +74,7 @@ def _differences(board: Board) -> Iterator[str]:
     for one in found:
         assert one.ours is not None and one.upstream is not None
         why = board.explanations.get(one.spec.name) or f"{_UNEXPLAINED}: {_reason(one)}"
-        yield _line(one.spec.name, one.ours.verdict, one.upstream.verdict, why)
+        yield _line(one.spec.name, one.ours.text, one.upstream.text, why)
     yield ""
 
 
@@ -84,6 +86,18 @@ def _both_fail(board: Board) -> Iterator[str]:
     yield from _head("spec", "with ours")
     for one in found:
         yield _line(one.spec.name, board.explanations.get(one.spec.name) or _reason(one))
+    yield ""
+
+
+def _flaky(board: Board) -> Iterator[str]:
+    found = [one for one in counts.both(board.partition, board.runs) if one.flaky]
+    if not found:
+        return
+    yield "## What passed at the second try only\n"
+    yield from _head("spec", "ours", "upstream's", "the first time")
+    for one in found:
+        sides = [side.text if side is not None else _NOT_YET for side in (one.ours, one.upstream)]
+        yield _line(one.spec.name, *sides, _reason(one))
     yield ""
 
 
@@ -156,10 +170,12 @@ def _side(part: Part, maker: str, board: Board) -> str:
         return "-"
     if run is None:
         return _NOT_YET
-    verdicts = [one.verdict for one in run.outcomes.values()]
-    missing = len(part.specs) - len(verdicts)
-    said = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in ("passed", "failed", "skipped") if kind in verdicts)
-    said += f"{', ' if said else ''}{missing} not reached" if missing else ""
+    verdicts = [one.final for one in run.outcomes.values()]
+    flaky = sum(one.flaky for one in run.outcomes.values())
+    missing = len(part.specs) - len(verdicts) - len(run.missed)
+    numbers = {kind: verdicts.count(kind) for kind in ("passed", "failed", "skipped")}
+    numbers |= {"flaky": flaky, "not reached": len(run.missed), _NOT_YET: missing if verdicts else 0}
+    said = ", ".join(f"{count} {kind}" for kind, count in numbers.items() if count) or "nothing ran"
     elsewhere = f", on {run.machine}" if run.machine != board.machine.text else ""
     problem = f". {run.problem}" if run.problem else ""
     return f"{said}; {run.seconds:.0f} s, {run.commit}, {run.date[:10]}{elsewhere}{problem}"

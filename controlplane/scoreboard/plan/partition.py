@@ -49,10 +49,16 @@ def partition(specs: Iterable[Spec], abilities: frozenset[str]) -> Partition:
 
 
 def _parts(group: Group, specs: list[Spec]) -> list[Part]:
-    """Parts of about the same size, none larger than LARGEST."""
+    """Parts of about the same size, none larger than LARGEST; [Conformance] has parts of its own, which run first."""
+    first = [spec for spec in specs if "Conformance" in spec.tags]
+    rest = [spec for spec in specs if "Conformance" not in spec.tags]
+    return [*_slices(f"{group.name}-conformance", group, first), *_slices(group.name, group, rest)]
+
+
+def _slices(name: str, group: Group, specs: list[Spec]) -> list[Part]:
     if not specs:
         return []
     count = -(-len(specs) // LARGEST)
     size = -(-len(specs) // count)
     ranges = (specs[first : first + size] for first in range(0, len(specs), size))
-    return [Part(f"{group.name}-{number:02}", group, tuple(one)) for number, one in enumerate(ranges, 1)]
+    return [Part(f"{name}-{number:02}", group, tuple(one)) for number, one in enumerate(ranges, 1)]

@@ -40,17 +40,18 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "needs the image of the DRA test driver's proxy, which is not built here",
-        Match(("Feature:DynamicResourceAllocation",)),
+        Match(("Feature:DynamicResourceAllocation",), program=Program.E2E),  # the node suite's driver is in the suite
     ),
     Rule(
         "needs the image resource-consumer, which is not built here",
         Match(("Feature:HPA",)),
     ),
     Rule(
-        "needs another image that is not built here (cadvisor, iperf2, perl, node problem detector, node performance)",
+        "needs another image that is not built here (cadvisor, iperf2, perl, ipc-utils, node problem detector,"
+        " node performance)",
         Match(
             ("Feature:Networking-Performance", "Feature:NodeProblemDetector", "Feature:*ResourceUsageTracking"),
-            "NodeProblemDetector|Node Performance Testing|^.sig-node. Density|Resource-usage",
+            "NodeProblemDetector|Node Performance Testing|^.sig-node. Density|Resource-usage|in the host IPC namespace",
         ),
     ),
     Rule("needs dns-autoscaler, which the clusters here do not have", Match(("Feature:KubeDNSAutoscaler",))),

@@ -57,6 +57,7 @@ def feed(metrics: Metrics) -> None:
     metrics.pod_worker_duration.labels("sync").observe(0.1)
     for container_type in CONTAINER_TYPES.values():
         metrics.started_containers.labels(container_type).inc()
+        metrics.terminated_containers.labels(container_type, "0", "Completed").inc()
         metrics.started_containers_errors.labels(container_type, "RunContainerError").inc()
     with metrics.cgroup_operation("create"):
         metrics.storage_operation("kubernetes.io/configmap", "volume_mount", 0.1)

@@ -8,7 +8,7 @@ from typing import Any
 from agent.common.model.pods import Pod
 from agent.pods.work.status_manager import StatusManager
 from nodelib.json_values import Json
-from tests.builders.metrics import metrics
+from tests.builders.metrics import metrics, series
 from tests.fakes.clock import FakeClock, settle
 
 
@@ -136,3 +136,28 @@ async def test_a_deleted_pods_small_changes_wait_for_the_end_of_its_containers()
     manager.set(going, {"observedGeneration": 2, "phase": "Failed"})
     await settle()
     assert (api.calls, api.status) == (1, {"observedGeneration": 2, "phase": "Failed"})
+
+
+def _status(**ended: int) -> Json:
+    statuses = [
+        {"name": name, "state": {"terminated": {"exitCode": code, "reason": "Error"}}} for name, code in ended.items()
+    ]
+    return {"containerStatuses": [*statuses, {"name": "other", "state": {"running": {}}}]}
+
+
+async def test_an_end_that_is_shown_is_counted_once() -> None:
+    measured = metrics()
+    manager = StatusManager(FakeApi(), FakeClock(), measured)
+    shown = Pod({**pod().raw, "status": _status(known=1)})  # by an agent before this one
+    for status in (_status(known=1), _status(known=1, b=139), {**_status(known=1, b=139), "message": "x"}):
+        manager.set(shown, status)
+    assert series(measured, "kubelet_terminated_containers_total") == {("container", "139", "Error"): 1}
+    running = {"containerStatuses": [{"name": "b", "state": {"running": {}}}]}
+    init = {"initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]}
+    for status in (running, {**_status(b=139), **init}):
+        manager.set(shown, status)
+    assert series(measured, "kubelet_terminated_containers_total") == {
+        ("container", "139", "Error"): 2,
+        ("init_container", "0", "Completed"): 1,
+    }
+    await manager.close()

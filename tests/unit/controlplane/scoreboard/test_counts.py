@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controlplane.scoreboard.model import Machine, Outcome, Partition, Program, Run, Spec, Verdict
-from controlplane.scoreboard.plan import clusters, counts, document, page
+from controlplane.scoreboard.plan import counts, document, page
 from controlplane.scoreboard.plan.partition import partition
 
 PREFIX = "[sig-node] Pods [Feature:Mirrors]"
@@ -19,7 +21,8 @@ def _run(divided: Partition, maker: str, verdicts: dict[str, Verdict]) -> Run:
     }
     (part,) = divided.parts
     date = "2026-11-26T10:00:00Z"
-    return Run(part.name, maker, clusters.digest(part), "v1.37.1", "abc", date, "2 CPUs", 12.3, outcomes)
+    missed = tuple(spec.name for spec in part.specs if spec.name not in outcomes)
+    return Run(part.name, maker, Program.NODE, "v1.37.1", "abc", date, "2 CPUs", 12.3, outcomes, missed)
 
 
 def _board(explained: dict[str, str] | None = None) -> document.Board:
@@ -72,15 +75,18 @@ def test_the_document_says_all_that_the_page_is_made_from() -> None:
     assert document.read(document.write(board), board.explanations) == board
 
 
-def test_what_is_left() -> None:
+def test_what_passes_at_the_second_try_counts_as_passed_and_is_listed() -> None:
     board = _board()
-    (part,) = board.partition.parts
-    runs = dict(board.runs)
-    assert clusters.left([part], runs) == ()
-    empty = Run(part.name, "upstream", clusters.digest(part), "v1.37.1", "abc", "", "", 1.0, {}, "did not start")
-    assert clusters.left([part], {**runs, (part.name, "upstream"): empty}) == ((part, "upstream"),)
-    assert clusters.left([part], {}) == ((part, "nodewright"), (part, "upstream"))
-    assert clusters.current(runs, [part], "v1.37.1") == runs
-    assert clusters.current(runs, [part], "v1.38.0") == {}
-    fewer = partition(SPECS[:3], frozenset())
-    assert clusters.current(runs, fewer.parts, "v1.37.1") == {}
+    key = board.partition.parts[0].name, "nodewright"
+    second = {NAMES["ours"]: Outcome("passed", 2.0), NAMES["both"]: Outcome("failed", 3.0, "again")}
+    run = board.runs[key]
+    outcomes = {name: replace(one, second=second.get(name)) for name, one in run.outcomes.items()}
+    board = replace(board, runs={**board.runs, key: replace(run, outcomes=outcomes, tried=2)})
+    row = counts.table(board.partition, board.runs)["sig-node", "Feature:Mirrors"]
+    assert (row.passed["nodewright"], row.failed["nodewright"], row.flaky["nodewright"]) == (3, 1, 1)
+    assert row.only_ours == 0
+    text = page.page(board)
+    listed = text.split("## What passed at the second try only")[1].split("##")[0]
+    assert f"| {NAMES['ours']} | flaky: passed at 2nd try | passed |" in listed and NAMES["both"] not in listed
+    assert "3 passed, 1 failed, 2 skipped, 1 flaky" in text
+    assert document.read(document.write(board), {}) == board

@@ -37,6 +37,20 @@ def test_every_spec_is_in_one_place(board: Board, abilities: frozenset[str]) -> 
     assert len({part.name for part in divided.parts}) == len(divided.parts)
 
 
+def test_conformance_has_parts_of_its_own(board: Board) -> None:
+    """They run first."""
+    for part in board.partition.parts:
+        assert part.conformance == ("-conformance-" in part.name)
+        assert part.conformance or not any("Conformance" in spec.tags for spec in part.specs), part.name
+
+
+def test_only_what_upstream_runs_alone_has_one_process(board: Board) -> None:
+    """ginkgo runs specs that are marked as serial after the others, also in a part with several processes."""
+    for part in board.partition.parts:
+        if part.group.procs == 1 and part.group.setup != "cri-proxy":
+            assert all({"Serial", "Disruptive"} & {*spec.tags} for spec in part.specs), part.name
+
+
 def test_it_does_not_depend_on_the_order_of_the_list(board: Board) -> None:
     backwards = reversed(board.partition.specs)
     assert partition(backwards, board.machine.abilities) == board.partition
@@ -75,7 +89,8 @@ def test_what_a_machine_can_do_voids_a_rule() -> None:
         ),
         (Program.NODE, "[sig-node] ContainerLogRotation [Slow] [Serial] [Disruptive] rotates", "node-serial"),
         (Program.NODE, "[sig-node] Device Plugin [Serial] keeps devices over restarts", "node-devices"),
-        (Program.NODE, "[sig-node] Pods should run [NodeConformance]", "node-parallel"),
+        (Program.NODE, "[sig-node] [DRA] [Feature:DynamicResourceAllocation] must run [Serial]", "node-devices"),
+        (Program.NODE, "[sig-node] Pods should run [Slow] [NodeConformance]", "node-parallel"),
     ],
 )
 def test_where_specs_go(program: Program, name: str, wanted: str) -> None:

@@ -24,7 +24,7 @@ REPORT = """<testsuites><testsuite>
  <testcase name="[SynchronizedBeforeSuite]" status="passed" time="1"/>
  <testcase name="[It] [sig-node] Pods runs (once) [Conformance] [sig-node, Conformance]" status="passed" time="2.34"/>
  <testcase name="[It] [sig-node] Pods fails [sig-node]" status="failed" time="3">
-   <failure message="no&#10; answer"/></testcase>
+   <failure message="no&#10; answer: &lt;*url.Error | 0xc0012ab8&gt; @ 11/26/26 23:51:43.172"/></testcase>
  <testcase name="[It] [sig-node] Pods has no  such device [Serial] [sig-node, Serial]" status="skipped" time="0.1">
    <skipped message="skipped - no device"/></testcase>
  <testcase name="[It] [sig-node] Pods is not chosen [sig-node]" status="skipped"><skipped message="skipped"/></testcase>
@@ -38,7 +38,7 @@ def test_what_came_of_each_spec() -> None:
     found, problem = reports.read_report(REPORT, SPECS)
     assert found == {
         NAMES[0]: Outcome("passed", 2.3),
-        NAMES[1]: Outcome("failed", 3.0, "no answer"),
+        NAMES[1]: Outcome("failed", 3.0, "no answer: <*url.Error | 0x>"),
         NAMES[2]: Outcome("skipped", 0.1, "no device"),
     }
     assert problem == ""

@@ -15,16 +15,17 @@ import pytest
 from controlplane.cluster.edge import state
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.progress import Say
-from controlplane.scoreboard import work
 from controlplane.scoreboard.model import Program
 from controlplane.scoreboard.plan import document
+from controlplane.scoreboard.work import board, parts
+from controlplane.scoreboard.work.order import Order
 from controlplane.suites.work import conformance, node_suite
 from controlplane.suites.work.results import Report
 from nodelib.errors import Conflict, Invalid, Temporary
 from tests.fakes.clock import FakeClock
 
 SPECS = {
-    Program.E2E: ("[sig-network] DNS answers", "[sig-windows] Pods run"),
+    Program.E2E: ("[sig-network] DNS answers [Conformance]", "[sig-windows] Pods run"),
     Program.NODE: ("[sig-node] Pods run [NodeConformance]", "[sig-node] MirrorPod restarts [Serial]"),
 }
 
@@ -47,7 +48,10 @@ class World:
         self.raised, self.removed, self.ran = 0, 0, list[str]()
         self.stops: BaseException | None = None
         self.stops_in = ""
-        self.order = work.Order(
+        self.fails: dict[str, int] = {}  # how often, by a word of the spec's name
+        self.said: list[str] = []
+        self.clock = FakeClock()
+        self.order = Order(
             "board", "abc", "/project", "python", results=folder / "results", pages=folder, binaries_dir=folder / "bin"
         )
         (folder / "bin").mkdir()
@@ -55,12 +59,14 @@ class World:
             (folder / program).write_text(_listing(names))
             script = folder / "bin" / program
             script.write_text(
-                "#!/bin/sh\nfor word; do case $word in *json-report=*) "
+                "#!/bin/sh\nmkdir kubelet.conf.d  # as e2e_node.test does where it is started\n"
+                "for word; do case $word in *json-report=*) "
                 f'cp {folder}/{program} "${{word#*=}}";; esac; done\n'
             )
             script.chmod(0o755)
-        monkeypatch.setattr(work, "up", self._up)
-        monkeypatch.setattr(work, "down", self._down)
+        monkeypatch.setattr(parts, "up", self._up)
+        monkeypatch.setattr(parts, "down", self._down)
+        monkeypatch.setattr(board, "down", self._down)
         monkeypatch.setattr(conformance, "run", self._e2e)
         monkeypatch.setattr(node_suite, "run", self._node)
 
@@ -77,25 +83,38 @@ class World:
         self.removed += 1
 
     async def _e2e(self, cluster: object, order: conformance.Order, *_: object) -> Report:
-        return self._suite(order.focus, order.results)
+        return await self._suite(order.focus, order.results, order.procs)
 
     async def _node(self, order: node_suite.NodeOrder, *_: object) -> Report:
-        return self._suite(order.focus, order.results, order.agent)
+        return await self._suite(order.focus, order.results, order.procs, order.agent)
 
-    def _suite(self, focus: str, results: Path | None, agent: str = "") -> Report:
+    async def _suite(self, focus: str, results: Path | None, procs: int, agent: str = "") -> Report:
         assert results is not None
-        self.ran.append(f"{results.parent.name} {results.name}")
-        assert not agent or agent == results.name
+        second = results.name == "second"
+        assert procs == 1 or not second
+        folder = results.parent if second else results
+        self.ran.append(f"{folder.parent.name} {folder.name}{' again' if second else ''}")
+        assert not agent or agent == folder.name
         if self.stops is not None and self.stops_in in self.ran[-1]:
             raise self.stops
         names = [name for names in SPECS.values() for name in names if re.search(focus, name)]
-        cases = "".join(f'<testcase name="[It] {name} [sig-x]" status="passed" time="1"/>' for name in names)
+        await self.clock.advance(60)
+        cases = "".join(
+            f'<testcase name="[It] {name} [sig-x]" time="1">{self._failure(name)}</testcase>' for name in names
+        )
         (results / "junit_01.xml").write_text(f"<t>{cases}</t>")
         return Report((), results, 1.0, 0)
 
+    def _failure(self, name: str) -> str:
+        word = next((word for word, times in self.fails.items() if times and word in name), "")
+        if not word:
+            return ""
+        self.fails[word] -= 1
+        return '<failure message="no answer"/>'
+
     async def run(self, **changes: object) -> document.Board:
         order = dataclasses.replace(self.order, **changes)  # type: ignore[arg-type]  # of fields by their names
-        return await work.run(order, displays, FakeClock(), lambda line: None)
+        return await board.run(order, displays, self.clock, self.said.append)
 
 
 def _listing(names: tuple[str, ...]) -> str:
@@ -111,20 +130,29 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 ALL = [
     f"{part} {maker}"
-    for part in ("e2e-network-01", "node-serial-01", "node-parallel-01")
+    for part in ("e2e-network-conformance-01", "node-parallel-01", "node-serial-01")
     for maker in ("nodewright", "upstream")
 ]
 
 
 async def test_every_part_runs_with_both_makers_and_the_pages_are_written(world: World, tmp_path: Path) -> None:
-    board = await world.run()
+    made = await world.run()
     assert world.ran == ALL
     assert (world.raised, world.removed) == (2, 2)
-    assert all(run.problem == "" and len(run.outcomes) == 1 for run in board.runs.values())
-    assert document.read((tmp_path / "scoreboard.json").read_text(), {}).runs == board.runs
+    assert all(run.problem == "" and len(run.outcomes) == 1 for run in made.runs.values())
+    assert document.read((tmp_path / "scoreboard.json").read_text(), {}).runs == made.runs
     assert "not run yet" not in (tmp_path / "scoreboard.md").read_text().split("## Parts")[1]
     await world.run()
     assert world.ran == ALL, "nothing is left"
+
+
+async def test_lists_leave_nothing_where_the_command_was_given(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    monkeypatch.chdir(here)
+    await board.look(world.order, Silent())
+    assert [*here.iterdir()] == []
 
 
 async def test_a_run_that_was_killed_goes_on_with_the_first_part_without_a_result(world: World) -> None:
@@ -145,55 +173,113 @@ async def test_a_run_that_is_stopped_removes_its_cluster(world: World) -> None:
 
 async def test_a_part_that_cannot_run_is_a_row_and_is_tried_again_at_the_end(world: World, tmp_path: Path) -> None:
     world.stops, world.stops_in = Temporary("no room", obj="node1", step="images"), ALL[0]
-    board = await world.run()
+    made = await world.run()
     assert world.ran == ALL and world.removed == 2
-    assert board.runs["e2e-network-01", "nodewright"].problem == "node1: images: no room"
+    assert made.runs["e2e-network-conformance-01", "nodewright"].problem == "node1: images: no room"
     assert "node1: images: no room" in (tmp_path / "scoreboard.md").read_text()
     world.stops = None
-    board = await world.run()
+    made = await world.run()
     assert world.ran == [*ALL, ALL[0]]
-    assert board.runs["e2e-network-01", "nodewright"].problem == ""
+    assert made.runs["e2e-network-conformance-01", "nodewright"].problem == ""
 
 
 async def test_only_some_parts_and_again(world: World) -> None:
     await world.run(parts="^node-")
     assert world.ran == ALL[2:]
     await world.run(parts="serial", again=True)
-    assert world.ran == [*ALL[2:], *ALL[2:4]]
+    assert world.ran == [*ALL[2:], *ALL[4:]]
 
 
 async def test_one_suite_alone_leaves_the_other_as_the_page_has_it(world: World, tmp_path: Path) -> None:
     first = await world.run()
     (tmp_path / "bin" / Program.NODE).unlink()
-    board = await world.run(programs=(Program.E2E,), again=True)
+    made = await world.run(programs=(Program.E2E,), again=True)
     assert world.ran == [*ALL, *ALL[:2]]
-    assert board.partition == first.partition and board.runs.keys() == first.runs.keys()
+    assert made.partition == first.partition and made.runs.keys() == first.runs.keys()
 
 
 async def test_a_part_that_was_not_run_to_its_end_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SPECS, Program.E2E, SPECS[Program.E2E][:1])
     (world.order.pages / Program.E2E).write_text(  # type: ignore[operator]  # it has a folder for pages
-        _listing((*SPECS[Program.E2E], "[sig-network] Services hang"))
+        _listing((*SPECS[Program.E2E], "[sig-network] Services hang [Conformance]"))
     )
-    board = await world.run(parts="e2e")
-    assert {run.problem for run in board.runs.values()} == {"not reached: 1 spec"}
+    made = await world.run(parts="e2e")
+    assert {run.problem for run in made.runs.values()} == {"not reached: 1 spec"}
     ran = list(world.ran)
     await world.run(parts="e2e")
     assert world.ran == ran, "some of it ran, so it is not tried again"
 
 
-async def test_results_of_another_machine_stay_on_the_page_and_are_run_here_too(world: World, tmp_path: Path) -> None:
-    first = await world.run()
-    here = tmp_path / "here"
-    board = await world.run(parts="serial", results=here)
-    assert world.ran == [*ALL, *ALL[2:4]]
-    assert board.runs.keys() == first.runs.keys()
+async def test_a_fresh_checkout_goes_on_with_the_results_of_the_page(world: World, tmp_path: Path) -> None:
+    first = await world.run(parts="network|serial")
+    made = await world.run(results=tmp_path / "here")
+    assert world.ran == [*ALL[:2], *ALL[4:], *ALL[2:4]]
+    assert {**made.runs, **first.runs} == made.runs
 
 
-async def test_a_defect_of_ours_is_not_taken_for_a_result(world: World) -> None:
-    world.stops, world.stops_in = ValueError("a defect"), ALL[0]
-    with pytest.raises(ValueError, match="a defect"):
+async def test_a_result_stays_when_the_spec_is_in_another_part(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.run(parts="network")
+    await world.run(parts="network")
+    assert world.ran == ALL[:2]
+    more = (*SPECS[Program.E2E], "[sig-network] A service [Conformance]")
+    monkeypatch.setitem(SPECS, Program.E2E, more)
+    (world.order.pages / Program.E2E).write_text(_listing(more))  # type: ignore[operator]  # it has a folder for pages
+    made = await world.run(parts="network")
+    assert world.ran == [*ALL[:2], *ALL[:2]]
+    run = made.runs["e2e-network-conformance-01", "upstream"]
+    assert set(run.outcomes) == {more[0], more[2]} and run.problem == ""
+
+
+async def test_what_fails_is_run_again_alone_and_both_results_are_kept(world: World, tmp_path: Path) -> None:
+    world.fails = {"DNS": 1, "MirrorPod": 2}
+    made = await world.run(parts="network|serial")
+    again = [f"{ALL[0]} again", f"{ALL[4]} again"]
+    assert world.ran == [ALL[0], again[0], ALL[1], ALL[4], again[1], ALL[5]]
+    (flaky,) = made.runs["e2e-network-conformance-01", "nodewright"].outcomes.values()
+    assert (flaky.verdict, flaky.reason, flaky.final, flaky.text) == (
+        "failed",
+        "no answer",
+        "passed",
+        "flaky: passed at 2nd try",
+    )
+    (broken,) = made.runs["node-serial-01", "nodewright"].outcomes.values()
+    assert broken.final == "failed" and broken.second is not None and broken.second.verdict == "failed"
+    assert document.read((tmp_path / "scoreboard.json").read_text(), {}).runs == made.runs
+    ran = list(world.ran)
+    await world.run(parts="network|serial")
+    assert world.ran == ran, "there is no third try"
+
+
+async def test_a_run_that_is_killed_before_the_second_try_makes_it_later(world: World, tmp_path: Path) -> None:
+    world.fails = {"DNS": 1}
+    world.stops, world.stops_in = KeyboardInterrupt(), "again"
+    with pytest.raises(KeyboardInterrupt):
+        await world.run(parts="network")
+    world.stops = None
+    made = await world.run(parts="network", results=tmp_path / "elsewhere")
+    assert world.ran == [ALL[0], f"{ALL[0]} again", ALL[1], f"{ALL[0]} again"]
+    (flaky,) = made.runs["e2e-network-conformance-01", "nodewright"].outcomes.values()
+    assert flaky.flaky
+
+
+async def test_a_limit_of_minutes_ends_the_run_after_the_part_that_passes_it(world: World) -> None:
+    await world.run(minutes=2)
+    assert world.ran == ALL[:2]
+    assert world.said[0] == "1 of 6: e2e-network-conformance-01, 1 spec, nodewright; about 5 min 6 s left"
+    assert world.said[-1] == "2 minutes are over; left: 4 runs"
+    await world.run(minutes=100)
+    assert world.ran == ALL
+
+
+async def test_a_defect_of_ours_ends_neither_the_other_parts_nor_well(world: World) -> None:
+    world.stops, world.stops_in = ValueError("an oversight"), ALL[0]
+    with pytest.raises(parts.Defect, match=r"a defect of ours: ValueError\('an oversight'\)") as raised:
         await world.run()
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert world.ran == ALL
+    world.stops = None
+    await world.run()
+    assert world.ran == [*ALL, ALL[0]], "it is not taken for a result"
 
 
 async def test_somebodys_own_cluster_of_that_name_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +297,7 @@ async def test_what_a_killed_run_has_left_is_removed(world: World, monkeypatch: 
     world.stops = None
     await world.run(parts="parallel")
     assert world.removed == 2  # before each of the two runs; the node suite removes its nodes itself
-    assert world.ran == [ALL[2], *ALL[4:]]
+    assert world.ran == [ALL[4], *ALL[2:4]]
 
 
 async def test_two_runs_at_once_are_refused(world: World) -> None:

@@ -1,0 +1,1 @@
+"""Runs what is left of the scoreboard and keeps what came of it. Open board.py first."""
