@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.model import Mutation
 
 _TESTS = ("unit/agent/pods/test_pod.py", "unit/agent/pods/test_pod_worker.py", "unit/agent/pods")
+_STATUS = ("unit/agent/pods/test_status.py", *_TESTS)
 _RESTARTS = ("unit/agent/common/test_restart.py", *_TESTS)
 _POD, _TERMINATION = "agent/pods/plan/pod.py", "agent/pods/plan/termination.py"
 _RESTART, _BACKOFF = "agent/common/plan/restart.py", "agent/common/plan/backoff.py"
@@ -159,7 +160,7 @@ TABLE = (
     ),
     Mutation(
         "termination-messages-together", "all termination messages of a pod together have at most 12 KiB",
-        "agent/pods/plan/container_status.py", "[: _MESSAGES_LIMIT // count]", "", ("unit/agent/pods/test_status.py",),
+        "agent/pods/plan/container_status.py", "[: _MESSAGES_LIMIT // count]", "", _STATUS,
     ),
     Mutation(
         "readiness-gates", "readinessGates",
@@ -177,11 +178,11 @@ TABLE = (
     ),
     Mutation(
         "stop-signal-shown", "status.containerStatuses[].stopSignal",
-        "agent/pods/plan/container_status.py", "if latest.stop_signal and", "if False and", _TESTS,
+        "agent/pods/plan/container_status.py", "if latest.stop_signal and", "if False and", _STATUS,
     ),
     Mutation(
         "user-shown", "status.containerStatuses[].user",
-        "agent/pods/plan/container_status.py", "    if latest.user:", "    if False:", _TESTS,
+        "agent/pods/plan/container_status.py", "    if latest.user:", "    if False:", _STATUS,
     ),
     Mutation(
         "observed-generation", "status.observedGeneration",

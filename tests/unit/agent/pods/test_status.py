@@ -280,3 +280,24 @@ def test_the_messages_of_all_containers_share_12_kib(letter: str) -> None:
     shown = status(many, seen(*ended))["containerStatuses"]
     messages = [one["state"]["terminated"]["message"] for one in shown]
     assert {len(one.encode()) for one in messages} == {256} and set("".join(messages)) == {letter}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "shown"),
+    [
+        pytest.param({"stop_signal": "SIGUSR1"}, "stopSignal", "SIGUSR1", id="its-stop-signal"),
+        pytest.param({"stop_signal": "RUNTIME_DEFAULT"}, "stopSignal", None, id="the-runtimes-own"),
+        pytest.param({}, "stopSignal", None, id="unknown"),
+        pytest.param(
+            {"user": {"uid": 7, "gid": 8, "supplemental_groups": [8, 9]}},
+            "user",
+            {"linux": {"uid": 7, "gid": 8, "supplementalGroups": [8, 9]}},
+            id="its-user",
+        ),
+        pytest.param({"user": {"uid": 7}}, "user", {"linux": {"uid": 7, "gid": 0}}, id="its-user-without-groups"),
+        pytest.param({}, "user", None, id="no-user-of-this-runtime"),
+    ],
+)
+def test_what_the_runtime_says_of_a_container_is_shown(fields: Json, name: str, shown: Any) -> None:
+    (found,) = status(ONE, seen(replace(one(ONE, "a"), **fields)))["containerStatuses"]
+    assert found.get(name) == shown
