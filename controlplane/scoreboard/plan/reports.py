@@ -24,9 +24,9 @@ def listing(program: Program, suite: str, report: str) -> list[str]:
 
 
 def read_listing(program: Program, text: str) -> tuple[Spec, ...]:
-    """The specs in the report of a dry run.
+    """The specs in the report of a dry run. Tests of one name are one spec: no focus tells them apart.
 
-    Raises Invalid for another text, for no specs, or when two have the same name.
+    Raises Invalid for another text, or for no specs.
     """
     try:
         reports = [one for suite in json.loads(text) for one in suite["SpecReports"] or ()]
@@ -37,10 +37,9 @@ def read_listing(program: Program, text: str) -> tuple[Spec, ...]:
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise Invalid(f"its list of tests cannot be read: {error!r}", obj=program, step="list the tests") from error
-    if not names or len(names) != len(set(names)):
-        problem = "two tests have the same name" if names else "it lists no tests"
-        raise Invalid(problem, obj=program, step="list the tests")
-    return tuple(Spec(program, name) for name in names)
+    if not names:
+        raise Invalid("it lists no tests", obj=program, step="list the tests")
+    return tuple(Spec(program, name) for name in dict.fromkeys(names))
 
 
 def focus(specs: Iterable[Spec]) -> str:
@@ -49,7 +48,8 @@ def focus(specs: Iterable[Spec]) -> str:
 
 
 def read_report(text: str, specs: Iterable[Spec]) -> tuple[dict[str, Outcome], str]:
-    """What came of those specs that a report has, by name, and the first failure of what is no spec.
+    """What came of those specs that a report has, by name, and the first failure of what is no spec. Of tests that
+    have the same name one counts: that failed, otherwise that passed.
 
     Raises ElementTree.ParseError for what is no XML.
     """
@@ -65,8 +65,11 @@ def read_report(text: str, specs: Iterable[Spec]) -> tuple[dict[str, Outcome], s
         if name is None or case.get("status") in _ENDED_EARLY:
             continue
         skipped = case.find("skipped")
+        known = found[name].verdict if name in found else ""
         if failure is not None:
             found[name] = Outcome("failed", _seconds(case), _reason(failure))
+        elif known == "failed" or (known == "passed" and skipped is not None):
+            continue
         elif skipped is None:
             found[name] = Outcome("passed", _seconds(case))
         elif reason := _reason(skipped).removeprefix("skipped").removeprefix(" - "):

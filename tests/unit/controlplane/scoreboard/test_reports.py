@@ -71,7 +71,23 @@ def test_the_list_of_a_suite() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", _listed("twice", "twice")], ids=["empty", "dict", "number", "twice"])
+@pytest.mark.parametrize("text", ["", "{}", "[1]", _listed()], ids=["empty", "dict", "number", "none"])
 def test_a_list_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
         reports.read_listing(Program.NODE, text)
+
+
+def test_tests_of_one_name_are_one_spec_and_the_worst_of_them_counts() -> None:
+    assert reports.read_listing(Program.NODE, _listed("twice", "twice")) == (
+        Spec(Program.NODE, "[sig-node] Pods twice"),
+    )
+    cases = {
+        "failed": '<testcase name="[It] {}" status="failed"><failure message="why"/></testcase>',
+        "passed": '<testcase name="[It] {}" status="passed"/>',
+        "skipped": '<testcase name="[It] {}" status="skipped"><skipped message="skipped - no device"/></testcase>',
+    }
+    for worst, other in (("failed", "passed"), ("failed", "skipped"), ("passed", "skipped")):
+        for both in ((worst, other), (other, worst)):
+            text = "".join(cases[one].format(NAMES[1]) for one in both)
+            found, _ = reports.read_report(f"<t>{text}</t>", SPECS)
+            assert found[NAMES[1]].verdict == worst, both
