@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from nodelib.errors import Invalid
 
 MOST_TEXT = 16 * 1024 * 1024  # what a message to a runtime may hold; no kernel starts a process with that much
+_VARIABLE = 256  # characters that a variable counts for besides its text: 65,000 of them are the most
 
 
 class Budget:
@@ -23,14 +24,19 @@ class Budget:
     def __init__(self) -> None:
         self._left = MOST_TEXT
 
-    def take(self, text: str) -> str:
-        """The same text. Raises Invalid when there was not enough left for it."""
-        self._left -= len(text)
+    def variable(self, name: str, value: str) -> None:
+        """One more variable of the environment. Raises Invalid when there was not enough left for it."""
+        self.take(name)
+        self.take(value, _VARIABLE)
+
+    def take(self, text: str, beside: int = 0) -> str:
+        """The same text. Raises Invalid when there was not enough left for it and what it costs beside its length."""
+        self._left -= len(text) + beside
         if self._left < 0:
             raise Invalid(
-                f"the references make more than {MOST_TEXT} characters of text",
+                f"variables and references make more than {MOST_TEXT} characters of text",
                 step="environment, command and arguments",
-                action="Refer to less: such a container could not be started.",
+                action="Refer to less, or set enableServiceLinks to false: such a container could not be started.",
             )
         return text
 

@@ -11,6 +11,7 @@ from agent.images.model.pulls import PullCredential
 from agent.images.plan import keyring
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.key_locks import KeyLocks
 from nodelib.threads import alone
 
 _MOST = 100  # pull secrets of a pod that are read
@@ -31,6 +32,7 @@ class PullSecrets:
 
     def __init__(self, secrets: SecretReader, warnings: PodWarnings) -> None:
         self._secrets, self._warnings = secrets, warnings
+        self._turns = KeyLocks[str]()  # by namespace
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
         """Credentials for `image`, best match first. A missing or malformed secret causes a warning and is left out."""
@@ -50,8 +52,10 @@ class PullSecrets:
                 problems.append((name, "not found"))
             else:
                 secrets[name] = found
-        # Not on the event loop, which all other pods wait for: whoever writes the Secrets chooses how long it takes.
-        matching, more = await alone(_matching, image, secrets) if secrets else ([], [])
+        # Not on the event loop, which all other pods wait for, and one at a time: who writes the Secrets of a namespace
+        # chooses how long it takes.
+        async with self._turns.of(pod.namespace):
+            matching, more = await alone(_matching, image, secrets) if secrets else ([], [])
         for name, problem in (*problems, *more):
             message = f"Unable to retrieve some image pull secrets ({name}: {problem}); the pull may not succeed."
             self._warnings.warn_once(pod, "FailedToRetrieveImagePullSecret", message)
