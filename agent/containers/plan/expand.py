@@ -77,9 +77,9 @@ def lookup_in(*maps: Mapping[str, str]) -> Callable[[str], str]:
     return lookup
 
 
-def expand_all(texts: list[str] | None, env: Mapping[str, str]) -> list[str]:
-    """A command or argument list, expanded. Raises Invalid when that is too much text."""
-    lookup, budget = lookup_in(env), Budget()
+def expand_all(texts: list[str] | None, env: Mapping[str, str], most: int = MOST_TEXT) -> list[str]:
+    """A command or argument list, expanded. Raises Invalid when its references make more than `most` characters."""
+    lookup, budget = lookup_in(env), Budget(most)
     return [expand(text, lookup, budget) for text in texts or []]
 
 
