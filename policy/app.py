@@ -16,7 +16,7 @@ from nodelib.clock import Clock, SystemClock
 from nodelib.daemon import run_daemon
 from nodelib.firewall.objects import Family
 from nodelib.http_server import Handler, json_response, serve, text_response
-from nodelib.json_values import Json, object_or_empty
+from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
@@ -40,7 +40,7 @@ from policy.edge.metrics import Metrics
 from policy.enforcer import Enforcer, Table
 from policy.events.work import PolicyEvents
 from policy.frames import Frames
-from policy.model import Direction
+from policy.model import Direction, Name, Policy, Problem
 from policy.plan import cluster_layout, frames, layout, parse
 from policy.plan.difference import removal
 from policy.plan.directory import Directory
@@ -50,6 +50,7 @@ from policy.settings import Settings, load_settings
 from policy.tracing import SERVICE, PolicyTracing
 from policy.watches.cluster_intake import ClusterIntake
 from policy.watches.network_policies import Watches
+from policy.watches.policy_intake import PolicyIntake
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,10 @@ class _Daemon:
         self._drops = DropLog(self._directory, lambda: self._enforcer.programs, self._events, self._no_drops, clock)
         self._refused = RefusedCounts(readers, lambda: self._enforcer.programs)
         self._frames = Frames(NftTable(BRIDGE, frames.TABLE), clock, self._tell_of_frames, self._enforcer.beside)
-        self._watches = Watches(client, on_policy=self._on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace)
+        self._policies = PolicyIntake(self._on_policy, self._policy_gone, clock)
+        self._watches = Watches(
+            client, on_policy=self._policies.on_policy, on_pod=self._on_pod, on_namespace=self._on_namespace
+        )
         self._cluster = ClusterIntake(
             client, self._enforcer, self._events.cluster_policy, self._events.policy_gone, able.no_names
         )
@@ -159,6 +163,7 @@ class _Daemon:
             spawn("drops", partial(self._refusals.run, self._drops.take))
         for reflector in self._watches.all:
             spawn(f"watch-{reflector.name}", reflector.run)
+        spawn("read-policies", self._policies.run)
         spawn("watch-cluster-policies", self._cluster.watch.run)
         self._supervisor.once("first-sync", self._begin)
         if self._settings.port:
@@ -187,6 +192,7 @@ class _Daemon:
     async def _begin(self) -> None:
         """Wait until everything has been listed: rules made from partial lists would cut pods off."""
         await self._watches.synced()
+        await self._policies.settled()
         await self._cluster.watch.ready.wait()
         self._protection.forget_unknown()
         self._warn_of_unfiltered_bridges()
@@ -252,18 +258,16 @@ class _Daemon:
             return "the node's kernel cannot report dropped packets (nfnetlink_log, nft_log and nft_limit)"
         return self._refusals.problem and f"dropped packets are only counted: {self._refusals.problem}"
 
-    def _on_policy(self, kind: str, obj: Json) -> None:
-        name = parse.name_of(obj)
-        if kind == "DELETED":
-            self._enforcer.set_policy(name, None)
-            self._directory.set_policy(name, None)
-            self._events.policy_gone(name)
-            self._metrics.forget_policy(*name)
-            return
-        policy, problems = parse.policy(obj)
-        self._enforcer.set_policy(name, policy)
-        self._directory.set_policy(name, policy)
-        self._events.policy(name, str(object_or_empty(obj.get("metadata")).get("uid", "")), problems)
+    def _policy_gone(self, name: Name) -> None:
+        self._enforcer.set_policy(name, None)
+        self._directory.set_policy(name, None)
+        self._events.policy_gone(name)
+        self._metrics.forget_policy(*name)
+
+    def _on_policy(self, policy: Policy, uid: str, problems: Sequence[Problem]) -> None:
+        self._enforcer.set_policy(policy.name, policy)
+        self._directory.set_policy(policy.name, policy)
+        self._events.policy(policy.name, uid, problems)
 
     def _on_pod(self, kind: str, obj: Json) -> None:
         if kind == "DELETED":

@@ -38,6 +38,10 @@ FIELDS = {
     ProbeKind.READINESS: "readinessProbe",
     ProbeKind.LIVENESS: "livenessProbe",
 }
+# Requests are put together for each attempt, up to three a second of each container. What references make of a command:
+# no kernel takes a longer argument. No server takes so many headers.
+_MOST_COMMAND = 128 * 1024
+_MOST_ARGUMENTS, _MOST_HEADERS, _LONGEST_PATH = 4096, 1000, 16 * 1024
 _FIRST_RETRY = 0.2  # seconds; doubled each time until the period is reached
 _SOON = 0.25  # part of a period in which a started agent probes the containers that ran before it
 _RESTART_GRACE = 10.0  # seconds; a container that started this long before the agent ran before it
@@ -214,7 +218,9 @@ def request_of(spec: Spec, container: Json, ip: str) -> ProbeRequest:
         env = {
             entry["name"]: entry.get("value", "") for entry in container.get("env") or [] if "valueFrom" not in entry
         }
-        return ExecRequest(tuple(expand_all(action["exec"].get("command"), env)))
+        command = action["exec"].get("command") or []
+        _check_count(len(command), _MOST_ARGUMENTS, "words of a command")
+        return ExecRequest(tuple(expand_all(command, env, _MOST_COMMAND)))
     if action.get("httpGet") is not None:
         return _http(action["httpGet"], container, ip)
     if action.get("tcpSocket") is not None:
@@ -228,6 +234,7 @@ def request_of(spec: Spec, container: Json, ip: str) -> ProbeRequest:
 
 def _http(asked: Json, container: Json, ip: str) -> HttpRequest:
     headers = [(entry["name"], entry.get("value", "")) for entry in asked.get("httpHeaders") or []]
+    _check_count(len(headers), _MOST_HEADERS, "httpHeaders")
     given = {name.lower(): value for name, value in headers}
     if "user-agent" not in given:
         headers.append(("User-Agent", USER_AGENT))
@@ -236,6 +243,7 @@ def _http(asked: Json, container: Json, ip: str) -> HttpRequest:
     elif not given["accept"]:
         headers = [(name, value) for name, value in headers if name.lower() != "accept"]
     path = asked.get("path") or "/"
+    _check_count(len(path), _LONGEST_PATH, "characters of a path")
     target = quote(path.partition("#")[0], safe="/%:?&=+,;@!$'()*~-._[]")
     return HttpRequest(
         scheme=str(asked.get("scheme") or "HTTP").lower(),
@@ -244,6 +252,11 @@ def _http(asked: Json, container: Json, ip: str) -> HttpRequest:
         target=target if target.startswith("/") else f"/{target}",
         headers=tuple(headers),
     )
+
+
+def _check_count(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise Invalid(f"{count} {what} are more than {most}", step="probe", action="Use fewer in the probe.")
 
 
 def _host(given: str | None, ip: str) -> str:

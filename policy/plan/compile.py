@@ -10,7 +10,7 @@ from nodelib.nft.actions import Counter, Verdict
 from nodelib.nft.rules import NftRule, Statement, rule
 from policy.model import Direction, Policy
 from policy.plan import layout
-from policy.plan.entries import POLICY_COST, Entry, Meaning, entry
+from policy.plan.entries import POLICY_COST, Entry, Meaning, OfPods, entry
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,14 +19,16 @@ class Compiled:
 
     Compared by identity: its rules are many.
 
-    `sets`: what these use, by name. `cost`: see `entries.py`; a policy that costs more than it may is `closed`: it
-    isolates its pods and allows nothing.
+    `sets`: what these use, by name; `of_pods`: those with pods as their elements. `cost`: see `entries.py`, without
+    that of pods (`prices.py`); a policy that costs more than it may is `closed`: it isolates its pods and allows
+    nothing.
     """
 
     policy: Policy
     names: dict[Direction, str]
     chains: dict[str, tuple[NftRule, ...]]
     sets: dict[str, Meaning] = field(default_factory=dict)
+    of_pods: frozenset[OfPods] = frozenset()
     cost: int = 0
     closed: bool = False
 
@@ -36,11 +38,12 @@ def compiled(policy: Policy, family: Family, most: int) -> Compiled:
     names = {direction: layout.policy_chain_name(policy.name, direction) for direction in policy.rules}
     entries = {direction: [entry(one, family) for one in given] for direction, given in policy.rules.items()}
     cost = POLICY_COST + sum(one.cost for found in entries.values() for one in found)
+    of_pods = frozenset(one for found in entries.values() for given in found for one in given.of_pods)
     if cost > most:
-        return Compiled(policy, names, dict.fromkeys(names.values(), ()), {}, cost, closed=True)
+        return Compiled(policy, names, dict.fromkeys(names.values(), ()), {}, of_pods, cost, closed=True)
     sets: dict[str, Meaning] = {}
     chains = {names[direction]: _rules(policy, found, direction, sets) for direction, found in entries.items()}
-    return Compiled(policy, names, chains, sets, cost)
+    return Compiled(policy, names, chains, sets, of_pods, cost)
 
 
 def _rules(

@@ -73,6 +73,8 @@ class NamedPorts:
 # What a set stands for.
 Meaning = Selection | NodeSelection | DomainNames | Blocks | Ports | NamedPorts
 _Party = Selection | NodeSelection | DomainNames | Blocks
+# What has pods of the cluster as its elements.
+OfPods = Selection | NamedPorts
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,10 @@ class Entry:
 
     peers: tuple[_Party, ...] | None
     ports: tuple[Ports | NamedPorts, ...] | None
+
+    @property
+    def of_pods(self) -> Iterator[OfPods]:
+        return (one for one in (*(self.peers or ()), *(self.ports or ())) if isinstance(one, OfPods))
 
     @property
     def cost(self) -> int:
@@ -150,7 +156,15 @@ def _named(meaning: Meaning, party: Field) -> tuple[str, tuple[Field, ...]]:
 
 
 def _size(meaning: Meaning) -> int:
-    return _SET + (len(meaning.ranges) if isinstance(meaning, Blocks | Ports) else 0)
+    if isinstance(meaning, Blocks | Ports):
+        return _SET + len(meaning.ranges)
+    return _SET + (requirements(meaning) if isinstance(meaning, Selection) else 0)
+
+
+def requirements(selection: Selection) -> int:
+    """How much is asked of a pod to know whether it is selected."""
+    namespaces = selection.namespaces
+    return len(selection.pods.requirements) + (0 if namespaces is None else len(namespaces.requirements))
 
 
 def _peers(peers: tuple[Peer, ...] | None, family: Family) -> tuple[_Party, ...] | None:

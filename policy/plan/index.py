@@ -135,6 +135,11 @@ class Index:
             if one in self.pods:
                 self.set_pod(one, self.pods[one])
 
+    @property
+    def size(self) -> int:
+        """How many pods there are, roughly: the next power of two."""
+        return 1 << len(self.pods).bit_length()
+
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """A namespace's labels, None: it is gone."""
         if self._namespaces.get(name) == labels:

@@ -14,9 +14,10 @@ from nodelib.nft.rules import NftRule
 from policy.model import Direction, Name, Policy, Selection
 from policy.plan import layout
 from policy.plan.compile import Compiled, compiled
-from policy.plan.entries import MOST, Meaning
+from policy.plan.entries import MOST, Meaning, OfPods
 from policy.plan.index import Changes, Index
 from policy.plan.layout import Refusing
+from policy.plan.prices import price
 
 Policies = tuple[Compiled, ...]
 _MOST_NAMED = 64  # policies that are named of a group without room for them
@@ -50,12 +51,14 @@ class Isolation:
     def __init__(self, family: Family, node: str) -> None:
         self._family, self._node = family, node
         self._spaces: dict[str, _Space] = {}
+        self._size = 0
 
     def of(self, index: Index, changes: Changes) -> Isolated:
         spaces: dict[str, _Space] = {}
+        grown, self._size = index.size != self._size, index.size
         for namespace, policies in index.policies_of.items():
             known = self._spaces.get(namespace)
-            if known is None or namespace in changes.namespaces or not changes.tracked.isdisjoint(known.pods):
+            if known is None or grown or namespace in changes.namespaces or not changes.tracked.isdisjoint(known.pods):
                 known = self._made(policies, index, changes, known or _Space({}, {}, {}))
             spaces[namespace] = known
         self._spaces = spaces
@@ -68,34 +71,51 @@ class Isolation:
         return isolated
 
     def _made(self, policies: Mapping[Name, Policy], index: Index, changes: Changes, last: _Space) -> _Space:
-        made = self._compiled(policies, last)
-        pods: dict[Selection, tuple[Name, ...]] = {}
+        pods = self._pods_here(policies, index, changes, last)
+        made = self._compiled(policies, pods, index, last)
         lists: dict[Direction, dict[Name, list[Compiled]]] = {one: {} for one in Direction}
         for one in made.values():
-            selection = one.policy.selection
-            here = pods.get(selection)
-            if here is None:
-                here = last.pods.get(selection)
-                if here is None or selection in changes.tracked:
-                    here = tuple([pod for pod in index.members(selection) if index.pods[pod].node == self._node])
-                pods[selection] = here
             for direction in one.names:
                 by_pod = lists[direction]
-                for pod in here:
+                for pod in pods[one.policy.selection]:
                     by_pod.setdefault(pod, []).append(one)
         closed = tuple([name for name, one in made.items() if one.closed])
         return _Space(made, pods, {direction: _shared(by_pod) for direction, by_pod in lists.items()}, closed)
 
-    def _compiled(self, policies: Mapping[Name, Policy], last: _Space) -> dict[Name, Compiled]:
+    def _pods_here(
+        self, policies: Mapping[Name, Policy], index: Index, changes: Changes, last: _Space
+    ) -> dict[Selection, tuple[Name, ...]]:
+        """The pods of this node that each selection of the policies selects."""
+        pods: dict[Selection, tuple[Name, ...]] = {}
+        for selection in dict.fromkeys(policies[name].selection for name in sorted(policies)):
+            here = last.pods.get(selection)
+            if here is None or selection in changes.tracked:
+                here = tuple([pod for pod in index.members(selection) if index.pods[pod].node == self._node])
+            pods[selection] = here
+        return pods
+
+    def _compiled(
+        self, policies: Mapping[Name, Policy], pods: Mapping[Selection, tuple[Name, ...]], index: Index, last: _Space
+    ) -> dict[Name, Compiled]:
         """Every policy, in the order of the names."""
         found: dict[Name, Compiled] = {}
+        paid: set[OfPods] = set()  # sets that the policies of a namespace share
         spent = 0
         for name in sorted(policies):
             policy, known, room = policies[name], last.compiled.get(name), MOST - spent
-            if known is None or known.policy is not policy or known.closed is not (known.cost > room):
+            if known is None or known.policy is not policy or (known.closed and known.cost <= room):
                 known = compiled(policy, self._family, room)
+            cost = known.cost
+            # No pod of this node needs the sets of the others.
+            parties = known.of_pods - paid if pods[policy.selection] else frozenset()
+            if cost <= room:
+                cost += price(parties, index, room - cost)
+            if known.closed is not (cost > room):
+                known = compiled(policy, self._family, room if cost <= room else -1)
             found[name] = known
-            spent += 0 if known.closed else known.cost
+            if not known.closed:
+                spent += cost
+                paid |= parties
         return found
 
 

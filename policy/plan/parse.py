@@ -31,6 +31,7 @@ from policy.model import (
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_MOST_REQUIREMENTS = 128  # of one selector; all of them are asked of each pod of the cluster, whenever it changes
 
 
 class Unclear(ValueError):
@@ -248,6 +249,8 @@ def selector(value: object) -> Selector:
         if operator not in _OPERATORS or not isinstance(values, list):
             raise Unclear(f"the operator {str(operator)[:20]!r} with these values is unknown")
         found.append(Requirement(str(entry.get("key", "")), str(operator), frozenset(map(str, values))))
+    if len(found) > _MOST_REQUIREMENTS:
+        raise Unclear(f"the selector has {len(found)} requirements, and {_MOST_REQUIREMENTS} are the most")
     order = sorted(set(found), key=lambda one: (one.key, one.operator, sorted(one.values)))
     return Selector(tuple(order))
 

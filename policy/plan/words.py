@@ -6,6 +6,7 @@ Bounded: a policy may list thousands of each.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from nodelib.text import one_line
 from policy.model import (
@@ -23,6 +24,7 @@ from policy.model import (
 
 _SHOWN = 4  # of a list
 _LONGEST = 200  # bytes of one selector
+_SORTED = 100  # values of one requirement that are put in order; there may be a hundred thousand
 
 
 def some(words: Iterable[str], total: int | None = None) -> str:
@@ -41,7 +43,7 @@ def some(words: Iterable[str], total: int | None = None) -> str:
 
 def selector(chosen: Selector) -> str:
     """Such as "app=db, tier in (a, b)"; "" for one that selects everything."""
-    return one_line(", ".join(map(_requirement, chosen.requirements)), _LONGEST)
+    return one_line(", ".join(map(_requirement, chosen.requirements[: _LONGEST // 4])), _LONGEST)
 
 
 def pods(selection: Selection) -> str:
@@ -105,14 +107,14 @@ def _range(first: int, last: int, protocol: str) -> str:
 
 
 def _requirement(of: Requirement) -> str:
-    values = sorted(of.values)
+    values = sorted(islice(of.values, _SORTED))
     match of.operator:
         case "Exists":
             return f"with {of.key}"
         case "DoesNotExist":
             return f"without {of.key}"
-        case "In" if len(values) == 1:
+        case "In" if len(of.values) == 1:
             return f"{of.key}={values[0]}"
-        case "NotIn" if len(values) == 1:
+        case "NotIn" if len(of.values) == 1:
             return f"{of.key}!={values[0]}"
-    return f"{of.key} {'in' if of.operator == 'In' else 'not in'} ({some(values)})"
+    return f"{of.key} {'in' if of.operator == 'In' else 'not in'} ({some(values, len(of.values))})"

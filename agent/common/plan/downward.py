@@ -102,6 +102,8 @@ def format_map(values: Mapping[str, str]) -> str:
 
 def go_quote(text: str) -> str:
     """A Go string literal: printable runes stay, everything else is escaped."""
+    if text.isprintable():  # nearly always, and quick: a pod may show its annotations in hundreds of files
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return '"' + "".join(_quote_rune(char) for char in text) + '"'
 
 

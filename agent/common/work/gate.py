@@ -82,8 +82,8 @@ class Gate:
             if turn.given.done() and not turn.given.cancelled():
                 self._inside -= Counter([group])
                 self._leave()  # it was given a place just now
-            else:
-                self._waiting.remove(turn)  # places may be held for hours: nothing else removes it
+            elif turn in self._waiting:  # whoever left after it was cancelled has passed it over, and removed it
+                self._waiting.remove(turn)  # places may be held for hours: nothing else may remove it
             self._forget(group)
             raise
 

@@ -20,6 +20,7 @@ from nodelib.errors import Invalid, NotFound, Permanent
 from nodelib.json_values import Json
 
 _KEYS = 10  # that are named
+_VARIABLES_OF_PORT = 5
 _KINDS = {CONFIG_MAP: "ConfigMap", SECRET: "Secret"}
 
 
@@ -67,9 +68,9 @@ def environment(pod: Pod, container: Json, sources: EnvSources) -> dict[str, str
     Raises NotFound or Invalid naming what is missing, and Invalid when all of them together are too much text.
     """
     links = pod.spec.get("enableServiceLinks", True)
-    service_env = service_variables(sources.services, pod.namespace, links)
-    env: dict[str, str] = {}
     budget = Budget()
+    service_env = service_variables(sources.services, pod.namespace, links, budget)
+    env: dict[str, str] = {}
     for origin in container.get("envFrom") or []:
         _add_all(pod, origin, sources, env, budget)
     lookup = lookup_in(env, service_env)
@@ -81,7 +82,8 @@ def environment(pod: Pod, container: Json, sources: EnvSources) -> dict[str, str
         origin = variable.get("valueFrom")
         found = _from_source(pod, container, name, origin, sources, budget) if origin else ""
         if found is not None:
-            env[name] = budget.take(found)
+            budget.variable(name, found)
+            env[name] = found
     return env | {name: value for name, value in service_env.items() if name not in env}
 
 
@@ -97,7 +99,9 @@ def _add_all(pod: Pod, origin: Json, sources: EnvSources, env: dict[str, str], b
                 continue
             raise _missing_object(pod, kind, ref.get("name", ""))
         for key, value in sorted((found.get("data") or {}).items()):
-            env[budget.take(prefix + key)] = budget.take(_text(pod, kind, ref["name"], key, value))
+            text = _text(pod, kind, ref["name"], key, value)
+            budget.variable(prefix + key, text)
+            env[prefix + key] = text
 
 
 def _from_source(pod: Pod, container: Json, name: str, origin: Json, sources: EnvSources, budget: Budget) -> str | None:
@@ -196,8 +200,14 @@ def _quoted(start: str, lines: Iterable[tuple[int, str]], number: int) -> tuple[
     return content, rest.lstrip(" \t")
 
 
-def service_variables(services: Sequence[Json], namespace: str, links: bool) -> dict[str, str]:
-    """Host and port variables of the namespace's Services (if `links`) and, always, of default/kubernetes."""
+def service_variables(
+    services: Sequence[Json], namespace: str, links: bool, budget: Budget | None = None
+) -> dict[str, str]:
+    """Host and port variables of the namespace's Services (if `links`) and, always, of default/kubernetes.
+
+    Raises Invalid when they are more than `budget`: a Service may have 65,000 ports, with five variables each.
+    """
+    budget = budget or Budget()
     chosen: dict[str, Json] = {}
     for service in services:
         meta, spec = service["metadata"], service.get("spec") or {}
@@ -209,12 +219,14 @@ def service_variables(services: Sequence[Json], namespace: str, links: bool) -> 
             chosen[meta["name"]] = spec
     env: dict[str, str] = {}
     for name, spec in sorted(chosen.items()):
-        env |= _variables_of(name, spec)
+        env |= _variables_of(name, spec, budget)
     return env
 
 
-def _variables_of(service: str, spec: Json) -> dict[str, str]:
+def _variables_of(service: str, spec: Json, budget: Budget) -> dict[str, str]:
     prefix, address, ports = _variable_name(service), spec["clusterIP"], spec["ports"]
+    for _ in range(_VARIABLES_OF_PORT * len(ports)):  # before any of them is made
+        budget.variable(prefix, address)
     env = {f"{prefix}_SERVICE_HOST": address, f"{prefix}_SERVICE_PORT": str(ports[0]["port"])}
     for port in ports:
         if port.get("name"):

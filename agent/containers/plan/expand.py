@@ -11,26 +11,33 @@ from collections.abc import Callable, Mapping
 from nodelib.errors import Invalid
 
 MOST_TEXT = 16 * 1024 * 1024  # what a message to a runtime may hold; no kernel starts a process with that much
+_LONGEST_PATH = 4096  # that a kernel takes (PATH_MAX)
+_VARIABLE = 256  # characters that a variable counts for besides its text: 65,000 of them are the most
 
 
 class Budget:
-    """How much text the references of one container may still make.
+    """How much text the references of one container, or of one path, may still make.
 
     A few variables that name each other twice, or an object that many references name, make more text than a machine
     has memory. Upstream has no limit.
     """
 
-    def __init__(self) -> None:
-        self._left = MOST_TEXT
+    def __init__(self, most: int = MOST_TEXT) -> None:
+        self._most = self._left = most
 
-    def take(self, text: str) -> str:
-        """The same text. Raises Invalid when there was not enough left for it."""
-        self._left -= len(text)
+    def variable(self, name: str, value: str) -> None:
+        """One more variable of the environment. Raises Invalid when there was not enough left for it."""
+        self.take(name)
+        self.take(value, _VARIABLE)
+
+    def take(self, text: str, beside: int = 0) -> str:
+        """The same text. Raises Invalid when there was not enough left for it and what it costs beside its length."""
+        self._left -= len(text) + beside
         if self._left < 0:
             raise Invalid(
-                f"the references make more than {MOST_TEXT} characters of text",
+                f"variables and references make more than {self._most} characters of text",
                 step="environment, command and arguments",
-                action="Refer to less: such a container could not be started.",
+                action="Refer to less, or set enableServiceLinks to false: such a container could not be started.",
             )
         return text
 
@@ -70,15 +77,18 @@ def lookup_in(*maps: Mapping[str, str]) -> Callable[[str], str]:
     return lookup
 
 
-def expand_all(texts: list[str] | None, env: Mapping[str, str]) -> list[str]:
-    """A command or argument list, expanded. Raises Invalid when that is too much text."""
-    lookup, budget = lookup_in(env), Budget()
+def expand_all(texts: list[str] | None, env: Mapping[str, str], most: int = MOST_TEXT) -> list[str]:
+    """A command or argument list, expanded. Raises Invalid when its references make more than `most` characters."""
+    lookup, budget = lookup_in(env), Budget(most)
     return [expand(text, lookup, budget) for text in texts or []]
 
 
 def expand_sub_path(expression: str, env: Mapping[str, str]) -> str:
     """A subPathExpr. Raises Invalid when it becomes too long, or when a name in it is unknown or empty: the path must
-    not become shorter."""
+    not become shorter.
+
+    A pod has room for thousands of them, each of which may name a variable of a megabyte many times.
+    """
     missing: set[str] = set()
 
     def lookup(name: str) -> str:
@@ -87,7 +97,7 @@ def expand_sub_path(expression: str, env: Mapping[str, str]) -> str:
             missing.add(name)
         return value
 
-    expanded = expand(expression, lookup)
+    expanded = expand(expression, lookup, Budget(_LONGEST_PATH))
     if missing:
         raise Invalid(
             f"missing value for {', '.join(sorted(missing))}",

@@ -14,6 +14,7 @@ from agent.containers.plan.expand import Budget
 from agent.containers.ports import ConfigObjects, ContainerDisk
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
+from nodelib.key_locks import KeyLocks
 
 
 class EnvironmentReader:
@@ -21,6 +22,7 @@ class EnvironmentReader:
 
     def __init__(self, objects: ConfigObjects, disk: ContainerDisk) -> None:
         self._objects, self._disk = objects, disk
+        self._turns = KeyLocks[str]()  # by namespace
 
     async def read(
         self, pod: Pod, container: Json, prepared: PreparedPod, ips: tuple[str, ...], node: NodeContext
@@ -30,10 +32,10 @@ class EnvironmentReader:
         found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in refs))
         files = await self._read_files(pod, container, prepared)
         sources = env_plan.EnvSources(dict(zip(refs, found, strict=True)), prepared.services, ips, node, files)
-        if not files:
-            return env_plan.environment(pod, container, sources)
-        # Parsing what a pod wrote may take seconds.
-        return await run_blocking(pod, "environment", partial(env_plan.environment, pod, container, sources))
+        # Not on the event loop, which all other pods wait for, and one at a time: who writes the objects of a namespace
+        # chooses how long it takes.
+        async with self._turns.of(pod.namespace):
+            return await run_blocking(pod, "environment", partial(env_plan.environment, pod, container, sources))
 
     async def _read_files(self, pod: Pod, container: Json, prepared: PreparedPod) -> dict[tuple[str, str], str]:
         """Text by (volume, path) for each fileKeyRef; a file that does not exist is left out."""

@@ -8,6 +8,7 @@ import contextlib
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -25,8 +26,11 @@ _DEFAULT_REGISTRY = "index.docker.io"
 _JSON_KEY, _LEGACY_KEY = ".dockerconfigjson", ".dockercfg"
 
 
-def read_secret(secret: Json) -> dict[str, Json]:
-    """Registry -> CRI AuthConfig of a pull secret of either type; {} when it has none. Raises Invalid."""
+def read_secret(secret: Json, most: int) -> tuple[dict[str, Json], int]:
+    """Registry -> CRI AuthConfig of a pull secret of either type, and how many more than `most` it has. Raises Invalid.
+
+    Blocking: the Secret may be large.
+    """
     data = secret.get("data") or {}
     name = f"Secret {secret['metadata'].get('namespace')}/{secret['metadata']['name']}"
     for key in (_JSON_KEY, _LEGACY_KEY):
@@ -38,19 +42,20 @@ def read_secret(secret: Json) -> dict[str, Json]:
             raise Invalid(f"{key} is not JSON", obj=name, action="Create the Secret again with kubectl.") from error
         entries = config.get("auths") if key == _JSON_KEY and isinstance(config, dict) else config
         if not isinstance(entries, dict):
-            return {}
-        return {registry: _auth(entry) for registry, entry in entries.items() if isinstance(entry, dict)}
-    return {}
+            return {}, 0
+        found = {registry: entry for registry, entry in entries.items() if isinstance(entry, dict)}
+        read = {registry: _auth(entry) for registry, entry in islice(found.items(), most)}
+        return read, len(found) - len(read)
+    return {}, 0
 
 
-def of_secret(secret: Json) -> dict[str, PullCredential]:
-    """The credentials of a pull secret by registry, each with its source. Raises Invalid."""
+def of_secret(secret: Json, most: int) -> tuple[dict[str, PullCredential], int]:
+    """The credentials of a pull secret by registry, each with its source; as read_secret()."""
     meta = secret["metadata"]
     place = (str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")))
-    return {
-        registry: PullCredential(auth, SecretSource(*place, hashed(auth)))
-        for registry, auth in read_secret(secret).items()
-    }
+    read, left_out = read_secret(secret, most)
+    found = {registry: PullCredential(auth, SecretSource(*place, hashed(auth))) for registry, auth in read.items()}
+    return found, left_out
 
 
 def of_files(files: Iterable[tuple[str, bytes]]) -> dict[str, PullCredential]:

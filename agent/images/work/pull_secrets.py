@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from agent.common.model.pods import Pod
@@ -10,8 +11,12 @@ from agent.images.model.pulls import PullCredential
 from agent.images.plan import keyring
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.key_locks import KeyLocks
+from nodelib.threads import alone
 
 _MOST = 100  # pull secrets of a pod that are read
+# Registries in all of them together. A Secret has room for 100,000, and each is compared with the image at every pull.
+_MOST_REGISTRIES = 5000
 
 
 class SecretReader(Protocol):
@@ -27,23 +32,49 @@ class PullSecrets:
 
     def __init__(self, secrets: SecretReader, warnings: PodWarnings) -> None:
         self._secrets, self._warnings = secrets, warnings
+        self._turns = KeyLocks[str]()  # by namespace
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
         """Credentials for `image`, best match first. A missing or malformed secret causes a warning and is left out."""
-        configs: list[dict[str, PullCredential]] = []
+        secrets: dict[str, Json] = {}
         names = dict.fromkeys(ref["name"] for ref in pod.spec.get("imagePullSecrets") or [] if ref.get("name"))
         if len(names) > _MOST:
             message = f"The pod names {len(names)} image pull secrets; only the first {_MOST} are used."
             self._warnings.warn_once(pod, "FailedToRetrieveImagePullSecret", message)
+        problems: list[tuple[str, str]] = []
         for name in list(names)[:_MOST]:
-            problem = "not found"
             try:
                 found = await self._secrets.secret(pod, name)
-                if found is not None:
-                    configs.append(keyring.of_secret(found))
-                    continue
             except NodewrightError as error:
-                problem = error.message
+                problems.append((name, error.message))
+                continue
+            if found is None:
+                problems.append((name, "not found"))
+            else:
+                secrets[name] = found
+        # Not on the event loop, which all other pods wait for, and one at a time: who writes the Secrets of a namespace
+        # chooses how long it takes.
+        async with self._turns.of(pod.namespace):
+            matching, more = await alone(_matching, image, secrets) if secrets else ([], [])
+        for name, problem in (*problems, *more):
             message = f"Unable to retrieve some image pull secrets ({name}: {problem}); the pull may not succeed."
             self._warnings.warn_once(pod, "FailedToRetrieveImagePullSecret", message)
-        return keyring.match(image, configs)
+        return matching
+
+
+def _matching(image: str, secrets: Mapping[str, Json]) -> tuple[list[PullCredential], list[tuple[str, str]]]:
+    """The credentials that match the image, and (name, problem) of Secrets that are not used, or not all of them."""
+    configs: list[dict[str, PullCredential]] = []
+    problems: list[tuple[str, str]] = []
+    room = _MOST_REGISTRIES
+    for name, secret in secrets.items():
+        try:
+            found, left_out = keyring.of_secret(secret, room)
+        except NodewrightError as error:
+            problems.append((name, error.message))
+            continue
+        if left_out:
+            problems.append((name, f"{left_out} registries are left out, {_MOST_REGISTRIES} are the most of one pod"))
+        configs.append(found)
+        room -= len(found)
+    return keyring.match(image, configs), problems

@@ -28,6 +28,8 @@ from nodelib.json_values import Json
 
 _MOST = 96 * 1024 * 1024  # bytes; an object has at most 1 MiB
 _FILE = 512  # bytes that each file counts for besides its content
+# Bytes of the pod's own fields: each is put together anew for each file that shows it, and for each change of the pod.
+_MOST_FIELDS = 8 * 1024 * 1024
 
 
 def check_references(pod: Pod, refs: SourceRefs) -> None:
@@ -50,6 +52,7 @@ def check_references(pod: Pod, refs: SourceRefs) -> None:
 def check(pod: Pod, sources: VolumeSources) -> None:
     """Raises Invalid when the pod's configMap, secret, downwardAPI and projected volumes would hold too much."""
     count = _Count(pod, sources)
+    _check_fields(pod, count)
     total = 0
     for volume in pod.spec.get("volumes") or []:
         for size in count.sizes(volume):
@@ -60,6 +63,20 @@ def check(pod: Pod, sources: VolumeSources) -> None:
                     obj=f"pod {pod.full_name}",
                     step=f'volume "{volume["name"]}"',
                     action="Name each object in fewer volumes, or put the data into an image or a claim.",
+                )
+
+
+def _check_fields(pod: Pod, count: _Count) -> None:
+    total = 0
+    for volume in pod.spec.get("volumes") or []:
+        for part in (volume, *((volume.get("projected") or {}).get("sources") or [])):
+            total += sum(count.fields(part))
+            if total > _MOST_FIELDS:
+                raise Invalid(
+                    f"the pod's volumes would hold more than {_MOST_FIELDS >> 20} MiB of its own fields",
+                    obj=f"pod {pod.full_name}",
+                    step=f'volume "{volume["name"]}"',
+                    action="Show labels and annotations in fewer files, or single ones of them.",
                 )
 
 
@@ -84,8 +101,13 @@ class _Count:
     def _part(self, part: Json) -> Iterator[int]:
         if source := part.get("configMap"):
             yield from self._object(ObjectRef(CONFIG_MAP, source.get("name", "")), source)
+        for size in self.fields(part):
+            yield _FILE + size
+
+    def fields(self, part: Json) -> Iterator[int]:
+        """Of each field of the pod that a volume, or a source of one, shows."""
         for item in (part.get("downwardAPI") or {}).get("items") or []:
-            yield _FILE + self._field((item.get("fieldRef") or {}).get("fieldPath", ""))
+            yield self._field((item.get("fieldRef") or {}).get("fieldPath", ""))
 
     def _object(self, ref: ObjectRef, source: Json) -> Iterator[int]:
         found = self._sources.objects.get(ref) or {}

@@ -1,6 +1,7 @@
 """Which rule of a policy came nearest to allowing a flow, and what it lacks. Pure.
 
-A policy may have thousands of rules with thousands of peers and ports each: only so many of them are looked at.
+A policy may have thousands of rules with thousands of peers and ports each, and a selector a hundred requirements: only
+so many of them are looked at.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import replace
 from policy.drops.model import Flow, Near
 from policy.model import Block, Direction, NamedPort, Party, Peer, Policy, PolicyRule, Selection
 from policy.plan import words
+from policy.plan.entries import requirements
 
-_LOOKS = 2000  # peers and ports that are compared for one flow
+_LOOKS = 2000  # peers and ports that are compared for one flow; four requirements of a selector count as one
 _BOTH, _PEER, _PORT, _NONE = 3, 2, 1, 0
 
 
@@ -22,8 +24,8 @@ class Looks:
     def __init__(self, left: int = _LOOKS) -> None:
         self.left = left
 
-    def take(self) -> bool:
-        self.left -= 1
+    def take(self, of: Peer | None = None) -> bool:
+        self.left -= 1 + (requirements(of) // 4 if isinstance(of, Selection) else 0)
         return self.left >= 0
 
 
@@ -88,7 +90,7 @@ def _described(policy: Policy, flow: Flow, rules: tuple[PolicyRule, ...], rank: 
 
 def _rank(rule: PolicyRule, flow: Flow, peer: Party, server: Party, looks: Looks) -> int:
     fits_port = _port(rule, flow, server, looks)
-    fits_peer = rule.peers is None or any(looks.take() and _peer(one, peer) for one in rule.peers)
+    fits_peer = rule.peers is None or any(looks.take(one) and _peer(one, peer) for one in rule.peers)
     if fits_peer:
         return _BOTH if fits_port else _PEER
     return _PORT if fits_port else _NONE

@@ -78,6 +78,60 @@ def test_the_work_for_one_policy_and_its_namespace_is_bounded(name: str, bounded
     assert sum(name.startswith("peer-") for name in program.sets) < MOST / 10
 
 
+def fitting_all(count: int, name: str = "large") -> Json:
+    """A policy whose selectors are all others, and fit all pods."""
+    wanted = ({"matchExpressions": [{"key": f"no{number}", "operator": "DoesNotExist"}]} for number in range(count))
+    return policy(name, ingress=[{"from": [{"namespaceSelector": {}, "podSelector": one} for one in wanted]}])
+
+
+def crowd(count: int) -> list[Json]:
+    """Pods of another node."""
+    found = ((f"p{number}", str(ip_address(0x0B000000 + number))) for number in range(count))
+    return [pod(name, ip, namespace="b", node="node2", ports={"web": 80}) for name, ip in found]
+
+
+def test_selectors_that_fit_the_pods_of_the_whole_cluster_are_paid_for_with_these() -> None:
+    """Thousands of them, in one policy, took the daemon half a minute in a cluster of a thousand pods: every new pod of
+    the node failed meanwhile.
+    """
+    of_b = policy("of-b", namespace="b", ingress=[{"from": [{"namespaceSelector": {}}]}])
+    program = planned(indexed([*PODS, *crowd(1000)], [fitting_all(3000), of_b]))
+    assert program.left_out == (Name("a", "large"),)
+    assert sum(map(len, program.elements.values())) < 2000
+    assert not allowed(program, Flow("192.0.2.1", EVIL)), "what is left out allows nothing"
+    assert allowed(program, Flow("11.0.0.5", VICTIM)), "what others have allowed goes on"
+    few = planned(indexed([*PODS, *crowd(1000)], [fitting_all(100)]))
+    assert not few.left_out and allowed(few, Flow("11.0.0.5", EVIL))
+
+
+def test_sets_that_policies_share_are_paid_for_once() -> None:
+    policies = [fitting_all(100, f"p{number}") for number in range(20)]
+    assert not planned(indexed([*PODS, *crowd(1000)], policies)).left_out
+
+
+def test_policies_have_room_by_the_pods_that_there_are() -> None:
+    index, planner = indexed(PODS, [fitting_all(2500)]), Planner(Family.IPV4, "node1", report=False)
+    assert not planned(index, planner).left_out
+    for obj in (many := crowd(1000)):
+        index.set_pod((one := parse.pod(obj)).name, one)
+    assert planned(index, planner).left_out == (Name("a", "large"),)
+    for obj in many:
+        index.set_pod(parse.pod(obj).name, None)
+    assert not planned(index, planner).left_out
+
+
+def test_names_of_ports_that_all_pods_have_are_paid_for_with_these() -> None:
+    ports = [{"ports": [{"port": "web"}, {"port": f"x{number}"}]} for number in range(3000)]
+    program = planned(indexed([*PODS, *crowd(1000)], [policy("large", ingress=ports)]))
+    assert program.left_out == (Name("a", "large"),)
+
+
+def test_a_policy_without_pods_of_this_node_asks_nobody() -> None:
+    index = indexed([PODS[1], *crowd(1000)], [fitting_all(3000)])
+    program = planned(index)
+    assert not program.left_out and not any(name.startswith("peer-") for name in program.sets)
+
+
 def test_what_was_left_out_is_in_force_when_there_is_room_again() -> None:
     index = indexed(PODS, [policy("a", ingress=[{"from": [block("10.0.0.0/8", *addresses(MOST))]}])])
     index.set_policy(Name("a", "z"), parse.policy(policy("z", ingress=[{"from": [block("192.0.2.0/24")]}]))[0])

@@ -27,6 +27,21 @@ async def test_places_are_given_in_turn() -> None:
     assert await entering_at_once(gate, 4) == 2, "as many places as before"
 
 
+async def test_a_caller_that_is_cancelled_with_all_others_is_cancelled_and_nothing_else() -> None:
+    """As all starts of a pod are when it is deleted: that is no failure of theirs."""
+    gate = Gate(1, longest=None)
+
+    async def one() -> None:
+        async with gate.place(group="shop"):
+            await asyncio.Event().wait()
+
+    tasks = [asyncio.create_task(one()) for _ in range(3)]
+    await settle()
+    await cancel_and_wait(*tasks)
+    assert [task.cancelled() for task in tasks] == [True, True, True]
+    assert await entering_at_once(gate, 3) == 1
+
+
 async def test_a_caller_that_hangs_loses_its_place() -> None:
     gate, entered = Gate(1, longest=0.01), list[str]()
 

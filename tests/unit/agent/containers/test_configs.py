@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +16,13 @@ from agent.common.model.pod_settings import NodeContext, PodDefaults
 from agent.common.model.pods import ImageFacts, Kind, Pod
 from agent.common.work.pod_warnings import PodWarnings
 from agent.containers.model import ContainerInputs, PreparedPod
+from agent.containers.plan import env as env_plan
 from agent.containers.work.configs import CgroupFacts, ContainerConfigDeps, ContainerConfigs
 from agent.devices.model.devices import DeviceGrant
 from agent.resources.plan.cgroups import Policy
 from agent.resources.plan.container_limits import Machine
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, ObjectRef
+from agent.volumes.plan import volumes as volume_plans
 from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
@@ -91,6 +94,22 @@ async def test_a_plain_pod(world: World) -> None:
     assert world.disk.texts[message] == ""
     assert "/var/log/pods/shop_web_0b5c5f5e-1/main" in world.disk.directories
     assert {item.key: item.value for item in config.envs}["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
+
+
+@pytest.mark.parametrize(("where", "name"), [(env_plan, "environment"), (volume_plans, "plan_volumes")])
+async def test_what_users_chose_the_size_of_is_not_worked_on_on_the_event_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch, where: Any, name: str
+) -> None:
+    """A ConfigMap with 60,000 keys, or annotations in hundreds of files, held up all other pods for seconds."""
+    work, ran_in = getattr(where, name), list[int]()
+
+    def noted(*args: Any) -> Any:
+        ran_in.append(threading.get_ident())
+        return work(*args)
+
+    monkeypatch.setattr(where, name, noted)
+    await world.configs(pod())
+    assert ran_in and threading.get_ident() not in ran_in
 
 
 async def test_with_selinux_the_runtime_labels_the_files_of_the_agent(world: World) -> None:

@@ -264,6 +264,23 @@ def test_the_same_object_under_many_prefixes_is_refused(origin: str) -> None:
         environment(pod(made), made, EnvSources(objects))
 
 
+def test_very_many_variables_are_refused() -> None:
+    """Each takes the agent some microseconds: one ConfigMap under forty prefixes took it three seconds."""
+    objects: dict[ObjectRef, Json | None] = {CM: {"data": {f"{number:x}": "" for number in range(5000)}}}
+    made = container(envFrom=[{"prefix": f"P{i}_", "configMapRef": {"name": "settings"}} for i in range(20)])
+    with pytest.raises(Invalid, match="make more than"):
+        environment(pod(made), made, EnvSources(objects))
+
+
+def test_services_with_very_many_ports_are_refused() -> None:
+    """They took the agent seconds, and hundreds of megabytes, at each start of a container in their namespace."""
+    ports = [{"name": f"p{number}", "port": number} for number in range(1, 10_000)]
+    many = [service(f"s{number}", "10.96.1.1", namespace="shop", ports=ports) for number in range(2)]
+    with pytest.raises(Invalid, match="make more than"):
+        env_of(services=many)
+    assert "MY_DB_PORT" in env_of(services=[DB, *(one | {"metadata": {"name": "x", "namespace": "y"}} for one in many)])
+
+
 def test_one_long_file_read_for_many_variables_is_refused() -> None:
     made = container(
         env=[value_from(f"X{i}", fileKeyRef={"volumeName": "v", "path": "f", "key": "K"}) for i in range(20)]

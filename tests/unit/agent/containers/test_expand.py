@@ -90,3 +90,10 @@ def test_references_that_make_too_much_text_are_refused() -> None:
         expand_all(["$(A)"] * 5, known)
     with pytest.raises(Invalid, match="make more than"):
         expand_sub_path("$(A)" * 5, known)
+
+
+def test_a_sub_path_is_no_longer_than_a_path_may_be() -> None:
+    """Two hundred mounts, in a pod of 800 KB, made three gigabytes of paths that no kernel would take."""
+    assert len(expand_sub_path("$(A)" * 4, {"A": "x" * 1000})) == 4000
+    with pytest.raises(Invalid, match="more than 4096 characters"):
+        expand_sub_path("$(A)" * 5, {"A": "x" * 1000})

@@ -84,9 +84,9 @@ CODED = base64.b64encode(b"me:se:cret").decode()
     ],
 )
 def test_secrets(made: Json, expected: Json) -> None:
-    assert read_secret(made) == expected
+    assert read_secret(made, 10) == (expected, 0)
 
 
 def test_broken_secret() -> None:
     with pytest.raises(Invalid, match=r"Secret shop/pull: .dockerconfigjson is not JSON"):
-        read_secret(secret(".dockerconfigjson", "{"))
+        read_secret(secret(".dockerconfigjson", "{"), 10)

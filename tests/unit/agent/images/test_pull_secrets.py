@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
+import threading
 from typing import Any
 
 import pytest
 
 from agent.common.work.pod_warnings import PodWarnings
+from agent.images.plan import keyring
+from agent.images.plan.keyring import read_secret
 from agent.images.work.pull_secrets import PullSecrets
 from agent.volumes.model.sources import SECRET, ObjectRef
 from tests.builders.pods import pod
@@ -75,3 +79,38 @@ async def test_thousands_of_pull_secrets_are_neither_all_read_nor_all_warned_of(
     names = [{"name": "good"}, *({"name": f"x{number}"} for number in range(5000))]
     assert await users(objects, pod(imagePullSecrets=names), "reg.io/a:1", warned) == ["me"]
     assert len(warned) == 100 and "only the first 100 are used" in warned[0][1]
+
+
+def of_many(name: str, count: int) -> Any:
+    auths = {f"{name}-{number}.io": {"username": "me", "password": "x"} for number in range(count)}
+    data = base64.b64encode(json.dumps({"auths": auths}).encode()).decode()
+    return {**GOOD, "metadata": {"name": name, "namespace": "shop", "uid": name}, "data": {".dockerconfigjson": data}}
+
+
+async def test_a_secret_with_very_many_registries_is_not_read_on_the_event_loop(
+    objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes the Secret would hold up probes and starts of all pods for minutes."""
+    read_in: list[int] = []
+
+    def read(secret: Any, most: int) -> Any:
+        read_in.append(threading.get_ident())
+        return read_secret(secret, most)
+
+    monkeypatch.setattr(keyring, "read_secret", read)
+    warned: list[tuple[str, str]] = []
+    assert await users(objects, SUBJECT, "reg.io/a:1", warned) == ["me"]
+    assert read_in and threading.get_ident() not in read_in
+
+
+async def test_so_many_registries_of_a_pod_are_looked_at_and_the_rest_is_warned_of(objects: FakeObjects) -> None:
+    objects.found[ObjectRef(SECRET, "first")] = of_many("first", 4999)
+    objects.found[ObjectRef(SECRET, "second")] = of_many("second", 3)
+    warned: list[tuple[str, str]] = []
+    subject = pod(imagePullSecrets=[{"name": "first"}, {"name": "second"}, {"name": "good"}])
+    assert await users(objects, subject, "second-0.io/a:1", warned) == ["me"]
+    assert [message.partition(": ")[2].partition(",")[0] for _, message in warned] == [
+        "2 registries are left out",
+        "1 registries are left out",
+    ]
+    assert await users(objects, subject, "second-1.io/a:1", warned) == []

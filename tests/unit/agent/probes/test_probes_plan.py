@@ -260,6 +260,26 @@ def test_ask(action: Json, expect: Any) -> None:
     assert ask(**action) == expect
 
 
+@pytest.mark.parametrize(
+    ("action", "problem"),
+    [
+        pytest.param({"exec": {"command": ["true", "$(LONG)" * 5]}}, "more than 131072 characters", id="references"),
+        pytest.param({"exec": {"command": ["a"] * 5000}}, "5000 words of a command are more than", id="words"),
+        pytest.param(
+            {"httpGet": {"port": 80, "httpHeaders": [{"name": "a", "value": "b"}] * 2000}},
+            "2000 httpHeaders are more than",
+            id="headers",
+        ),
+        pytest.param({"httpGet": {"port": 80, "path": "/" * 20_000}}, "20000 characters of a path", id="path"),
+    ],
+)
+def test_what_a_probe_says_is_put_together_for_each_attempt_and_has_a_limit(action: Json, problem: str) -> None:
+    """Thirty containers, in one pod, took ten seconds of the agent's loop each second."""
+    found = container(env=[{"name": "LONG", "value": "x" * 30_000}], readinessProbe=action)
+    with pytest.raises(Invalid, match=problem):
+        plan.request_of(plan.specs(found)[0], found, "10.0.0.9")
+
+
 def test_ipv6_in_a_url() -> None:
     assert ask(ip="fd00::1", httpGet={"port": 80}).url == "http://[fd00::1]:80/"
 

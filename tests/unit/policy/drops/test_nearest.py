@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
 
@@ -14,7 +15,7 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from policy.drops.model import Flow, Near
 from policy.drops.plan.nearest import Looks, best, near, remedy
-from policy.model import Direction
+from policy.model import Direction, Requirement
 from policy.plan import layout, parse
 from policy.plan.directory import Directory
 from tests.builders.policies import apps, block, namespaces, pod, policy
@@ -151,6 +152,29 @@ def test_a_policy_of_100000_peers_and_ports_is_read_in_part() -> None:
     told = near(read, flow, directory.party(flow.client), directory.party(flow.server), Looks())
     assert time.perf_counter() - began < 0.1
     assert "only part of it was looked at" in told.text and len(told.text) < 600
+
+
+def test_of_selectors_with_many_requirements_fewer_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each packet to another port is explained: those of one pod took all of the daemon's time, and it answered nobody
+    who wanted to start a pod.
+    """
+    asked: list[str] = []
+
+    def fits(self: Requirement, labels: Mapping[str, str]) -> bool:
+        asked.append(self.key)
+        return self.operator == "DoesNotExist"
+
+    monkeypatch.setattr(Requirement, "fits", fits)
+    nearly = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(100)]
+    unfit = {"podSelector": {"matchExpressions": [*nearly, {"key": "z", "operator": "Exists"}]}}
+    told = found(policy(ingress=[{"from": [apps(f"x{number}"), unfit]} for number in range(1000)]), ingress())
+    assert "only part of it was looked at" in told.text
+    assert len(asked) < 10_000
+
+
+def test_a_requirement_with_very_many_values_is_told_in_part() -> None:
+    told = found(policy(ingress=[{"from": [apps(*(f"x{number}" for number in range(10_000)))]}]), ingress())
+    assert "and 9996 more" in told.text
 
 
 _PORTS = st.lists(
