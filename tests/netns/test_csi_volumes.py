@@ -7,6 +7,8 @@ import contextlib
 import os
 import shutil
 import stat
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -190,6 +192,65 @@ def test_what_could_not_grow_while_it_was_used_grows_for_the_next_pod(tmp_path: 
             size = os.statvfs(target)
             assert size.f_blocks * size.f_frsize > 50 * MIB and (target / "kept").read_text() == "1"
             assert sorted(mounts.mounts_of(os.stat(target).st_dev)) == sorted([str(staged), str(target)])
+
+    run()
+
+
+@contextlib.contextmanager
+def mounted_elsewhere_too() -> Iterator[None]:
+    """A process that has all mounts of this one for itself, as a container with a hostPath of the node's files has."""
+    argv = ["unshare", "-m", "--propagation", "private", "sh", "-c", "echo; exec cat"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        holder.stdout.readline()
+        yield
+        holder.stdin.close()
+
+
+def test_a_file_system_that_is_still_mounted_elsewhere_is_not_repaired_or_grown_below_it(tmp_path: Path) -> None:
+    """Unmounted here, it is alive there: fsck and resize2fs would write to the image below it."""
+
+    @isolated
+    def run() -> None:
+        with driver(tmp_path) as one:
+            number = one.create()
+            staged = one.stage(number)
+            image = asyncio.run(one.disk.image(Kind.VOLUME, number))
+            assert image is not None
+            (staged / "first").write_text("1")
+            with mounted_elsewhere_too():
+                one.unstage(number)
+                with contextlib.suppress(Permanent):
+                    asyncio.run(one.disk.grow(_with_size(image, 64 * MIB)))
+                (one.stage(number) / "second").write_text("2")
+                one.publish(number)  # grows what is idle, if it can
+                one.unpublish(number)
+                one.unstage(number)
+            until_sync(lambda: one.loops(number) == [])
+            done = subprocess.run(["e2fsck", "-f", "-n", one.image(number)], capture_output=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            staged = one.stage(number)
+            size = os.statvfs(staged)
+            assert size.f_blocks * size.f_frsize > 50 * MIB, "it has grown once nobody had it"
+            assert [(staged / name).read_text() for name in ("first", "second")] == ["1", "2"]
+
+    run()
+
+
+def test_what_is_still_mounted_elsewhere_is_not_copied(tmp_path: Path) -> None:
+    """What was written is not all in the image, and here is no mount by which it could be frozen."""
+
+    @isolated
+    def run() -> None:
+        with driver(tmp_path) as one:
+            number = one.create()
+            (one.stage(number) / "a").write_text("1")
+            with mounted_elsewhere_too():
+                one.unstage(number)
+                refused = one.refused("Controller.CreateSnapshot", source_volume_id=number, name="s")
+                assert refused.code == "FAILED_PRECONDITION" and "mount namespace" in refused.message
+            until_sync(lambda: one.loops(number) == [])
+            assert one.call("Controller.CreateSnapshot", source_volume_id=number, name="s")["snapshot"]
 
     run()
 
