@@ -141,15 +141,12 @@ class Controller:
 
     async def _copy(self, held: AsyncExitStack, source: Kind, origin: Image, kind: Kind, made: Image) -> None:
         """Copy an image that nobody writes to meanwhile."""
+        in_use = False
         if source is Kind.VOLUME:
-            if origin.mode is Mode.BLOCK and await self._disk.users(origin):
-                raise Refused(
-                    "FAILED_PRECONDITION",
-                    f"{origin.id} is in use, and a block device cannot be kept from being written to. "
-                    "Delete the pod that uses it first.",
-                )
+            # Nobody can be kept from writing to a device.
+            in_use = origin.mode is Mode.BLOCK and bool(await self._disk.users(origin))
             await held.enter_async_context(self._disk.at_rest(origin))
-        await self._disk.make(kind, made, (source, origin.id))
+        await self._disk.make(kind, made, (source, origin.id), at_once=in_use)
 
     async def _delete(self, image_id: str) -> Json:
         image = await self._disk.image(Kind.VOLUME, image_id)

@@ -43,11 +43,13 @@ class Disk:
     async def space(self) -> Space:
         return await alone(self._store.space)
 
-    async def make(self, kind: Kind, image: Image, origin: tuple[Kind, str] | None = None) -> None:
+    async def make(
+        self, kind: Kind, image: Image, origin: tuple[Kind, str] | None = None, *, at_once: bool = False
+    ) -> None:
         path = await alone(self._store.draft, kind, image.id)
         try:
             if origin is not None:
-                await alone(images.copy, self._store.path(*origin), path, image.size)
+                await alone(images.copy, self._store.path(*origin), path, image.size, at_once=at_once)
             else:
                 await alone(images.make, path, image.size)
                 if image.mode is Mode.MOUNT:
@@ -70,7 +72,7 @@ class Disk:
         """Inside, nobody writes to its file system, and all that was written is in its image."""
         async with self._mounting.of(image.id):
             mounted = (await alone(self._mounts, image))[:1]
-            if not mounted and await alone(self._is_mounted, image):
+            if image.mode is Mode.MOUNT and not mounted and await alone(self._is_mounted, image):
                 raise Permanent(
                     "its file system is still mounted in another mount namespace, and what was written is not all in "
                     "its image",

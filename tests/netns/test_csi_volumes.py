@@ -8,12 +8,14 @@ import os
 import shutil
 import stat
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from controlplane.cluster.work import volume_devices
+from csi import names
 from csi.edge import file_systems, images, targets
 from csi.model import EPHEMERAL, Image, Kind
 from nodelib import mounts
@@ -360,6 +362,54 @@ def test_a_snapshot_of_a_block_device_in_use_is_refused(tmp_path: Path) -> None:
     run()
 
 
+@has_xfs
+def test_a_block_device_in_use_is_copied_as_of_one_moment_where_blocks_are_shared(tmp_path: Path) -> None:
+    """A writer makes one place newer and then the other: no copy has the second without the first."""
+
+    @isolated
+    def run() -> None:
+        image, on_xfs = tmp_path / "xfs.img", tmp_path / "xfs"
+        on_xfs.mkdir()
+        with open(image, "wb") as file:
+            file.truncate(400 * MIB)
+        subprocess.run(["mkfs.xfs", "-q", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, on_xfs], check=True)
+        with driver(on_xfs) as one:
+            number = one.create(capability=BLOCK)
+            one.stage(number, BLOCK)
+            target = one.publish(number, capability=BLOCK)
+            stop = threading.Event()
+            writing = threading.Thread(target=_write_in_order, args=(target, stop))
+            writing.start()
+            try:
+                for count in range(20):
+                    asked = {"source_volume_id": number, "name": f"s{count}"}
+                    made = one.call("Controller.CreateSnapshot", **asked)["snapshot"]["snapshot_id"]
+                    with open(one.image(names.id_in(made), Kind.SNAPSHOT), "rb") as copied:
+                        first = int.from_bytes(copied.read(8), "big")
+                        copied.seek(_FAR)
+                        second = int.from_bytes(copied.read(8), "big")
+                    assert first - 1 <= second <= first, (first, second)
+            finally:
+                stop.set()
+                writing.join()
+            assert first > 1, "it was written to meanwhile"
+
+    run()
+
+
+_FAR = 16 * MIB
+
+
+def _write_in_order(device: Path, stop: threading.Event) -> None:
+    handle, count = os.open(device, os.O_WRONLY | os.O_DSYNC), 0
+    while not stop.is_set():
+        count += 1
+        for place in (0, _FAR):
+            os.pwrite(handle, count.to_bytes(8, "big"), place)
+    os.close(handle)
+
+
 def test_an_inline_volume_goes_with_its_pod(tmp_path: Path) -> None:
     @isolated
     def run() -> None:
@@ -460,7 +510,7 @@ def test_a_driver_that_is_killed_while_it_copies_leaves_nothing_frozen(
             staged = one.stage(number)
             child = os.fork()
             if child == 0:
-                monkeypatch.setattr(images, "copy", lambda *_: os._exit(77))
+                monkeypatch.setattr(images, "copy", lambda *_, **__: os._exit(77))
                 one.call("Controller.CreateSnapshot", source_volume_id=number, name="s")
                 os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
