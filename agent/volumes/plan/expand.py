@@ -37,6 +37,12 @@ def has_size(claim: Json) -> int:
     return _storage((claim.get("status") or {}).get("capacity"))
 
 
+def reference(claim: Json, namespace: str, name: str) -> Json:
+    """An ObjectReference to the claim, for events."""
+    uid = (claim.get("metadata") or {}).get("uid") or ""
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name, "uid": uid}
+
+
 def is_in_progress(claim: Json) -> bool:
     """Whether the claim says already that the node grows the volume."""
     return _state(claim) == _IN_PROGRESS

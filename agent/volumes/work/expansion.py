@@ -55,7 +55,7 @@ class Expansion:
             return
         if one.read_only:
             text = f'MountVolume.NodeExpandVolume failed for volume "{one.spec_name}" requested read-only file system'
-            self._events.emit(one.pod.raw, "Warning", "FileSystemResizeFailed", text)
+            self._emit(one, wanted, "Warning", "FileSystemResizeFailed", text)
             return
         if not plan.is_in_progress(wanted.claim):
             await self._patch(one, plan.in_progress())
@@ -70,7 +70,7 @@ class Expansion:
         log.info("volume %s of pod %s has grown to %d bytes", one.spec_name, one.pod.full_name, wanted.size)
         node = one.pod.spec.get("nodeName") or ""
         text = f'MountVolume.NodeExpandVolume succeeded for volume "{one.spec_name}" {node}'
-        self._events.emit(one.pod.raw, "Normal", "FileSystemResizeSuccessful", text)
+        self._emit(one, wanted, "Normal", "FileSystemResizeSuccessful", text)
 
     def keep(self, spec_names: Iterable[str]) -> None:
         """Forget the failures of all other PersistentVolumes."""
@@ -92,6 +92,11 @@ class Expansion:
                 await self._patch(one, patch)
         except NodewrightError as problem:
             log.warning("volume %s: its claim cannot say that it does not grow: %s", one.spec_name, problem)
+
+    def _emit(self, one: GrowingVolume, wanted: Wanted, kind: str, reason: str, message: str) -> None:
+        """About the pod and about the claim."""
+        self._events.emit(one.pod.raw, kind, reason, message)
+        self._events.emit(plan.reference(wanted.claim, one.pod.namespace, one.claim), kind, reason, message)
 
     async def _patch(self, one: GrowingVolume, patch: Json) -> None:
         await self._api.patch_claim(one.pod.namespace, one.claim, patch)

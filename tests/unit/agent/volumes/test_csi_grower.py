@@ -82,7 +82,8 @@ class World:
         self.driver.calls.clear()
 
     def emit(self, about: Any, kind: str, reason: str, message: str, **more: Any) -> None:
-        self.events.append((about["metadata"]["uid"], reason))
+        if about["kind"] != "PersistentVolumeClaim":
+            self.events.append((about["metadata"]["uid"], reason))
 
     async def mount(self, who: Pod = A, volume: CsiVolume = LARGER) -> None:
         await self.agent.mount(who, PodPaths("/k", who.uid), [volume])

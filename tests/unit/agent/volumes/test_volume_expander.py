@@ -51,6 +51,7 @@ class World:
         self.disk, self.api, self.clock = SlowDisk(), FakeClaimApi(), FakeClock()
         self.disk.disks = {"/dev/sdz": Disk(7)}
         self.events: list[tuple[str, str, str]] = []
+        self.of_claim: list[tuple[str, str, str]] = []
         self.local, self.task = self.started()
 
     def started(self) -> tuple[LocalVolumes, asyncio.Task[None]]:
@@ -67,7 +68,10 @@ class World:
         await cancel_and_wait(self.task)
 
     def emit(self, about: Any, kind: str, reason: str, message: str, **more: Any) -> None:
-        self.events.append((about["metadata"]["uid"], reason, message))
+        of_claim = about["kind"] == "PersistentVolumeClaim"
+        (self.of_claim if of_claim else self.events).append(
+            (about["uid"] if of_claim else about["metadata"]["uid"], reason, message)
+        )
 
     async def mount(self, uid: str = "a", volume: LocalVolume = VOLUME) -> None:
         await self.local.mount(self.pod(uid), PodPaths("/r", uid), [volume])
@@ -124,6 +128,7 @@ async def test_a_file_system_grows_while_it_is_mounted(world: World) -> None:
     assert world.events == [
         ("a", "FileSystemResizeSuccessful", 'MountVolume.NodeExpandVolume succeeded for volume "pv-1" n1')
     ]
+    assert world.of_claim == [("uid-of-c", *world.events[0][1:])]
     await world.look()
     assert world.disk.commands.count(RESIZE) == 1 and len(world.api.states) == 2
 
