@@ -542,6 +542,12 @@ def test_a_full_disk(tmp_path: Path) -> None:
                 volume_capabilities=[MOUNT],
             )
             assert refused.code == "RESOURCE_EXHAUSTED" and "left on this node" in refused.message
+            staged = one.stage(number)
+            asked = {"volume_path": str(staged), "capacity_range": {"required_bytes": 96 * MIB}}
+            refused = one.refused("Node.NodeExpandVolume", volume_id=number, **asked)
+            assert refused.code == "OUT_OF_RANGE", "for good: a pod must not wait for it to grow"
+            assert "left on this node" in refused.message and "another size" in refused.message
+            one.unstage(number)
             (small / "ballast").write_bytes(b"x" * (os.statvfs(small).f_bavail * 4096 - 4096))
             failed = one.refused("Controller.CreateSnapshot", source_volume_id=number, name="s")
             assert failed.code == "RESOURCE_EXHAUSTED"
