@@ -216,7 +216,7 @@ async def test_a_claim_that_grew_while_no_pod_used_it_has_its_size_when_the_next
     await world.api.patch(world.path(_CLAIMS, "idle"), {"spec": {"resources": {"requests": more}}})
 
     def waits_for_the_node(one: Object) -> bool:
-        return one["status"].get("allocatedResourceStatuses") == {"storage": "NodeResizePending"}
+        return bool(one["status"].get("allocatedResourceStatuses") == {"storage": "NodeResizePending"})
 
     await world.until("idle", waits_for_the_node, "the controller's part is done", kind=_CLAIMS)
     await world.run(user("second", "idle"))
