@@ -89,18 +89,18 @@ class Controller:
         return await self._operations.run(image_id, self._snapshot(image_id, request["name"], source))
 
     async def delete_snapshot(self, request: Json) -> Json:
-        image_id = names.given(request["snapshot_id"], "snapshot id")
+        image_id = names.id_in(names.given(request["snapshot_id"], "snapshot id"))
         if not names.is_id(Kind.SNAPSHOT, image_id):
             return {}
         return await self._operations.run(image_id, self._removed(Kind.SNAPSHOT, image_id))
 
     async def list_snapshots(self, request: Json) -> Json:
         found = await self._disk.images(Kind.SNAPSHOT)
-        for key, wanted in (("id", request["snapshot_id"]), ("source", request["source_volume_id"])):
+        for key, wanted in (("id", names.id_in(request["snapshot_id"])), ("source", request["source_volume_id"])):
             if wanted:
                 found = [one for one in found if getattr(one, key) == wanted]
         shown, following = volumes.page(found, request["starting_token"], request["max_entries"])
-        return {"entries": [{"snapshot": volumes.snapshot(one)} for one in shown], "next_token": following}
+        return {"entries": [{"snapshot": volumes.snapshot(one, self._node)} for one in shown], "next_token": following}
 
     async def _create(self, wanted: VolumeRequest) -> Json:
         existing = await self._disk.image(Kind.VOLUME, wanted.id)
@@ -141,15 +141,12 @@ class Controller:
 
     async def _copy(self, held: AsyncExitStack, source: Kind, origin: Image, kind: Kind, made: Image) -> None:
         """Copy an image that nobody writes to meanwhile."""
+        in_use = False
         if source is Kind.VOLUME:
-            if origin.mode is Mode.BLOCK and await self._disk.users(origin):
-                raise Refused(
-                    "FAILED_PRECONDITION",
-                    f"{origin.id} is in use, and a block device cannot be kept from being written to. "
-                    "Delete the pod that uses it first.",
-                )
+            # Nobody can be kept from writing to a device.
+            in_use = origin.mode is Mode.BLOCK and bool(await self._disk.users(origin))
             await held.enter_async_context(self._disk.at_rest(origin))
-        await self._disk.make(kind, made, (source, origin.id))
+        await self._disk.make(kind, made, (source, origin.id), at_once=in_use)
 
     async def _delete(self, image_id: str) -> Json:
         image = await self._disk.image(Kind.VOLUME, image_id)
@@ -166,7 +163,7 @@ class Controller:
         if existing is not None:
             if existing.source != source:
                 raise Refused("ALREADY_EXISTS", f"there is another snapshot of this name, of {existing.source}")
-            return {"snapshot": volumes.snapshot(existing)}
+            return {"snapshot": volumes.snapshot(existing, self._node)}
         origin = await self._volume(source)
         made = Image(image_id, name, origin.size, origin.mode, origin.fs_type, source, int(self._clock.now()))
         occupied = (await self._disk.space()).occupied.get(source, 0)
@@ -174,7 +171,7 @@ class Controller:
             await held.enter_async_context(self._capacity.reserved(occupied))
             await self._copy(held, Kind.VOLUME, origin, Kind.SNAPSHOT, made)
         log.info("%s: made of %s", image_id, source)
-        return {"snapshot": volumes.snapshot(made)}
+        return {"snapshot": volumes.snapshot(made, self._node)}
 
     async def _volume(self, image_id: str) -> Image:
         return await volume_of(self._disk, image_id, self._node)

@@ -13,6 +13,7 @@ _LONGEST = 128  # bytes of a name or an id: the specification's limit for string
 _DIGITS = 40
 _PREFIX = {Kind.VOLUME: "vol", Kind.SNAPSHOT: "snap"}
 _ID = {kind: re.compile(rf"{prefix}-[0-9a-f]{{{_DIGITS}}}", re.ASCII) for kind, prefix in _PREFIX.items()}
+_NODE = re.compile(r"[a-z0-9.-]{1,63}", re.ASCII)
 _INLINE = re.compile(rf"inline-[0-9a-f]{{{_DIGITS}}}", re.ASCII)
 
 
@@ -33,6 +34,20 @@ def own_id(handle: str) -> str:
 def is_id(kind: Kind, text: str) -> bool:
     """Whether this can be an id of ours; everything else does not exist."""
     return bool(_ID[kind].fullmatch(text)) or (kind is Kind.VOLUME and bool(_INLINE.fullmatch(text)))
+
+
+def handle(kind: Kind, image_id: str, node: str) -> str:
+    """As others know it. A snapshot's says on which node it is: of a content that exists already, nothing else does.
+
+    A node whose name is too long for a label's value, where helpers look for their node, is left out.
+    """
+    return f"{image_id}@{node}" if kind is Kind.SNAPSHOT and _NODE.fullmatch(node) else image_id
+
+
+def id_in(text: str) -> str:
+    """The id in a handle, whatever node it names: an id is on one node, and on others does not exist."""
+    image_id, at, node = text.partition("@")
+    return image_id if at and is_id(Kind.SNAPSHOT, image_id) and _NODE.fullmatch(node) else text
 
 
 def is_inline(text: str) -> bool:

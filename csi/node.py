@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from csi import names
@@ -155,7 +156,13 @@ class Node:
         if image.mode is Mode.MOUNT and not await self._disk.is_at(image, path):
             raise Refused("NOT_FOUND", f"the volume is not mounted at {path}")
         size = sizes.grown(image.size, required, limit)
-        async with self._capacity.reserved(size - image.size):
+        async with AsyncExitStack() as held:
+            try:
+                await held.enter_async_context(self._capacity.reserved(size - image.size))
+            except Refused as error:
+                # For RESOURCE_EXHAUSTED a kubelet would ask again for ever, and begin no pod meanwhile. A smaller size
+                # is taken up only when this one is refused for good.
+                raise Refused("OUT_OF_RANGE", f"{error.message} Then ask for another size.") from error
             await self._disk.grow(replace(image, size=size))
         return {"capacity_bytes": size}
 

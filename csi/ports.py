@@ -17,8 +17,13 @@ class Disk(Protocol):
 
     async def space(self) -> Space: ...
 
-    async def make(self, kind: Kind, image: Image, origin: tuple[Kind, str] | None = None) -> None:
-        """All of it or, whatever happens, nothing: with a file system of its own or the content of `origin`."""
+    async def make(
+        self, kind: Kind, image: Image, origin: tuple[Kind, str] | None = None, *, at_once: bool = False
+    ) -> None:
+        """All of it or, whatever happens, nothing: with a file system of its own or the content of `origin`.
+
+        `at_once`: `origin` is written to meanwhile, so its content has to be that of one moment.
+        """
 
     async def remove(self, kind: Kind, image_id: str) -> None:
         """Does nothing when there is none."""

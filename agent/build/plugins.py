@@ -29,11 +29,13 @@ from agent.volumes.edge.csi_driver import CsiDriver
 from agent.volumes.edge.selinux_metrics import SelinuxCounts
 from agent.volumes.work.csi_contexts import CsiContexts
 from agent.volumes.work.csi_drivers import CsiDrivers
+from agent.volumes.work.csi_grower import CsiGrower
 from agent.volumes.work.csi_growth import CsiGrowth
 from agent.volumes.work.csi_limits import CsiLimits
 from agent.volumes.work.csi_objects import CsiObjects
 from agent.volumes.work.csi_stats import CsiStats
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
+from agent.volumes.work.expansion import Expansion
 from agent.volumes.work.tokens import TokenCache
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
@@ -53,6 +55,7 @@ class BuiltPlugins:
     csi: CsiVolumes
     csi_stats: CsiStats
     csi_growth: CsiGrowth
+    expansion: Expansion
     csi_limits: CsiLimits
     device_server: DevicePluginServer
     devices: DeviceManager
@@ -108,8 +111,10 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
         every_mode=base.settings.selinux_every_mode,
         counts=SelinuxCounts(base.metrics.registry),
     )
+    expansion = Expansion(objects, base.events, clock)
+    grower = CsiGrower(drivers, objects, expansion)
     csi_deps = CsiVolumesDeps(
-        drivers, objects, CsiDisk(root_dir), clock, _in_use(base), pods.synced, limits.exceeded, contexts
+        drivers, objects, CsiDisk(root_dir), clock, _in_use(base), pods.synced, limits.exceeded, grower, contexts
     )
     csi = CsiVolumes(root_dir, node, csi_deps)
     await csi.load()
@@ -136,7 +141,8 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
         drivers=drivers,
         csi=csi,
         csi_stats=CsiStats(csi, drivers, filesystem, clock),
-        csi_growth=CsiGrowth(csi, drivers, objects),
+        csi_growth=CsiGrowth(csi, drivers, grower),
+        expansion=expansion,
         csi_limits=limits,
         device_server=DevicePluginServer(f"{root_dir}/device-plugins"),
         devices=devices,

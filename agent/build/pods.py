@@ -63,7 +63,7 @@ def pod_volumes(
 
 def volume_expander(base: Base, volumes: BuiltVolumes, plugins: BuiltPlugins) -> VolumeExpander:
     """Grows the volumes of every kind that can."""
-    return VolumeExpander((plugins.csi_growth, volumes.local), plugins.objects, base.events, base.clock)
+    return VolumeExpander((plugins.csi_growth, volumes.local), plugins.expansion, base.events, base.clock)
 
 
 def pod_deps(

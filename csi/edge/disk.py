@@ -11,6 +11,7 @@ from csi.edge import file_systems, images, loops, targets
 from csi.edge.store import Store
 from csi.model import Access, Image, Kind, Mode, Space, Usage
 from nodelib import mounts
+from nodelib.errors import Permanent
 from nodelib.key_locks import KeyLocks
 from nodelib.threads import alone
 
@@ -42,11 +43,13 @@ class Disk:
     async def space(self) -> Space:
         return await alone(self._store.space)
 
-    async def make(self, kind: Kind, image: Image, origin: tuple[Kind, str] | None = None) -> None:
+    async def make(
+        self, kind: Kind, image: Image, origin: tuple[Kind, str] | None = None, *, at_once: bool = False
+    ) -> None:
         path = await alone(self._store.draft, kind, image.id)
         try:
             if origin is not None:
-                await alone(images.copy, self._store.path(*origin), path, image.size)
+                await alone(images.copy, self._store.path(*origin), path, image.size, at_once=at_once)
             else:
                 await alone(images.make, path, image.size)
                 if image.mode is Mode.MOUNT:
@@ -69,6 +72,15 @@ class Disk:
         """Inside, nobody writes to its file system, and all that was written is in its image."""
         async with self._mounting.of(image.id):
             mounted = (await alone(self._mounts, image))[:1]
+            if image.mode is Mode.MOUNT and not mounted and await alone(self._is_mounted, image):
+                raise Permanent(
+                    "its file system is still mounted in another mount namespace, and what was written is not all in "
+                    "its image",
+                    obj=image.id,
+                    step="copy",
+                    action="End the pod that has the node's file tree (hostPath /), or give that mount the "
+                    "mountPropagation HostToContainer.",
+                )
             for path in mounted:
                 await alone(file_systems.freeze, path)
             try:
@@ -85,7 +97,8 @@ class Disk:
         path = self._store.path(Kind.VOLUME, image.id)
         if await alone(self._is_at, image, target):
             return
-        if not await alone(self._mounts, image):
+        alive = await alone(self._is_mounted, image)
+        if not alive:  # fsck and resize2fs would write to the image below it
             await file_systems.repair(image.fs_type, path)
             if await alone(images.file_system_size, path, image.fs_type) < _filled(image):
                 await file_systems.grow(image.fs_type, path)
@@ -96,7 +109,14 @@ class Disk:
             os.close(handle)
         await alone(file_systems.thaw, target)  # a driver that was killed, and then its node, may have left it frozen
         if await alone(images.file_system_size, path, image.fs_type) < _filled(image):
-            await file_systems.grow_mounted(image.fs_type, loop.path, target)
+            try:
+                await file_systems.grow_mounted(image.fs_type, loop.path, target)
+            except Permanent as error:
+                if not alive:
+                    raise
+                log.warning(
+                    "%s: is still mounted in another mount namespace and does not grow yet: %s", image.id, error
+                )
 
     async def grow_idle(self, image: Image, access: Access, staged: str) -> None:
         path = self._store.path(Kind.VOLUME, image.id)
@@ -154,6 +174,10 @@ class Disk:
 
     def _mounts(self, image: Image) -> list[str]:
         return [path for _, path in self._mounted_loops(image)]
+
+    def _is_mounted(self, image: Image) -> bool:
+        """In whatever mount namespace."""
+        return any(loops.is_mounted(one) for one in self._loops(image))
 
     def _users(self, image: Image) -> list[str]:
         """Where it is mounted, or where its device is bound."""

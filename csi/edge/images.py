@@ -7,6 +7,7 @@ import fcntl
 import os
 
 from csi import superblock
+from nodelib.errors import Permanent
 
 _FICLONE = 0x40049409
 _PIECE = 16 << 20  # bytes
@@ -22,13 +23,24 @@ def make(path: str, size: int) -> None:
         os.close(handle)
 
 
-def copy(source: str, path: str, size: int) -> None:
-    """A new file with the content of `source`, as large as `size`; holes stay holes."""
+def copy(source: str, path: str, size: int, *, at_once: bool = False) -> None:
+    """A new file with the content of `source`, as large as `size`; holes stay holes.
+
+    `at_once`: with the content of one moment, as a power cut would leave it; raises Permanent where that cannot be had.
+    """
     origin = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if not share(origin, handle):
+                if at_once:
+                    raise Permanent(
+                        "it is in use, and what is written to a block device meanwhile would be half in the copy",
+                        obj=source,
+                        step="copy",
+                        action="Delete the pod that uses it first, or have the driver's folder on a file system that "
+                        "shares blocks (XFS, btrfs).",
+                    )
                 _copy_data(origin, handle)
             os.ftruncate(handle, max(size, os.fstat(origin).st_size))
         finally:

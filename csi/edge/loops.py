@@ -108,6 +108,21 @@ def grow(loop: Loop) -> None:
         os.close(handle)
 
 
+def is_mounted(loop: Loop) -> bool:
+    """Whether its file system is mounted, in whatever mount namespace: mountinfo(5) shows only those of this one.
+
+    A file system has its device for itself (O_EXCL) as long as it is mounted anywhere.
+    """
+    try:
+        os.close(_open(loop.number, os.O_RDONLY | os.O_EXCL))
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return True
+        if error.errno != errno.ENXIO:  # it is being cleared
+            raise
+    return False
+
+
 def _configure(backing: int, label: str, flags: int) -> tuple[Loop, int]:
     try:
         control = os.open(_CONTROL, os.O_RDWR | os.O_CLOEXEC)

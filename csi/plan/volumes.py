@@ -88,16 +88,16 @@ def volume(image: Image, node: str) -> Json:
         "accessible_topology": [{"segments": {TOPOLOGY: node}}],
     }
     if names.is_id(Kind.SNAPSHOT, image.source):
-        found["content_source"] = {"snapshot": {"snapshot_id": image.source}}
+        found["content_source"] = {"snapshot": {"snapshot_id": names.handle(Kind.SNAPSHOT, image.source, node)}}
     elif image.source:
         found["content_source"] = {"volume": {"volume_id": image.source}}
     return found
 
 
-def snapshot(image: Image) -> Json:
+def snapshot(image: Image, node: str) -> Json:
     """As the specification has it."""
     return {
-        "snapshot_id": image.id,
+        "snapshot_id": names.handle(Kind.SNAPSHOT, image.id, node),
         "source_volume_id": image.source,
         "size_bytes": image.size,
         "creation_time": {"seconds": image.created},
@@ -121,7 +121,7 @@ def _source(given: Json | None) -> tuple[str, Kind]:
     if not given:
         return "", Kind.VOLUME
     if "snapshot" in given:
-        kind, found = Kind.SNAPSHOT, str(given["snapshot"].get("snapshot_id") or "")
+        kind, found = Kind.SNAPSHOT, names.id_in(str(given["snapshot"].get("snapshot_id") or ""))
     elif "volume" in given:
         kind, found = Kind.VOLUME, str(given["volume"].get("volume_id") or "")
     else:

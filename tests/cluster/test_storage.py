@@ -205,6 +205,27 @@ async def test_a_claim_grows(world: World) -> None:
     assert int((await world.shell("second", "df -k /data | tail -1 | awk '{print $2}'")).strip()) > 3 * before
 
 
+async def test_a_claim_that_grew_while_no_pod_used_it_has_its_size_when_the_next_pod_begins(world: World) -> None:
+    """Also where root lacks CAP_SYS_RESOURCE: the agent takes the volume off the node, where it can grow, before."""
+    await make(world, claim("idle"))
+    await world.run(user("first", "idle"))
+    await world.shell("first", "echo hello >/data/kept; sync")
+    await world.delete("first")
+    await world.gone("first")
+    more = {"storage": "256Mi"}
+    await world.api.patch(world.path(_CLAIMS, "idle"), {"spec": {"resources": {"requests": more}}})
+
+    def waits_for_the_node(one: Object) -> bool:
+        return bool(one["status"].get("allocatedResourceStatuses") == {"storage": "NodeResizePending"})
+
+    await world.until("idle", waits_for_the_node, "the controller's part is done", kind=_CLAIMS)
+    await world.run(user("second", "idle"))
+    status = (await world.get("idle", _CLAIMS))["status"]
+    assert status["capacity"] == more and not status.get("conditions"), "the pod began when all was done"
+    assert int((await world.shell("second", "df -m /data | tail -1 | awk '{print $2}'")).strip()) > 200
+    assert await world.shell("second", "cat /data/kept") == "hello\n"
+
+
 async def test_a_snapshot_and_a_clone(world: World) -> None:
     await make(world, claim("origin"))
     await world.run(user("writer", "origin"))

@@ -13,7 +13,7 @@ class FakeClaimApi:
     def __init__(self, size: str = "10Mi") -> None:
         self.the_volume: Json = {"metadata": {"name": "pv-1"}, "spec": {"capacity": {"storage": size}}}
         self.the_claim: Json = {
-            "metadata": {"name": "c"},
+            "metadata": {"name": "c", "uid": "uid-of-c"},
             "spec": {"resources": {"requests": {"storage": size}}},
             "status": {"phase": "Bound", "capacity": {"storage": size}},
         }

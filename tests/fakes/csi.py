@@ -11,7 +11,12 @@ from agent.common.model.pods import Pod
 from agent.common.work.observable import Signal
 from agent.volumes.model.csi import DriverFacts, Published, SecretRef, Staged, VolumeKey
 from agent.volumes.model.sources import TokenRequest
+from agent.volumes.work.csi_drivers import CsiDrivers
+from agent.volumes.work.csi_grower import CsiGrower
+from agent.volumes.work.expansion import Expansion
 from nodelib.json_values import Json
+from tests.fakes.claims import FakeClaimApi
+from tests.fakes.clock import FakeClock
 
 
 class FakeDriver:
@@ -102,6 +107,17 @@ class FakeCsiApi:
 
     async def write_csi_node(self, wanted: Json) -> None:
         self.the_csi_node = wanted
+
+
+class NoEvents:
+    """For those who look at none."""
+
+    def emit(self, *args: object, **more: object) -> None: ...
+
+
+def no_growth(drivers: CsiDrivers, api: FakeCsiApi) -> CsiGrower:
+    """For volumes that have the size of their claims."""
+    return CsiGrower(drivers, api, Expansion(FakeClaimApi(), NoEvents(), FakeClock()))
 
 
 class FakeCsiDisk:

@@ -44,6 +44,7 @@ _NODE = "node1"
 _CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 _VOLUMES = "/api/v1/persistentvolumes"
 _SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots"
+_CONTENTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
 _SECONDS = 60
 _CONTROLLERS = (
     "persistentvolume-binder-controller",
@@ -201,15 +202,49 @@ async def snapshot_and_restore(api: KubeClient, one: Daemon, folder: Path, stage
 
     await until(ready, _SECONDS)
     (staged / "a").write_text("after")
-    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"}
+    await one_that_exists_already(api)
+    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "again"}
     await api.post(_CLAIMS, claim("restored", dataSource=source))
     restored = (await volume_of(api, "restored"))["spec"]["csi"]["volumeHandle"]
     target = folder / "restored"
     target.mkdir()
     await asyncio.to_thread(stage, one, restored, target)
     assert (target / "a").read_text() == "before"
+    await api.delete(f"{_SNAPSHOTS}/again")
     await api.delete(f"{_SNAPSHOTS}/s")
     await until(lambda: os.listdir(folder / "storage" / "snapshots") == [], _SECONDS)
+
+
+async def one_that_exists_already(api: KubeClient) -> None:
+    """The snapshot `again`, of what a handle names: nobody says which node has it."""
+    made = (await api.get(f"{_SNAPSHOTS}/s"))["status"]["boundVolumeSnapshotContentName"]
+    handle = (await api.get(f"{_CONTENTS}/{made}"))["status"]["snapshotHandle"]
+    assert handle.endswith(f"@{_NODE}")
+    group = {"apiVersion": "snapshot.storage.k8s.io/v1"}
+    spec = {
+        "driver": DRIVER,
+        "deletionPolicy": "Retain",
+        "source": {"snapshotHandle": handle},
+        "volumeSnapshotRef": {"name": "again", "namespace": "default"},
+    }
+    content = {**group, "kind": "VolumeSnapshotContent", "metadata": {"name": "kept"}, "spec": spec}
+
+    async def taken() -> bool:
+        try:
+            return bool(await api.post(_CONTENTS, content))
+        except ApiError as error:
+            if error.code != 503:  # the policy that adds the label does not know the kind yet
+                raise
+            return False
+
+    await until(taken, _SECONDS)
+    source = {"source": {"volumeSnapshotContentName": "kept"}}
+    await api.post(_SNAPSHOTS, {**group, "kind": "VolumeSnapshot", "metadata": {"name": "again"}, "spec": source})
+
+    async def ready() -> bool:
+        return bool(((await api.get(f"{_SNAPSHOTS}/again")).get("status") or {}).get("readyToUse"))
+
+    await until(ready, _SECONDS)
 
 
 async def growth(api: KubeClient, volume: str) -> None:

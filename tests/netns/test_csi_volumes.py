@@ -7,11 +7,15 @@ import contextlib
 import os
 import shutil
 import stat
+import subprocess
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from controlplane.cluster.work import volume_devices
+from csi import names
 from csi.edge import file_systems, images, targets
 from csi.model import EPHEMERAL, Image, Kind
 from nodelib import mounts
@@ -194,6 +198,65 @@ def test_what_could_not_grow_while_it_was_used_grows_for_the_next_pod(tmp_path: 
     run()
 
 
+@contextlib.contextmanager
+def mounted_elsewhere_too() -> Iterator[None]:
+    """A process that has all mounts of this one for itself, as a container with a hostPath of the node's files has."""
+    argv = ["unshare", "-m", "--propagation", "private", "sh", "-c", "echo; exec cat"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        holder.stdout.readline()
+        yield
+        holder.stdin.close()
+
+
+def test_a_file_system_that_is_still_mounted_elsewhere_is_not_repaired_or_grown_below_it(tmp_path: Path) -> None:
+    """Unmounted here, it is alive there: fsck and resize2fs would write to the image below it."""
+
+    @isolated
+    def run() -> None:
+        with driver(tmp_path) as one:
+            number = one.create()
+            staged = one.stage(number)
+            image = asyncio.run(one.disk.image(Kind.VOLUME, number))
+            assert image is not None
+            (staged / "first").write_text("1")
+            with mounted_elsewhere_too():
+                one.unstage(number)
+                with contextlib.suppress(Permanent):
+                    asyncio.run(one.disk.grow(_with_size(image, 64 * MIB)))
+                (one.stage(number) / "second").write_text("2")
+                one.publish(number)  # grows what is idle, if it can
+                one.unpublish(number)
+                one.unstage(number)
+            until_sync(lambda: one.loops(number) == [])
+            done = subprocess.run(["e2fsck", "-f", "-n", one.image(number)], capture_output=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            staged = one.stage(number)
+            size = os.statvfs(staged)
+            assert size.f_blocks * size.f_frsize > 50 * MIB, "it has grown once nobody had it"
+            assert [(staged / name).read_text() for name in ("first", "second")] == ["1", "2"]
+
+    run()
+
+
+def test_what_is_still_mounted_elsewhere_is_not_copied(tmp_path: Path) -> None:
+    """What was written is not all in the image, and here is no mount by which it could be frozen."""
+
+    @isolated
+    def run() -> None:
+        with driver(tmp_path) as one:
+            number = one.create()
+            (one.stage(number) / "a").write_text("1")
+            with mounted_elsewhere_too():
+                one.unstage(number)
+                refused = one.refused("Controller.CreateSnapshot", source_volume_id=number, name="s")
+                assert refused.code == "FAILED_PRECONDITION" and "mount namespace" in refused.message
+            until_sync(lambda: one.loops(number) == [])
+            assert one.call("Controller.CreateSnapshot", source_volume_id=number, name="s")["snapshot"]
+
+    run()
+
+
 def test_a_volume_whose_staging_was_cut_off_is_staged_when_it_is_published(tmp_path: Path) -> None:
     @isolated
     def run() -> None:
@@ -299,6 +362,54 @@ def test_a_snapshot_of_a_block_device_in_use_is_refused(tmp_path: Path) -> None:
     run()
 
 
+@has_xfs
+def test_a_block_device_in_use_is_copied_as_of_one_moment_where_blocks_are_shared(tmp_path: Path) -> None:
+    """A writer makes one place newer and then the other: no copy has the second without the first."""
+
+    @isolated
+    def run() -> None:
+        image, on_xfs = tmp_path / "xfs.img", tmp_path / "xfs"
+        on_xfs.mkdir()
+        with open(image, "wb") as file:
+            file.truncate(400 * MIB)
+        subprocess.run(["mkfs.xfs", "-q", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, on_xfs], check=True)
+        with driver(on_xfs) as one:
+            number = one.create(capability=BLOCK)
+            one.stage(number, BLOCK)
+            target = one.publish(number, capability=BLOCK)
+            stop = threading.Event()
+            writing = threading.Thread(target=_write_in_order, args=(target, stop))
+            writing.start()
+            try:
+                for count in range(20):
+                    asked = {"source_volume_id": number, "name": f"s{count}"}
+                    made = one.call("Controller.CreateSnapshot", **asked)["snapshot"]["snapshot_id"]
+                    with open(one.image(names.id_in(made), Kind.SNAPSHOT), "rb") as copied:
+                        first = int.from_bytes(copied.read(8), "big")
+                        copied.seek(_FAR)
+                        second = int.from_bytes(copied.read(8), "big")
+                    assert first - 1 <= second <= first, (first, second)
+            finally:
+                stop.set()
+                writing.join()
+            assert first > 1, "it was written to meanwhile"
+
+    run()
+
+
+_FAR = 16 * MIB
+
+
+def _write_in_order(device: Path, stop: threading.Event) -> None:
+    handle, count = os.open(device, os.O_WRONLY | os.O_DSYNC), 0
+    while not stop.is_set():
+        count += 1
+        for place in (0, _FAR):
+            os.pwrite(handle, count.to_bytes(8, "big"), place)
+    os.close(handle)
+
+
 def test_an_inline_volume_goes_with_its_pod(tmp_path: Path) -> None:
     @isolated
     def run() -> None:
@@ -399,7 +510,7 @@ def test_a_driver_that_is_killed_while_it_copies_leaves_nothing_frozen(
             staged = one.stage(number)
             child = os.fork()
             if child == 0:
-                monkeypatch.setattr(images, "copy", lambda *_: os._exit(77))
+                monkeypatch.setattr(images, "copy", lambda *_, **__: os._exit(77))
                 one.call("Controller.CreateSnapshot", source_volume_id=number, name="s")
                 os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
@@ -431,6 +542,12 @@ def test_a_full_disk(tmp_path: Path) -> None:
                 volume_capabilities=[MOUNT],
             )
             assert refused.code == "RESOURCE_EXHAUSTED" and "left on this node" in refused.message
+            staged = one.stage(number)
+            asked = {"volume_path": str(staged), "capacity_range": {"required_bytes": 96 * MIB}}
+            refused = one.refused("Node.NodeExpandVolume", volume_id=number, **asked)
+            assert refused.code == "OUT_OF_RANGE", "for good: a pod must not wait for it to grow"
+            assert "left on this node" in refused.message and "another size" in refused.message
+            one.unstage(number)
             (small / "ballast").write_bytes(b"x" * (os.statvfs(small).f_bavail * 4096 - 4096))
             failed = one.refused("Controller.CreateSnapshot", source_volume_id=number, name="s")
             assert failed.code == "RESOURCE_EXHAUSTED"

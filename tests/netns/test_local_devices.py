@@ -20,6 +20,7 @@ from agent.volumes.edge.local_disk import LocalDisk
 from agent.volumes.edge.pod_disk import PodDisk
 from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.volumes import MountedVolume
+from agent.volumes.work.expansion import Expansion
 from agent.volumes.work.local_volumes import LocalVolumes
 from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib import mounts
@@ -88,7 +89,9 @@ class Node:
         async def work() -> None:
             local = LocalVolumes(self.root, LocalDisk(self.root), lambda *_: None)
             await local.mount(pod(meta={"uid": uid}), PodPaths(self.root, uid), [volume])
-            task = asyncio.create_task(VolumeExpander((local,), api, Events(), SystemClock()).run())
+            task = asyncio.create_task(
+                VolumeExpander((local,), Expansion(api, Events(), SystemClock()), Events(), SystemClock()).run()
+            )
             try:
                 await until(lambda: reasons, 60)
             finally:

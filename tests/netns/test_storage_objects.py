@@ -10,11 +10,13 @@ import pytest
 from controlplane.cluster.plan import snapshot_kinds, storage
 from controlplane.cluster.plan.certificates import STORAGE_USER
 from controlplane.cluster.work.workloads import apply
+from csi.model import DRIVER
 from nodelib.clock import SystemClock
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError, KubeClient
 from tests.netns import api_server
 from tests.netns.api_server import ApiServer, run_inside
+from tests.waiting import until
 
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 
@@ -38,12 +40,23 @@ def snapshot(**source: str) -> Json:
     }
 
 
+async def served(api: KubeClient) -> bool:
+    """Whether the new kinds are there: a server takes them up after a moment."""
+    try:
+        return bool(await api.get(_SNAPSHOTS))
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return False
+
+
 def test_everything_is_accepted_and_does_what_it_is_for(server: ApiServer) -> None:
     async def run() -> None:
         async with KubeClient(server.access("admin"), user_agent="test") as api:
             objects = [*storage.rights(), *storage.objects(), *snapshot_kinds.kinds(), storage.snapshot_class()]
             await apply(api, objects, SystemClock())
             await apply(api, objects, SystemClock())
+            await until(lambda: served(api), 60)
             made = await api.post(_SNAPSHOTS, snapshot(persistentVolumeClaimName="data"))
             path = f"{_SNAPSHOTS}/{made['metadata']['name']}"
             await api.patch(f"{path}/status", {"status": {"readyToUse": True, "restoreSize": "1Gi"}}, kind="merge")
@@ -62,6 +75,46 @@ def test_everything_is_accepted_and_does_what_it_is_for(server: ApiServer) -> No
             }
             claim = await api.post("/api/v1/namespaces/default/persistentvolumeclaims", body)
             assert claim["spec"]["storageClassName"] == storage.CLASS
+
+    run_inside(server.netns, run)
+
+
+_MANAGED_BY = "snapshot.storage.kubernetes.io/managed-by"
+_ID = f"snap-{'0f' * 20}"
+
+
+async def content(api: KubeClient, handle: str, labels: dict[str, str] | None = None, driver: str = DRIVER) -> Json:
+    """The labels of a new VolumeSnapshotContent for a snapshot that exists already."""
+    body = {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": "VolumeSnapshotContent",
+        "metadata": {"generateName": "c-", **({"labels": labels} if labels else {})},
+        "spec": {"driver": driver, "deletionPolicy": "Retain", "source": {"snapshotHandle": handle}},
+    }
+    made = await api.post(f"/apis/{_GROUP}/v1/volumesnapshotcontents", body)
+    return dict(made["metadata"].get("labels") or {})
+
+
+def test_a_snapshot_that_exists_already_is_given_to_the_node_that_its_handle_names(server: ApiServer) -> None:
+    async def run() -> None:
+        async with KubeClient(server.access("admin"), user_agent="test") as api:
+            await apply(api, [*storage.objects(), *snapshot_kinds.kinds()], SystemClock())
+            await until(lambda: served(api), 60)
+
+            async def labelled() -> bool:
+                try:  # a policy, and what it needs to know of a kind, come after a moment, too
+                    return await content(api, f"{_ID}@node2") == {_MANAGED_BY: "node2"}
+                except ApiError as error:
+                    if "There can be a delay" not in str(error):
+                        raise
+                    return False
+
+            await until(labelled, 60)
+            assert await content(api, f"{_ID}@a.b-c", {"x": "y"}) == {"x": "y", _MANAGED_BY: "a.b-c"}
+            assert await content(api, f"{_ID}@node2", {_MANAGED_BY: "node1"}) == {_MANAGED_BY: "node1"}
+            for other in (_ID, f"{_ID}@", f"{_ID}@node2@node1", f"{_ID}@no de", f"{_ID}@{'n' * 64}"):
+                assert await content(api, other) == {}, other
+            assert await content(api, f"{_ID}@node2", driver="another.example.com") == {}
 
     run_inside(server.netns, run)
 

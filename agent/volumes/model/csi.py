@@ -20,7 +20,8 @@ class CsiVolume:
     """A volume of a pod that a CSI driver serves; `name` is that of the pod's volume.
 
     `spec_name` names its directory (the PersistentVolume, or the volume itself when `ephemeral`), `handle` is the
-    driver's own id of it. `size` in bytes, of the PersistentVolume, 0: not specified. `claim` is the claim's name.
+    driver's own id of it. `size` in bytes, of the PersistentVolume, 0: not specified. `claim` is the claim's name,
+    `claim_size` the bytes that its status says it has.
     `context`: the SELinux context that it is mounted with, "" for none.
     """
 
@@ -41,6 +42,7 @@ class CsiVolume:
     fs_group: int | None = None
     fs_group_policy: str = "Always"
     claim: str = ""
+    claim_size: int = 0
     size: int = 0
     context: str = ""
 

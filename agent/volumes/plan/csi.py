@@ -44,8 +44,8 @@ def inline_volume(pod: Pod, name: str, source: Json) -> CsiVolume:
     )
 
 
-def claimed_volume(pod: Pod, name: str, claim: str, volume: Json, *, read_only: bool) -> CsiVolume:
-    """A claim that is bound to the PersistentVolume `volume`."""
+def claimed_volume(pod: Pod, name: str, claim: str, volume: Json, *, read_only: bool, claim_size: int = 0) -> CsiVolume:
+    """A claim that is bound to the PersistentVolume `volume`, and whose status says that it has `claim_size` bytes."""
     spec = volume["spec"]
     source = spec["csi"]
     return CsiVolume(
@@ -65,8 +65,14 @@ def claimed_volume(pod: Pod, name: str, claim: str, volume: Json, *, read_only: 
         fs_group=payload.fs_group(pod),
         fs_group_policy=fs_group_change_policy(pod),
         claim=claim,
+        claim_size=claim_size,
         size=quantity.value((spec.get("capacity") or {}).get("storage") or "0"),
     )
+
+
+def grew_unused(volume: CsiVolume) -> bool:
+    """Whether the PersistentVolume is larger than the claim says it has: the node has to grow it, too."""
+    return volume.claim != "" and volume.size > volume.claim_size
 
 
 def is_attach_limit(attachment: Json | None, driver: Json | None) -> bool:

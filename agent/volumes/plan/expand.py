@@ -9,23 +9,38 @@ from nodelib import quantity
 from nodelib.json_values import Json
 
 _IN_PROGRESS, _INFEASIBLE = "NodeResizeInProgress", "NodeResizeInfeasible"
-_RESIZING = ("Resizing", "FileSystemResizePending", "NodeResizeError", "ControllerResizeError")
+_FAILED = "NodeResizeError"
+_RESIZING = ("Resizing", "FileSystemResizePending", _FAILED, "ControllerResizeError")
 
 
 def wanted_size(claim: Json, volume: Json) -> int:
     """Bytes to grow to, 0: nothing to do. The controller grows the PersistentVolume first."""
-    has = _storage((claim.get("status") or {}).get("capacity"))
     size = _storage((volume.get("spec") or {}).get("capacity"))
     state = _state(claim)
-    if size <= has or state == _INFEASIBLE or state.startswith("Controller"):
+    if size <= has_size(claim) or state == _INFEASIBLE or state.startswith("Controller"):
         return 0
     return size
 
 
 def asks_for_more(claim: Json) -> bool:
     """Whether the claim requests more than it has."""
-    requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests")
-    return _storage(requests) > _storage((claim.get("status") or {}).get("capacity"))
+    return asked_size(claim) > has_size(claim)
+
+
+def asked_size(claim: Json) -> int:
+    """The bytes that the claim requests."""
+    return _storage(((claim.get("spec") or {}).get("resources") or {}).get("requests"))
+
+
+def has_size(claim: Json) -> int:
+    """The bytes that the claim's status says it has."""
+    return _storage((claim.get("status") or {}).get("capacity"))
+
+
+def reference(claim: Json, namespace: str, name: str) -> Json:
+    """An ObjectReference to the claim, for events."""
+    uid = (claim.get("metadata") or {}).get("uid") or ""
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name, "uid": uid}
 
 
 def is_in_progress(claim: Json) -> bool:
@@ -49,20 +64,37 @@ def done(claim: Json, volume: Json) -> Json:
     return {"status": status}
 
 
-def infeasible(message: str, stamp: str) -> Json:
-    """Strategic merge patch when the driver refuses for good."""
-    condition = {
-        "type": "NodeResizeError",
-        "status": "True",
-        "lastTransitionTime": stamp,
-        "message": message,
-    }
-    return {"status": {"allocatedResourceStatuses": {"storage": _INFEASIBLE}, "conditions": [condition]}}
+def infeasible(claim: Json, message: str, stamp: str) -> Json:
+    """Strategic merge patch when it will never grow to this size."""
+    status: Json = {"allocatedResourceStatuses": {"storage": _INFEASIBLE}}
+    if (condition := _new_error(claim, message, stamp)) is not None:
+        status["conditions"] = [condition]
+    return {"status": status}
+
+
+def failed(claim: Json, message: str, stamp: str) -> Json | None:
+    """Strategic merge patch when it did not grow this time; None: the claim says so already."""
+    condition = _new_error(claim, message, stamp)
+    return None if condition is None else {"status": {"conditions": [condition]}}
 
 
 def is_infeasible(code: str) -> bool:
     """Whether a driver that fails with this gRPC code will always fail."""
     return code in ("INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND")
+
+
+def is_in_use(code: str) -> bool:
+    """Whether a driver that fails with this gRPC code cannot grow the volume where it is published or staged."""
+    return code == "FAILED_PRECONDITION"
+
+
+def _new_error(claim: Json, message: str, stamp: str) -> Json | None:
+    """The condition of a failure; one that is there is kept, as MergeResizeConditionOnPVC does."""
+    found = (claim.get("status") or {}).get("conditions") or []
+    if any(one.get("type") == _FAILED and one.get("status") == "True" for one in found):
+        return None
+    text = f"failed to expand pvc with {message}"
+    return {"type": _FAILED, "status": "True", "lastTransitionTime": stamp, "message": text}
 
 
 def _state(claim: Json) -> str:

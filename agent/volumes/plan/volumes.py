@@ -26,7 +26,7 @@ from agent.volumes.model.sources import (
     VolumeSources,
 )
 from agent.volumes.model.volumes import AtomicVolume, EmptyDir, HostPath, ImageVolume, VolumePlan
-from agent.volumes.plan import claims, csi, local_volumes, payload, sizes
+from agent.volumes.plan import claims, csi, expand, local_volumes, payload, sizes
 from nodelib import quantity
 from nodelib.errors import Invalid, NodewrightError, Permanent
 from nodelib.json_values import Json
@@ -231,11 +231,13 @@ def _claim(
     pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext, *, ephemeral: bool = False
 ) -> VolumePlan:
     claim = f"{pod.name}-{name}" if ephemeral else source.get("claimName") or ""
-    volume = claims.usable_volume(pod, name, claim, sources.claims.get(claim), ephemeral=ephemeral)
+    found = sources.claims.get(claim)
+    volume = claims.usable_volume(pod, name, claim, found, ephemeral=ephemeral)
     spec = volume.get("spec") or {}
     read_only = bool(source.get("readOnly"))
     if spec.get("csi"):
-        return csi.claimed_volume(pod, name, claim, volume, read_only=read_only)
+        has = expand.has_size(found.claim) if found is not None else 0
+        return csi.claimed_volume(pod, name, claim, volume, read_only=read_only, claim_size=has)
     if spec.get("local"):
         return local_volumes.local_volume(pod, name, claim, volume, read_only=read_only)
     if spec.get("volumeMode") == "Block":

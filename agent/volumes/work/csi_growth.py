@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from agent.volumes.model.csi import EXPAND
-from agent.volumes.plan.csi import expand_request
-from agent.volumes.ports import CsiVolumeApi
 from agent.volumes.work.csi_drivers import CsiDrivers
+from agent.volumes.work.csi_grower import CsiGrower
 from agent.volumes.work.csi_volumes import CsiVolumes, MountedCsiVolume
 from agent.volumes.work.growing import GrowingVolume
 
@@ -16,8 +14,8 @@ from agent.volumes.work.growing import GrowingVolume
 class CsiGrowth:
     """See GrowingVolumes. A driver that does not answer keeps no other from growing its volumes."""
 
-    def __init__(self, volumes: CsiVolumes, drivers: CsiDrivers, api: CsiVolumeApi) -> None:
-        self._volumes, self._drivers, self._api = volumes, drivers, api
+    def __init__(self, volumes: CsiVolumes, drivers: CsiDrivers, grower: CsiGrower) -> None:
+        self._volumes, self._drivers, self._grower = volumes, drivers, grower
 
     @property
     def new_mount(self) -> asyncio.Event:
@@ -30,16 +28,4 @@ class CsiGrowth:
         return [self._growing(one) for one in found]
 
     def _growing(self, one: MountedCsiVolume) -> GrowingVolume:
-        volume = one.volume
-        group = f"CSI driver {volume.driver}"
-        return GrowingVolume(one.pod, volume.spec_name, volume.claim, volume.read_only, group, partial(self._grow, one))
-
-    async def _grow(self, one: MountedCsiVolume, size: int) -> bool:
-        driver, facts = self._drivers.get(one.volume.driver)
-        ref = one.volume.expand_secret
-        secrets = await self._api.secret(ref) if ref is not None else {}
-        staging = self._volumes.staging_of(one.volume)
-        await driver.expand(
-            expand_request(one.volume, facts, target=one.target, staging=staging, size=size, secrets=secrets)
-        )
-        return True
+        return self._grower.growing(one.pod, one.volume, one.target, self._volumes.staging_of(one.volume))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from agent.common.model.errors import AttachLimitExceeded, PluginError
+from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.common.work.jobs import Jobs
@@ -22,8 +22,10 @@ from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Publishe
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.plan import csi as plan
 from agent.volumes.ports import CsiDisk, CsiDriver, CsiVolumeApi
+from agent.volumes.work.csi_attachments import CsiAttachments
 from agent.volumes.work.csi_contexts import CsiContexts
 from agent.volumes.work.csi_drivers import CsiDrivers
+from agent.volumes.work.csi_grower import CsiGrower
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound, Temporary
 from nodelib.json_values import Json
@@ -32,8 +34,6 @@ from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
-_ATTACH_TIMEOUT = 10.0  # seconds for one attempt; the pod's worker tries again after that
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _REPUBLISH_INTERVAL, _SWEEP_INTERVAL = 60.0, 120.0  # seconds
 _AT_ONCE = 16  # volumes of one pod that drivers are asked for at a time: a pod may have thousands
 
@@ -58,6 +58,7 @@ class CsiVolumesDeps:
     in_use: Callable[[frozenset[str]], Awaitable[None]]
     pods_known: asyncio.Event
     limit_exceeded: Callable[[str], Awaitable[None]]
+    grower: CsiGrower
     contexts: CsiContexts = field(default_factory=CsiContexts)
 
 
@@ -71,6 +72,23 @@ class MountedCsiVolume:
     republish: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Mounting:
+    """A volume that is being mounted for a pod at `target`, and all that its driver is told of it.
+
+    `described` is the CSIDriver object, `context` the metadata of its attachment.
+    """
+
+    pod: Pod
+    volume: CsiVolume
+    target: str
+    described: Json | None
+    driver: CsiDriver
+    facts: DriverFacts
+    context: dict[str, str]
+    secrets: CsiSecrets
+
+
 class CsiVolumes:
     """load() first; mount() and release() are idempotent; run() is long-lived."""
 
@@ -81,7 +99,9 @@ class CsiVolumes:
         self._staged: set[VolumeKey] = set()
         self._left_staged: set[VolumeKey] = set()
         self._contexts = deps.contexts
+        self._attachments = CsiAttachments(node, deps.api, deps.clock, deps.in_use, deps.limit_exceeded)
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
+        self._growing: dict[str, set[str]] = {}  # published, but the pod must wait until they have grown: names by UID
         self.new_mount = asyncio.Event()
 
     async def load(self) -> None:
@@ -108,6 +128,7 @@ class CsiVolumes:
         """
         self._deps.api.drop_pod(paths.uid)
         self._mounted.pop(paths.uid, None)
+        self._growing.pop(paths.uid, None)
         self._contexts.ends(paths.uid)
         found = await asyncio.to_thread(self._deps.disk.published, paths)
         if found:
@@ -174,18 +195,47 @@ class CsiVolumes:
         volume = replace(volume, context=self._contexts.admit(pod, volume, described, published))
         if not volume.ephemeral:
             self._users.setdefault(volume.key, set()).add(pod.uid)
-        if published is not None:
+        if published is not None and volume.name not in self._growing.get(pod.uid, ()):
             return await self._record(pod, volume, target, described)
         driver, facts = self._deps.drivers.get(volume.driver)
-        context = await self._wait_attached(volume, described)
+        context = await self._attachments.wait(volume, described)
         secrets = await self._read_secrets(volume, facts)
+        mounting = _Mounting(pod, volume, target, described, driver, facts, context, secrets)
         async with self._locks.of(volume.key):
-            staging = await self._stage(driver, volume, facts, context, secrets)
-            request = await self._publish_request(pod, volume, facts, described, target, staging, context, secrets)
-            await self._publish(driver, volume, target, request)
+            staging = await self._stage_and_publish(mounting)
+            await self._grow_first(mounting, staging)
         if plan.applies_fs_group(volume, described, facts) and volume.fs_group is not None:
             await alone(self._deps.disk.apply_fs_group, target, volume.fs_group, volume.fs_group_policy)
         return await self._record(pod, volume, target, described)
+
+    async def _stage_and_publish(self, one: _Mounting) -> str:
+        """Both do nothing where it is done. Returns the staging path."""
+        staging = await self._stage(one.driver, one.volume, one.facts, one.context, one.secrets)
+        await self._publish(one.driver, one.volume, one.target, await self._publish_request(one, staging))
+        return staging
+
+    async def _grow_first(self, one: _Mounting, staging: str) -> None:
+        """What is published, but has not grown as it should, is asked for again by the next try to mount it."""
+        waiting = self._growing.setdefault(one.pod.uid, set())
+        waiting.add(one.volume.name)
+        growing = self._deps.grower.growing(one.pod, one.volume, one.target, staging)
+        await self._deps.grower.before_start(growing, one.volume, one.facts, partial(self._remount, one, staging))
+        waiting.discard(one.volume.name)
+
+    async def _remount(self, one: _Mounting, staging: str) -> bool:
+        """Take the volume off the node and mount it again; False: another pod has it."""
+        key, target, disk = one.volume.key, one.target, self._deps.disk
+        published = await asyncio.to_thread(disk.all_published)
+        if any(other.key == key and other.target != target for ones in published.values() for other in ones):
+            return False
+        await one.driver.unpublish(key.handle, target)
+        await self._remove(target.rpartition("/")[0], target)
+        if staging:
+            await one.driver.unstage(key.handle, staging)
+            await self._remove(staging.rpartition("/")[0], staging)
+            self._staged.discard(key)
+        await self._stage_and_publish(one)
+        return True
 
     async def _record(self, pod: Pod, volume: CsiVolume, target: str, described: Json | None) -> MountedVolume:
         relabels = self._contexts.enabled and not (volume.context or volume.read_only or volume.block)
@@ -195,37 +245,6 @@ class CsiVolumes:
         self._mounted.setdefault(pod.uid, {})[volume.name] = found
         self.new_mount.set()
         return MountedVolume(volume.name, target, read_only=volume.read_only, block=volume.block, relabels=relabels)
-
-    async def _wait_attached(self, volume: CsiVolume, described: Json | None) -> dict[str, str]:
-        """Wait until a controller has attached the volume to this node; returns its metadata for the driver."""
-        if not plan.needs_attachment(volume, described):
-            return {}
-        await self._deps.in_use(frozenset({volume.key.unique_name}))
-        name, clock = plan.attachment_name(volume, self._node), self._deps.clock
-        until, pause = clock.monotonic() + _ATTACH_TIMEOUT, _FIRST_PAUSE
-        while True:
-            found = await self._deps.api.attachment(name)
-            status = (found or {}).get("status") or {}
-            if status.get("attached"):
-                return dict(status.get("attachmentMetadata") or {})
-            failure = (status.get("attachError") or {}).get("message")
-            if plan.is_attach_limit(found, described):
-                await self._deps.limit_exceeded(volume.driver)
-                raise AttachLimitExceeded(
-                    failure or "the node has as many volumes as it can",
-                    obj=f"VolumeAttachment {name}",
-                    step="attach",
-                    action=f"Move pods with volumes of {volume.driver} to other nodes; the agent tries again.",
-                )
-            if failure or clock.monotonic() >= until:
-                raise Temporary(
-                    failure or ("it is not attached yet" if found else "there is no VolumeAttachment yet"),
-                    obj=f"VolumeAttachment {name}",
-                    step="attach",
-                    action=f"Make sure that the attacher of CSI driver {volume.driver} runs; the agent tries again.",
-                )
-            await clock.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     async def _read_secrets(self, volume: CsiVolume, facts: DriverFacts) -> CsiSecrets:
         async def read(ref: SecretRef | None) -> Mapping[str, str]:
@@ -268,26 +287,18 @@ class CsiVolumes:
                 await self._remove(one.path.rpartition("/")[0], one.path)
                 self._staged.discard(volume.key)
 
-    async def _publish_request(
-        self,
-        pod: Pod,
-        volume: CsiVolume,
-        facts: DriverFacts,
-        described: Json | None,
-        target: str,
-        staging: str,
-        context: dict[str, str],
-        secrets: CsiSecrets,
-    ) -> Json:
-        requests = plan.token_requests(described)
-        tokens = dict(zip(requests, [await self._deps.api.token(pod, request) for request in requests], strict=True))
-        volume_context, publish_secrets = plan.publish_contexts(volume, pod, described, tokens, secrets)
+    async def _publish_request(self, one: _Mounting, staging: str) -> Json:
+        requests = plan.token_requests(one.described)
+        tokens = [await self._deps.api.token(one.pod, request) for request in requests]
+        volume_context, publish_secrets = plan.publish_contexts(
+            one.volume, one.pod, one.described, dict(zip(requests, tokens, strict=True)), one.secrets
+        )
         return plan.publish_request(
-            volume,
-            facts,
-            target=target,
+            one.volume,
+            one.facts,
+            target=one.target,
             staging=staging,
-            context=context,
+            context=one.context,
             volume_context=volume_context,
             secrets=publish_secrets,
         )
@@ -308,15 +319,15 @@ class CsiVolumes:
         try:
             driver, facts = self._deps.drivers.get(volume.driver)
             described = await self._deps.api.driver(volume.driver)
-            context = await self._wait_attached(volume, described)
+            context = await self._attachments.wait(volume, described)
             secrets = await self._read_secrets(volume, facts)
             async with self._locks.of(volume.key):
                 if volume.name not in self._mounted.get(pod.uid, {}):
                     return  # released meanwhile
+                mounting = _Mounting(pod, volume, target, described, driver, facts, context, secrets)
                 staging = await self._stage(driver, volume, facts, context, secrets)
-                request = await self._publish_request(pod, volume, facts, described, target, staging, context, secrets)
                 # Containers are using the mount: a failure must not remove it.
-                await driver.publish(request)
+                await driver.publish(await self._publish_request(mounting, staging))
         except NodewrightError as error:
             log.warning("pod %s: volume %s could not be republished: %s", pod.full_name, volume.name, error)
 

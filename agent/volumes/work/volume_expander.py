@@ -1,13 +1,11 @@
 """Grow mounted volumes whose claims ask for more, online, while the pod runs.
 
 A node may get the claims of its pods but not watch them: they are read every few seconds, and at once after a mount.
-Follows pkg/volume/util/operationexecutor (node_expander.go, and operation_generator.go for a volume just mounted).
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -15,15 +13,11 @@ from agent.common.model.errors import PluginError
 from agent.common.ports import Events
 from agent.common.work.jobs import Jobs
 from agent.volumes.plan import expand as plan
-from agent.volumes.ports import ClaimApi
+from agent.volumes.work.expansion import Expansion
 from agent.volumes.work.growing import GrowingVolume, GrowingVolumes
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
-from nodelib.json_values import Json
-from nodelib.kube.times import format_rfc3339
-
-log = logging.getLogger(__name__)
 
 _INTERVAL = 10.0  # seconds
 _LONGEST_PAUSE = 122.0  # seconds between tries, as upstream's exponentialbackoff
@@ -41,8 +35,8 @@ class _Failure:
 class VolumeExpander:
     """run() is long-lived."""
 
-    def __init__(self, sources: Sequence[GrowingVolumes], api: ClaimApi, events: Events, clock: Clock) -> None:
-        self._sources, self._api, self._events, self._clock = sources, api, events, clock
+    def __init__(self, sources: Sequence[GrowingVolumes], expansion: Expansion, events: Events, clock: Clock) -> None:
+        self._sources, self._expansion, self._events, self._clock = sources, expansion, events, clock
         self._seen: set[_Key] = set()
         self._failures: dict[_Key, _Failure] = {}
 
@@ -77,6 +71,7 @@ class VolumeExpander:
         keys = {_key(one) for one in found}
         self._seen &= keys
         self._failures = {key: failure for key, failure in self._failures.items() if key in keys}
+        self._expansion.keep(one.spec_name for one in found)
         readers_first = sorted(found, key=lambda one: not one.read_only)
         return list({one.spec_name: one for one in readers_first}.values())
 
@@ -88,7 +83,7 @@ class VolumeExpander:
             try:
                 await self._expand_if_asked(one)
             except NodewrightError as error:
-                self._report_failure(one, str(error))
+                self._report_failure(one, error)
             else:
                 self._failures.pop(_key(one), None)
 
@@ -97,43 +92,19 @@ class VolumeExpander:
         is_new = _key(one) not in self._seen
         if one.read_only and not is_new:
             return
-        claim = await self._api.claim(one.pod.namespace, one.claim)
-        if claim is None or not (is_new or plan.asks_for_more(claim)):
-            return
-        volume = await self._api.volume(one.spec_name)
-        size = plan.wanted_size(claim, volume) if volume is not None else 0
-        self._seen.add(_key(one))
-        if volume is None or not size:
-            return
-        if one.read_only:
-            text = f'MountVolume.NodeExpandVolume failed for volume "{one.spec_name}" requested read-only file system'
-            self._events.emit(one.pod.raw, "Warning", "FileSystemResizeFailed", text)
-            return
-        await self._expand(one, claim, volume, size)
+        wanted = await self._expansion.wanted(one, is_new=is_new)
+        if wanted is not None:
+            self._seen.add(_key(one))
+            await self._expansion.grow(one, wanted)
 
-    async def _expand(self, one: GrowingVolume, claim: Json, volume: Json, size: int) -> None:
-        if not plan.is_in_progress(claim):
-            await self._patch(one, plan.in_progress())
-        try:
-            if not await one.grow(size):
-                return
-        except PluginError as error:
-            if plan.is_infeasible(error.code):
-                await self._patch(one, plan.infeasible(error.message, format_rfc3339(self._clock.now())))
-            raise
-        await self._patch(one, plan.done(claim, volume))
-        log.info("volume %s of pod %s has grown to %d bytes", one.spec_name, one.pod.full_name, size)
-        node = one.pod.spec.get("nodeName") or ""
-        text = f'MountVolume.NodeExpandVolume succeeded for volume "{one.spec_name}" {node}'
-        self._events.emit(one.pod.raw, "Normal", "FileSystemResizeSuccessful", text)
+    def _report_failure(self, one: GrowingVolume, error: NodewrightError) -> None:
+        """Emit one event for each new cause; the pause until the next try grows.
 
-    async def _patch(self, one: GrowingVolume, patch: Json) -> None:
-        await self._api.patch_claim(one.pod.namespace, one.claim, patch)
-
-    def _report_failure(self, one: GrowingVolume, message: str) -> None:
-        """Emit one event for each new cause; the pause until the next try grows."""
-        failure = self._failures.setdefault(_key(one), _Failure())
-        failure.retry_at = self._clock.monotonic() + failure.backoff.next()
+        A driver that cannot grow what is in use is not asked again for this pod (MarkForInUseExpansionError).
+        """
+        message, failure = str(error), self._failures.setdefault(_key(one), _Failure())
+        in_use = isinstance(error, PluginError) and plan.is_in_use(error.code)
+        failure.retry_at = float("inf") if in_use else self._clock.monotonic() + failure.backoff.next()
         if failure.message != message:
             failure.message = message
             text = f'NodeExpandVolume.NodeExpandVolume failed for volume "{one.spec_name}" : {message}'

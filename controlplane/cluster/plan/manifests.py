@@ -252,6 +252,8 @@ _PLURALS = {
     "StorageClass": "storageclasses",
     "CustomResourceDefinition": "customresourcedefinitions",
     "VolumeSnapshotClass": "volumesnapshotclasses",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
     "APIService": "apiservices",
     "IngressClass": "ingressclasses",
     "Namespace": "namespaces",

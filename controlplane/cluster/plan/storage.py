@@ -29,6 +29,22 @@ _RULES = [
     (_SNAPSHOT, ["volumesnapshots/status", "volumesnapshotcontents/status"], ["patch", "update"]),
 ]
 _CAPACITIES = [(_STORAGE, ["csistoragecapacities"], [*_READ, "create", "patch", "update", "delete"])]
+_ADMISSION, _MANAGED_BY = "admissionregistration.k8s.io", "snapshot.storage.kubernetes.io/managed-by"
+_NAMES_ITS_NODE = (
+    f"object.spec.driver == '{DRIVER}'",
+    "has(object.spec.source.snapshotHandle)",
+    "object.spec.source.snapshotHandle.matches('^[a-z0-9-]+@[a-z0-9.-]{1,63}$')",
+    f"!(has(object.metadata.labels) && '{_MANAGED_BY}' in object.metadata.labels)",
+)
+_LABEL = f"""
+(has(object.metadata.labels) ? [] : [JSONPatch{{op: "add", path: "/metadata/labels", value: {{}}}}]) + [
+  JSONPatch{{
+    op: "add",
+    path: "/metadata/labels/" + jsonpatch.escapeKey("{_MANAGED_BY}"),
+    value: object.spec.source.snapshotHandle.split("@")[1]
+  }}
+]
+"""
 
 
 def helpers(cluster: Cluster, node: Node) -> dict[str, tuple[str, ...]]:
@@ -89,8 +105,9 @@ def rights() -> list[Object]:
 
 
 def objects() -> list[Object]:
-    """The driver and its class, which claims without a class get."""
+    """The driver and its class, which claims without a class get, and what snapshots that exist already need."""
     return [
+        *_snapshot_labels(),
         typed(
             f"{_STORAGE}/v1",
             "CSIDriver",
@@ -122,6 +139,34 @@ def snapshot_class() -> Object:
     """The class of snapshots without a class."""
     made = typed(f"{_SNAPSHOT}/v1", "VolumeSnapshotClass", CLASS, driver=DRIVER, deletionPolicy="Delete")
     return _default("snapshot.storage.kubernetes.io", made)
+
+
+def _snapshot_labels() -> list[Object]:
+    """A content that exists already gets the label of the node that its handle names: a node's snapshotter looks for
+    that, and the snapshot controller gives it only to those that it makes. It is the API server that does it.
+    """
+    name = f"snapshots.{DRIVER}"
+    rule = {
+        "apiGroups": [_SNAPSHOT],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["volumesnapshotcontents"],
+    }
+    return [
+        typed(
+            f"{_ADMISSION}/v1",
+            "MutatingAdmissionPolicy",
+            name,
+            spec={
+                "failurePolicy": "Ignore",
+                "reinvocationPolicy": "Never",
+                "matchConstraints": {"resourceRules": [rule]},
+                "matchConditions": [{"name": "names-its-node", "expression": " && ".join(_NAMES_ITS_NODE)}],
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": _LABEL}}],
+            },
+        ),
+        typed(f"{_ADMISSION}/v1", "MutatingAdmissionPolicyBinding", name, spec={"policyName": name}),
+    ]
 
 
 def _default(group: str, made: Object) -> Object:

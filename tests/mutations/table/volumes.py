@@ -79,8 +79,18 @@ TABLE = (
     ),
     Mutation(
         "volume-expansion", "a volume grows while its pod runs",
-        "agent/volumes/work/volume_expander.py", "if claim is None or not (is_new or plan.asks_for_more(claim)):",
+        "agent/volumes/work/expansion.py", "if claim is None or not (is_new or plan.asks_for_more(claim)):",
         "if True:", _TESTS,
+    ),
+    Mutation(
+        "volume-expansion-before-start", "a volume that grew while no pod used it has grown before its pod begins",
+        "agent/volumes/work/csi_grower.py", "if EXPAND not in facts.capabilities or not plan.grew_unused(volume):",
+        "if True:", _TESTS,
+    ),
+    Mutation(
+        "mounted-elsewhere", "a file system that another mount namespace has is not repaired below it",
+        "csi/edge/disk.py", "alive = await alone(self._is_mounted, image)",
+        "alive = bool(await alone(self._mounts, image))", ("netns/test_csi_volumes.py",),
     ),
     Mutation(
         "read-write-once-pod", "ReadWriteOncePod",

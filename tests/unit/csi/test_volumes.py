@@ -150,3 +150,19 @@ def test_a_record_of_something_else(change: str) -> None:
     text = re.sub(rf'{key}:("[^"]*"|\d+)', change, records.text(IMAGE))
     with pytest.raises(ValueError, match=r".+"):
         records.read(text.encode(), IMAGE.id)
+
+
+def test_the_handle_of_a_snapshot_names_its_node() -> None:
+    number = names.id_of(Kind.SNAPSHOT, "s")
+    handle = names.handle(Kind.SNAPSHOT, number, "node1")
+    assert handle == f"{number}@node1" and len(handle) <= 128
+    assert names.id_in(handle) == names.id_in(f"{number}@elsewhere") == names.id_in(number) == number
+    assert names.handle(Kind.SNAPSHOT, number, "n" * 64) == number, "no label could name this node"
+    assert names.handle(Kind.VOLUME, "vol-1", "node1") == "vol-1"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "@", "@node1", "x@node1", "../@node1", f"snap-{'0' * 40}@", f"snap-{'0' * 40}@a/b"]
+)
+def test_what_is_no_handle_is_no_id(text: str) -> None:
+    assert names.id_in(text) == text and not names.is_id(Kind.SNAPSHOT, text)

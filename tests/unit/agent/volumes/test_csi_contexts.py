@@ -23,7 +23,7 @@ from nodelib.errors import Temporary
 from tests.builders.metrics import metrics, series
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock
-from tests.fakes.csi import FakeCsiApi, FakeCsiDisk, FakeDriver
+from tests.fakes.csi import FakeCsiApi, FakeCsiDisk, FakeDriver, no_growth
 
 FACTS = DriverFacts("drv", "/p/drv.sock", "node-7", capabilities=frozenset({STAGE, EXPAND}))
 VOLUME = CsiVolume("v", "pv", "drv", "h", access_modes=("ReadWriteMany",), mount_options=("noatime",))
@@ -56,7 +56,8 @@ class World:
             return None
 
         contexts = CsiContexts(machine, every_mode=every_mode, counts=SelinuxCounts(self.metrics.registry))
-        deps = CsiVolumesDeps(drivers, self.api, self.disk, self.clock, nothing, known, nothing, contexts)
+        growth = no_growth(drivers, self.api)
+        deps = CsiVolumesDeps(drivers, self.api, self.disk, self.clock, nothing, known, nothing, growth, contexts)
         self.agent = CsiVolumes("/k", "n", deps)
         self.driver.calls.clear()
         await self.agent.load()

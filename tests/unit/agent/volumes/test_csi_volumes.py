@@ -19,7 +19,7 @@ from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock, settle
-from tests.fakes.csi import FakeCsiApi, FakeCsiDisk, FakeDriver
+from tests.fakes.csi import FakeCsiApi, FakeCsiDisk, FakeDriver, no_growth
 
 FACTS = DriverFacts("drv", "/p/drv.sock", "node-7", capabilities=frozenset({STAGE}))
 INFO = PluginInfo("CSIPlugin", "drv", "/p/drv.sock", ("1.0.0",))
@@ -47,7 +47,10 @@ class World:
             self.reported.append(names)
 
         self.limits = CsiLimits(drivers, self.api, self.clock)
-        deps = CsiVolumesDeps(drivers, self.api, self.disk, self.clock, in_use, self.pods_known, self.limits.exceeded)
+        deps = CsiVolumesDeps(
+            drivers, self.api, self.disk, self.clock, in_use, self.pods_known, self.limits.exceeded,
+            no_growth(drivers, self.api),
+        )  # fmt: skip
         self.agent = CsiVolumes("/k", "n", deps)
         self.driver.calls.clear()
         await self.agent.load()

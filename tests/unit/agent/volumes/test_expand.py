@@ -63,7 +63,20 @@ def test_done_removes_conditions_of_the_resize() -> None:
 
 
 def test_an_infeasible_resize() -> None:
-    status = plan.infeasible("too big", "2026-01-01T00:00:00Z")["status"]
+    status = plan.infeasible(claim("2Gi", "1Gi"), "too big", "2026-01-01T00:00:00Z")["status"]
     assert status["allocatedResourceStatuses"] == {"storage": "NodeResizeInfeasible"}
-    assert status["conditions"][0]["message"] == "too big"
+    assert status["conditions"][0]["message"] == "failed to expand pvc with too big"
     assert plan.is_infeasible("OUT_OF_RANGE") and not plan.is_infeasible("INTERNAL")
+
+
+def test_a_failed_resize_is_said_once() -> None:
+    """MergeResizeConditionOnPVC keeps the condition that is there, and only its status matters."""
+    patch = plan.failed(claim("2Gi", "1Gi"), "no", "2026-01-01T00:00:00Z")
+    assert patch is not None
+    (condition,) = patch["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("NodeResizeError", "True")
+    said = claim("2Gi", "1Gi", conditions=[condition])
+    assert plan.failed(said, "another", "2026-01-01T00:00:01Z") is None
+    assert "conditions" not in plan.infeasible(said, "another", "2026-01-01T00:00:01Z")["status"]
+    again = claim("2Gi", "1Gi", conditions=[condition | {"status": "False"}])
+    assert plan.failed(again, "no", "2026-01-01T00:00:01Z") is not None

@@ -16,16 +16,18 @@ from agent.stats.model import FsUsage
 from agent.volumes.model.csi import EXPAND, STAGE, STATS, CsiVolume, DriverFacts
 from agent.volumes.plan.csi_node import check_facts
 from agent.volumes.work.csi_drivers import CsiDrivers
+from agent.volumes.work.csi_grower import CsiGrower
 from agent.volumes.work.csi_growth import CsiGrowth
 from agent.volumes.work.csi_stats import CsiStats
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
+from agent.volumes.work.expansion import Expansion
 from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock
-from tests.fakes.csi import FakeCsiApi, FakeCsiDisk, FakeDriver
+from tests.fakes.csi import FakeCsiApi, FakeCsiDisk, FakeDriver, NoEvents
 from tests.waiting import until
 
 
@@ -69,10 +71,6 @@ class ClaimApi(FakeCsiApi):
     async def patch_claim(self, namespace: str, name: str, patch: Json) -> None: ...
 
 
-class NoEvents:
-    def emit(self, *args: object, **more: object) -> None: ...
-
-
 class World:
     """Two drivers, each with a volume of a pod of its own."""
 
@@ -88,7 +86,9 @@ class World:
 
         async def exceeded(name: str) -> None: ...
 
-        deps = CsiVolumesDeps(self.drivers, self.api, self.disk, self.clock, in_use, known, exceeded)
+        self.expansion = Expansion(self.api, NoEvents(), self.clock)
+        self.grower = CsiGrower(self.drivers, self.api, self.expansion)
+        deps = CsiVolumesDeps(self.drivers, self.api, self.disk, self.clock, in_use, known, exceeded, self.grower)
         self.volumes = CsiVolumes("/k", "n", deps)
 
     def _dial(self, name: str, endpoint: str) -> Driver:
@@ -144,8 +144,8 @@ async def test_others_are_unstaged(world: World) -> None:
 
 
 async def test_others_grow(world: World) -> None:
-    growth = CsiGrowth(world.volumes, world.drivers, world.api)
-    expander = VolumeExpander((growth,), world.api, NoEvents(), world.clock)
+    growth = CsiGrowth(world.volumes, world.drivers, world.grower)
+    expander = VolumeExpander((growth,), world.expansion, NoEvents(), world.clock)
     world.run(expander.run())
     await until(lambda: "expand" in world.made["good"].calls, 5)
     assert world.made["hung"].calls.count("expand") == 1

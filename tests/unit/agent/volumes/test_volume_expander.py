@@ -13,6 +13,7 @@ from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.volumes.model.local import LocalVolume
+from agent.volumes.work.expansion import Expansion
 from agent.volumes.work.growing import GrowingVolume
 from agent.volumes.work.local_volumes import LocalVolumes
 from agent.volumes.work.volume_expander import VolumeExpander
@@ -50,11 +51,12 @@ class World:
         self.disk, self.api, self.clock = SlowDisk(), FakeClaimApi(), FakeClock()
         self.disk.disks = {"/dev/sdz": Disk(7)}
         self.events: list[tuple[str, str, str]] = []
+        self.of_claim: list[tuple[str, str, str]] = []
         self.local, self.task = self.started()
 
     def started(self) -> tuple[LocalVolumes, asyncio.Task[None]]:
         local = LocalVolumes("/r", self.disk, lambda *_: None)
-        expander = VolumeExpander((local,), self.api, self, self.clock)
+        expander = VolumeExpander((local,), Expansion(self.api, self, self.clock), self, self.clock)
         return local, asyncio.create_task(expander.run())
 
     async def restart(self) -> None:
@@ -66,7 +68,10 @@ class World:
         await cancel_and_wait(self.task)
 
     def emit(self, about: Any, kind: str, reason: str, message: str, **more: Any) -> None:
-        self.events.append((about["metadata"]["uid"], reason, message))
+        of_claim = about["kind"] == "PersistentVolumeClaim"
+        (self.of_claim if of_claim else self.events).append(
+            (about["uid"] if of_claim else about["metadata"]["uid"], reason, message)
+        )
 
     async def mount(self, uid: str = "a", volume: LocalVolume = VOLUME) -> None:
         await self.local.mount(self.pod(uid), PodPaths("/r", uid), [volume])
@@ -123,6 +128,7 @@ async def test_a_file_system_grows_while_it_is_mounted(world: World) -> None:
     assert world.events == [
         ("a", "FileSystemResizeSuccessful", 'MountVolume.NodeExpandVolume succeeded for volume "pv-1" n1')
     ]
+    assert world.of_claim == [("uid-of-c", *world.events[0][1:])]
     await world.look()
     assert world.disk.commands.count(RESIZE) == 1 and len(world.api.states) == 2
 
@@ -250,7 +256,8 @@ async def test_a_failure_is_reported_once_and_tried_again_later(world: World) ->
     assert event[:2] == ("a", "VolumeResizeFailed")
     assert event[2].startswith('NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : ')
     assert "resize2fs /dev/sdz: cannot start" in event[2] and "e2fsprogs" in event[2]
-    assert (world.api.size, world.api.states) == ("10Mi", ["NodeResizeInProgress"])
+    assert world.api.size == "10Mi" and world.api.conditions == ["FileSystemResizePending", "NodeResizeError"]
+    said = len(world.api.states)
     for pause in (10, 20, 40, 80, 122, 122):
         reads = len(world.api.reads)
         await world.clock.advance(pause - 1)
@@ -260,11 +267,12 @@ async def test_a_failure_is_reported_once_and_tried_again_later(world: World) ->
         assert len(world.api.reads) == reads, f"it is tried again after {pause} s"
         await world.clock.advance(1)
         await world.look()
-    assert len(world.events) == 1
+    assert len(world.events) == 1 and len(world.api.states) == said
     world.disk.missing = set()
     await world.clock.advance(122)
     await world.look()
     assert (world.api.size, world.reasons[1:]) == ("20Mi", ["FileSystemResizeSuccessful"])
+    assert world.api.conditions == []
 
 
 @pytest.mark.parametrize(
@@ -309,7 +317,9 @@ async def test_a_driver_that_refuses(world: World, code: str, states: list[str])
             return [GrowingVolume(world.pod("a"), "pv-1", "c", False, "drv", refuse)]
 
     world.api.ask("20Mi")
-    task = asyncio.create_task(VolumeExpander((Source(),), world.api, world, world.clock).run())
+    task = asyncio.create_task(
+        VolumeExpander((Source(),), Expansion(world.api, world, world.clock), world, world.clock).run()
+    )
     try:
         await until(lambda: world.events, 30)
     finally:
