@@ -157,6 +157,7 @@ async def _run(given: argparse.Namespace, binaries: Path) -> int:
         await lab.prepare()
         if effort.changes:
             await bench.changes()
+            _say(table.markdown(bench.found, []))  # the rest takes as long again
         await bench.paths(sizes)
     finally:
         await lab.close()
