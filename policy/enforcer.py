@@ -21,6 +21,7 @@ from nodelib.traces.steps import NOT_TRACED, OpenSpan, step
 from policy.cluster_model import ClusterPolicy
 from policy.model import Address, Name, NodePlace, Pod, Policy, Tracked
 from policy.plan import layout, marks
+from policy.plan.changed import Pair
 from policy.plan.difference import changed_chains, difference, removal, renewed, whole
 from policy.plan.index import Changes, Index
 from policy.plan.marks import next_generation
@@ -98,6 +99,7 @@ class Enforcer:
         self._traces = traces
         self._index = Index()
         self._pending: list[Change] = []
+        self._unplanned: Changes | None = None  # taken by a sync that has not planned all families, or by none
         self._started = False
         self._seen: int | None = None
         self._taken = self._done = self._marked = 0
@@ -200,12 +202,7 @@ class Enforcer:
         # What others did before a table is written from scratch is gone.
         known = before == self._seen or all(side.applied is None for side in self._sides.values())
         try:
-            with step("plan"):
-                batches = await asyncio.to_thread(self._plan, pending)
-            if span is not None and self._traces is not None:
-                await self._describe(self._traces, span, len(pending), changing=any(batches.values()))
-            for family, batch in batches.items():
-                await self._write(self._sides[family], batch)
+            await self._plan_and_write(pending, span)
         except BaseException as error:
             if isinstance(error, NodewrightError):
                 self.last_error = str(error)
@@ -215,12 +212,27 @@ class Enforcer:
         self._seen = self._alone(before, self._written + self._beside - commits) if known else None
         self._observer.synced(self._clock.monotonic() - started, self.programs)
 
-    async def _describe(self, traces: PolicyTracing, span: OpenSpan, changes: int, *, changing: bool) -> None:
-        if changing:
-            programs = [(side.applied, side.planned) for side in self._sides.values()]
-            await asyncio.to_thread(describe, span, changes, programs)
-        else:
-            traces.drop(span)
+    async def _plan_and_write(self, pending: list[Change], span: OpenSpan | None) -> None:
+        """A family is written before the next one is planned: planning takes longer than the kernel."""
+        changes = await asyncio.to_thread(self._taken_changes, pending)
+        used: set[Tracked] = set()
+        pairs: list[Pair] = []
+        changing = False
+        try:
+            for side in self._sides.values():
+                with step("plan"):
+                    batch = await asyncio.to_thread(self._planned, side, changes, used)
+                pairs.append((side.applied, side.planned))
+                changing = changing or bool(batch)
+                await self._write(side, batch)
+        finally:
+            if span is not None and self._traces is not None:
+                if changing:
+                    await asyncio.to_thread(describe, span, len(pending), pairs)
+                elif len(pairs) == len(self._sides):
+                    self._traces.drop(span)
+        self._index.forget(used)
+        self._unplanned = None
 
     def _alone(self, before: int | None, commits: int) -> int | None:
         """The kernel's generation, if so many commits have led to it from that one: None if others have, too."""
@@ -294,18 +306,15 @@ class Enforcer:
         for change in pending:
             change(self._index)
 
-    def _plan(self, pending: list[Change]) -> dict[Family, list[Message]]:
-        """In a thread, under the lock: only syncs touch the index."""
+    def _taken_changes(self, pending: list[Change]) -> Changes:
+        """In a thread, under the lock: only syncs touch the index. Those of a sync that failed are among them: a family
+        that comes after the one that was refused has not been planned.
+        """
         self._apply(pending)
-        changes = self._index.take_changed()
-        try:
-            used: set[Tracked] = set()
-            batches = {family: self._planned(side, changes, used) for family, side in self._sides.items()}
-        except BaseException:
-            self._index.put_back(changes)
-            raise
-        self._index.forget(used)
-        return batches
+        if self._unplanned is not None:
+            self._index.put_back(self._unplanned)
+        self._unplanned = self._index.take_changed()
+        return self._unplanned
 
     def _planned(self, side: _Side, changes: Changes, used: set[Tracked]) -> list[Message]:
         """The transaction of one family. What its program depends on is added to `used`."""

@@ -138,6 +138,9 @@ BINARIES: tuple[Binary, ...] = (
     Binary("kind", "kind", "sigs.k8s.io/kind"),
     Binary("crictl", "kind", "sigs.k8s.io/cri-tools/cmd/crictl"),
     Binary("local-path-provisioner", "local-path", "github.com/rancher/local-path-provisioner"),
+    # Peers of tests/bench/policy_peers.
+    Binary("kube-router", "kube-router", "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"),
+    Binary("kube-network-policies", "kube-network-policies", "sigs.k8s.io/kube-network-policies/cmd"),
 )
 
 # Control planes of other minor versions, by the value of `up --kubernetes`. During an upgrade a cluster may have nodes

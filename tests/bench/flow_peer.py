@@ -14,10 +14,19 @@ _CONNECTS, _TRIPS, _TIMES, _LONG = 300, 10_000, 60, 0.02
 
 def serve() -> None:
     listener = socket.create_server(("", _PORT), backlog=1024)
+    threading.Thread(target=_echo, daemon=True).start()
     print("READY", flush=True)
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=_converse, args=(connection,), daemon=True).start()
+
+
+def _echo() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("", _PORT))
+        while True:
+            data, where = sock.recvfrom(1 << 16)
+            sock.sendto(data, where)
 
 
 def _converse(connection: socket.socket) -> None:
@@ -31,7 +40,13 @@ def _converse(connection: socket.socket) -> None:
 
 
 def ask(host: str) -> dict[str, float]:
-    return {"connect": _low(_connects(host)), "trip": _low(_trips(host)), "second": 1 / max(_rates(host))}
+    """Seconds: until a connection stands (and the slowest of 100), of a round trip, for a byte, of a request by UDP
+    and of the first one from a port.
+    """
+    connects = _connects(host)
+    found = {"connect": _low(connects), "connect p99": sorted(connects)[len(connects) * 99 // 100]}
+    found |= {"trip": _low(_trips(host)), "second": 1 / max(_rates(host))}
+    return {**found, "request": _low(_requests(host)), "first request": _low(_first_requests(host))}
 
 
 def _low(values: list[float]) -> float:
@@ -57,6 +72,30 @@ def _trips(host: str) -> list[float]:
             sock.recv(1)
             found.append(time.perf_counter() - began)
     return found
+
+
+def _requests(host: str) -> list[float]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(5)
+        sock.connect((host, _PORT))
+        return [_request(sock) for _ in range(_TRIPS)]
+
+
+def _first_requests(host: str) -> list[float]:
+    found = []
+    for _ in range(_CONNECTS):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.settimeout(5)
+            sock.connect((host, _PORT))
+            found.append(_request(sock))
+    return found
+
+
+def _request(sock: socket.socket) -> float:
+    began = time.perf_counter()
+    sock.send(b"?")
+    sock.recv(1)
+    return time.perf_counter() - began
 
 
 def _rates(host: str) -> list[float]:

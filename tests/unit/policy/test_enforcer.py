@@ -12,10 +12,12 @@ import pytest
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.nft.edge import NftError
+from nodelib.nft.wire import Message
 from policy.enforcer import Enforcer
-from policy.model import Address, Name
+from policy.model import Address, Name, Tracked
 from policy.plan import layout, parse
-from policy.plan.program import Planner
+from policy.plan.index import Changes, Index
+from policy.plan.program import Planner, Program
 from policy.protection import Protection
 from tests.builders.policies import apps, pod, policy
 from tests.fakes.clock import FakeClock
@@ -80,6 +82,69 @@ async def test_a_refused_transaction_is_told_and_followed_by_a_whole_one() -> No
     await world.enforcer.sync()
     assert world.passes(B, A) and not world.passes("192.0.2.1", A)
     assert world.enforcer.last_error == ""
+
+
+class BothFamilies(Watched):
+    """A daemon of a node with IPv4 and IPv6. `order`: what is planned and written."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.tables = {family: OrderedTable(family, self.order) for family in Family}
+        planners = {family: OrderedPlanner(family, self.order) for family in Family}
+        self.enforcer = Enforcer(self.tables, planners, FakeClock(), Silent())
+        self.enforcer.set_namespace("a", {})
+        self.pods(pod("a1", A, "fd00::1"), pod("a2", B, "fd00::2"))
+
+    def passes(self, family: Family, client: str, server: str) -> bool:
+        return allowed(self.enforcer.programs[family], Flow(client, server))
+
+
+class OrderedPlanner(Planner):
+    def __init__(self, family: Family, order: list[str]) -> None:
+        super().__init__(family, "node1", report=False)
+        self._order = order
+
+    def plan(self, index: Index, changes: Changes, generation: int = 1) -> tuple[Program, set[Tracked]]:
+        self._order.append(f"plan {self.family}")
+        return super().plan(index, changes, generation)
+
+
+class OrderedTable(FakePolicyTable):
+    def __init__(self, family: Family, order: list[str]) -> None:
+        super().__init__(family)
+        self._order = order
+
+    async def commit(self, batch: list[Message]) -> None:
+        self._order.append(f"write {self.family}")
+        await super().commit(batch)
+
+
+async def test_a_family_is_written_before_the_next_one_is_planned() -> None:
+    world = BothFamilies()
+    world.enforcer.start()
+    await world.enforcer.sync()
+    world.order.clear()
+    world.policies(policy())
+    await world.enforcer.sync()
+    assert world.order == [f"{done} {family}" for family in Family for done in ("plan", "write")]
+
+
+async def test_what_the_first_family_was_refused_reaches_the_second_all_the_same() -> None:
+    world = BothFamilies()
+    world.policies(policy(ingress=[{"from": [apps("a2")]}]))
+    world.enforcer.start()
+    await world.enforcer.sync()
+    assert world.passes(Family.IPV6, "fd00::2", "fd00::1")
+    world.tables[Family.IPV4].refuse = 1
+    world.pods(pod("a2", B, "fd00::2", labels={"app": "other"}))
+    world.policies(policy(ingress=[{"from": [apps("a2")]}], select={"app": "a1"}))
+    with pytest.raises(NftError):
+        await world.enforcer.sync()
+    assert world.passes(Family.IPV6, "fd00::2", "fd00::1"), "it was not written"
+    await world.enforcer.sync()
+    assert not world.passes(Family.IPV6, "fd00::2", "fd00::1")
+    assert not world.passes(Family.IPV4, B, A)
+    assert world.passes(Family.IPV6, "fd00::1", "fd00::2"), "the policy selects a1 only now"
 
 
 async def test_what_somebody_else_changes_is_written_again() -> None:
