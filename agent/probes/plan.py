@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from agent.common.model.pods import Pod, ProbeState
-from agent.containers.plan.expand import expand_all
+from agent.containers.plan.expand import Budget, expand_all
 from agent.probes.model import (
     ExecRequest,
     GrpcRequest,
@@ -220,7 +220,7 @@ def request_of(spec: Spec, container: Json, ip: str) -> ProbeRequest:
         }
         command = action["exec"].get("command") or []
         _check_count(len(command), _MOST_ARGUMENTS, "words of a command")
-        return ExecRequest(tuple(expand_all(command, env, _MOST_COMMAND)))
+        return ExecRequest(tuple(expand_all(command, env, Budget(_MOST_COMMAND))))
     if action.get("httpGet") is not None:
         return _http(action["httpGet"], container, ip)
     if action.get("tcpSocket") is not None:

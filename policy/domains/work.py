@@ -101,7 +101,7 @@ class Domains:
     def learn(self, packet: bytes) -> Coroutine[Any, Any, None] | None:
         """What to wait for before this packet may go on; None if it says nothing new."""
         found = received(packet)
-        said = None if found is None else answer(found[1])
+        said = None if found is None else answer(found[1], self._concerns)
         if found is None or said is None:
             return None
         own = self._addresses(found[0]) or (found[0],)
@@ -112,6 +112,9 @@ class Domains:
         # What is known already may be on its way to the kernel yet.
         written = self._add(news, gone) if news or gone else self._collected if self._waiting else self._under_way
         return None if written is None else self._in_time(said, written)
+
+    def _concerns(self, name: str) -> bool:
+        return any(one.have(name) for names in self._sets.values() for one in names.values())
 
     def _news(self, own: tuple[Address, ...], said: Answer) -> tuple[list[Learnt], list[Key]]:
         sets = {name: one for names in self._sets.values() for name, one in names.items()}

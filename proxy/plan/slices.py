@@ -22,6 +22,8 @@ TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
 # endpoints, which everybody may write who may write EndpointSlices, hold up the rules of all Services for minutes.
 MOST_ENDPOINTS = 16_384
 _MOST_PAIRS = 100_000  # endpoints times ports of one slice: the API server accepts 20 million
+# Of all slices of a Service together: all of them are merged anew when one of them changes, on the loop.
+MOST_OF_SERVICE = 400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,15 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
 def merge(slices: Iterable[Slice]) -> tuple[dict[ServicePortName, tuple[Endpoint, ...]], list[Problem]]:
     """All endpoints of one Service by port, sorted by "ip:port". Ports without endpoints are left out."""
     by_port: dict[ServicePortName, dict[str, Endpoint]] = {}
-    for one in slices:
+    problems: list[Problem] = []
+    room = MOST_OF_SERVICE
+    for one in sorted(slices, key=lambda one: one.name):  # the same are left out on every node
+        size = sum(len(endpoints) for _, endpoints in one.endpoints)
+        if size > room:
+            text = f"EndpointSlice {one.name} is left out: more than {MOST_OF_SERVICE} pairs of endpoints and ports"
+            problems.append(Problem(f"Service {one.service}", text))
+            continue
+        room -= size
         for name, endpoints in one.endpoints:
             known = by_port.setdefault(name, {})
             for endpoint in endpoints:
@@ -99,7 +109,7 @@ def merge(slices: Iterable[Slice]) -> tuple[dict[ServicePortName, tuple[Endpoint
         for name, known in by_port.items()
         if known
     }
-    problems = [
+    problems += [
         Problem(f"Service {name}", f"it has {len(known)} endpoints: only the first {MOST_ENDPOINTS} are used")
         for name, known in by_port.items()
         if len(known) > MOST_ENDPOINTS

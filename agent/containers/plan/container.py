@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from agent.common.model import labels
 from agent.common.model.pods import Pod
 from agent.containers.model import MountPlan
-from agent.containers.plan.expand import expand_all
+from agent.containers.plan.expand import Budget, expand_all
 from agent.devices.model.devices import NO_DEVICES, DeviceGrant
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
@@ -32,11 +32,12 @@ def container_config(
 
     `block_devices`: raw block volumes; `granted`: what device plugins and DRA drivers give the container.
     """
+    budget = Budget()
     config: Json = {
         "metadata": {"name": container["name"], "attempt": attempt},
         "image": {"image": image_ref, "user_specified_image": container.get("image", "")},
-        "command": expand_all(container.get("command"), env),
-        "args": expand_all(container.get("args"), env),
+        "command": expand_all(container.get("command"), env, budget),
+        "args": expand_all(container.get("args"), env, budget),
         "working_dir": container.get("workingDir") or "",
         "labels": labels.container_labels(pod, container),
         "annotations": {**labels.container_annotations(pod, container, attempt), **granted.annotations},

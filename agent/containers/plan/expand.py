@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 
 from nodelib.errors import Invalid
 
-MOST_TEXT = 16 * 1024 * 1024  # what a message to a runtime may hold; no kernel starts a process with that much
+# Linux starts no process with more, whatever its limits are (bprm_stack_limits of fs/exec.c).
+MOST_TEXT = 6 * 1024 * 1024
 _LONGEST_PATH = 4096  # that a kernel takes (PATH_MAX)
-_VARIABLE = 256  # characters that a variable counts for besides its text: 65,000 of them are the most
+_VARIABLE = 256  # characters that a variable counts for besides its text: 24,000 of them are the most
 
 
 class Budget:
@@ -77,9 +78,9 @@ def lookup_in(*maps: Mapping[str, str]) -> Callable[[str], str]:
     return lookup
 
 
-def expand_all(texts: list[str] | None, env: Mapping[str, str], most: int = MOST_TEXT) -> list[str]:
-    """A command or argument list, expanded. Raises Invalid when its references make more than `most` characters."""
-    lookup, budget = lookup_in(env), Budget(most)
+def expand_all(texts: list[str] | None, env: Mapping[str, str], budget: Budget | None = None) -> list[str]:
+    """A command or argument list, expanded. Raises Invalid when its references make more than `budget`."""
+    lookup, budget = lookup_in(env), budget or Budget()
     return [expand(text, lookup, budget) for text in texts or []]
 
 

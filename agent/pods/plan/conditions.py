@@ -18,6 +18,7 @@ OWNED = (
     "PodResizePending",
     "AllContainersRestarting",
 )
+_MOST_GATES = 100  # that are named; a pod has room for 30,000, and this is asked at each change of it
 # Others write this condition too: the node only ever adds it.
 DISRUPTION_TARGET, BY_KUBELET = "DisruptionTarget", "TerminationByKubelet"
 
@@ -66,10 +67,13 @@ def ready(pod: Pod, containers: Json, others: list[Json]) -> Json:
     """Ready: ContainersReady and every readiness gate."""
     if containers["status"] != "True":
         return {**containers, "type": "Ready"}
-    problems = []
+    problems: list[str] = []
+    known = {one.get("type"): one for one in reversed(others)}
     for gate in pod.spec.get("readinessGates") or []:
         wanted = gate["conditionType"]
-        found = next((one for one in others if one.get("type") == wanted), None)
+        found = known.get(wanted)
+        if len(problems) >= _MOST_GATES:
+            break
         if found is None:
             problems.append(f'corresponding condition of pod readiness gate "{wanted}" does not exist.')
         elif found.get("status") != "True":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
 from policy.domains.model import Answer
@@ -34,15 +35,18 @@ class _Broken(Exception):
     """The message is none."""
 
 
-def answer(message: bytes) -> Answer | None:
-    """What the message says of the name it was asked for; None if it is no answer, or says no address."""
+def answer(message: bytes, wanted: Callable[[str], bool] = lambda name: True) -> Answer | None:
+    """What the message says of the name it was asked for; None if it is no answer, or says no address.
+
+    Nothing more is read of an answer for a name that is not `wanted`: hundreds of records take 50 times as long.
+    """
     try:
-        return _answer(message)
+        return _answer(message, wanted)
     except (_Broken, struct.error, IndexError):
         return None
 
 
-def _answer(message: bytes) -> Answer | None:
+def _answer(message: bytes, wanted: Callable[[str], bool]) -> Answer | None:
     _, flags, questions, records, _, _ = _HEADER.unpack_from(message)
     if not flags & _RESPONSE or flags & (_OPCODE | _CODE) or questions != 1:
         return None
@@ -50,11 +54,14 @@ def _answer(message: bytes) -> Answer | None:
     _, kind = struct.unpack_from(">HH", message, at)
     if kind != _INTERNET or not asked or not all(map(_LABEL.fullmatch, asked)):
         return None
+    name = b".".join(asked).decode()
+    if not wanted(name):
+        return None
     aliases: dict[_Labels, tuple[_Labels, int]] = {}
     addresses: dict[_Labels, list[tuple[Address, int]]] = {}
     _read(message, at + 4, min(records, _MOST_RECORDS), aliases, addresses)
     found = _followed(asked, aliases, addresses)
-    return Answer(b".".join(asked).decode(), tuple(found)) if found else None
+    return Answer(name, tuple(found)) if found else None
 
 
 def _read(

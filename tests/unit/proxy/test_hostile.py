@@ -211,6 +211,18 @@ def test_a_slice_is_not_multiplied_without_end() -> None:
     assert "19900 ports" in problems[-1].message
 
 
+def test_the_slices_of_a_service_are_merged_up_to_a_number_of_pairs() -> None:
+    """All of them are merged anew when one changes: a hundred large ones took the loop of every proxy for seconds."""
+    tracker = Tracker(Family.IPV4, HERE, 0.0)
+    ports = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in range(1, 101)]
+    for number in reversed(range(6)):
+        many = [f"10.{number}.{one >> 8}.{one & 255}" for one in range(1000)]
+        tracker.endpoint_slice(endpoint_slice("web", many, ports=ports, suffix=str(number)))
+    taken = tracker.take()
+    assert {one.ip.split(".")[1] for many in taken.desired.endpoints.values() for one in many} == {"0", "1", "2", "3"}
+    assert [f"web-{left}" in problem.message for left, problem in zip("45", taken.problems, strict=True)] == [True] * 2
+
+
 class Picky(FakeIptables):
     """Refuses every input with an endpoint in 10.66.0.0/16, naming the first such line."""
 

@@ -80,6 +80,19 @@ def test_what_is_no_answer_says_nothing(data: bytes) -> None:
     assert answer(data) is None
 
 
+def test_of_an_answer_that_no_rule_is_about_the_records_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pods that asked for a name with 250 addresses took the loop, and the answers of others went unread."""
+    asked: list[str] = []
+
+    def refused(name: str) -> bool:
+        asked.append(name)
+        return False
+
+    monkeypatch.setattr("policy.domains.plan.answers._read", lambda *_: pytest.fail("records were read"))
+    assert answer(message(ASKED, address(ASKED, "192.0.2.1")), refused) is None
+    assert asked == [ASKED]
+
+
 def test_an_answer_that_was_cut_off_says_what_is_there() -> None:
     whole = message(ASKED, *[address(pointer(AT), f"192.0.2.{one}") for one in range(1, 5)])
     assert told(whole[:-6]) == {f"192.0.2.{one}": 60 for one in range(1, 4)}
