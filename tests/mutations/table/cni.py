@@ -121,4 +121,30 @@ TABLE = (
         "foreign-pod-cidr", "a podCIDR that overlaps the node's own networks is not believed",
         "cni/plan/routes.py", "refused = pod_cidrs.refusal(cidr, reserved) or", "refused =", _TESTS,
     ),
+    Mutation(
+        "connection-share", "who holds more than its part of the node's connections is bounded",
+        "cni/plan/shares.py", "if one.total > parts.get(one.holder, one.total)", "if False", _TESTS,
+    ),
+    Mutation(
+        "connection-namespace", "all pods of a namespace have one part of the connections",
+        "cni/plan/shares.py", '.partition("/")[0]', "", _TESTS,
+    ),
+    Mutation(
+        "connection-cut", "connections beyond the part are deleted",
+        "cni/connection_guard.py", "        if shared.cuts:\n", "        if False:\n", _TESTS,
+    ),
+    Mutation(
+        "connection-living", "living connections are deleted only as far as there is no room otherwise",
+        "cni/plan/shares.py", "int(limit * _TOLERATED)", "int(limit * _WANTED)", _TESTS,
+    ),
+    Mutation(
+        "connection-bounds", "new connections of who is bounded are refused",
+        "cni/plan/connection_rules.py", '"low-rates", BOUNDED, BOUNDED)', '"low-rates", EACH, EACH)',
+        ("netns/test_connection_guard.py",),
+    ),
+    Mutation(
+        "connection-received", "a pod that is flooded from outside is not punished",
+        "cni/edge/connection_table.py", "holders, address = self.received, found.answerer",
+        "holders, address = self.sent, found.answerer", ("netns/test_connection_guard.py",),
+    ),
 )  # fmt: skip
