@@ -180,7 +180,7 @@ class CniNode:
         return self._stores.of(self._conf())
 
     def _conf(self) -> NetConf:
-        return NetConf(CURRENT, self._settings.network, data_dir=self._settings.data_dir)
+        return NetConf(CURRENT, self._settings.network, self._settings.bridge, data_dir=self._settings.data_dir)
 
     async def _apply_rules(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None:
         if self._rules is not None:

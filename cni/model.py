@@ -98,6 +98,12 @@ class LinkPlan:
     hairpin: bool = True
     bandwidth: Bandwidth = Bandwidth()
     ifb: str = ""  # the link in which the pod's outgoing packets queue, if there is a limit
+    gateways: tuple[Neighbour, ...] = ()  # where the pod finds them
+
+    @property
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """Where the node finds the pod."""
+        return tuple(Neighbour(item.ip, self.mac) for item in self.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +200,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A permanent neighbour entry of the VXLAN link."""
+    """A permanent neighbour entry of a link."""
 
     address: Address
     mac: str

@@ -47,7 +47,7 @@ TABLE = (
     ),
     Mutation(
         "mtu", "the MTU of the configuration, or of the bridge",
-        "cni/plan/links.py", "mtu=conf.mtu or bridge_mtu or DEFAULT_MTU", "mtu=DEFAULT_MTU", _TESTS,
+        "cni/plan/links.py", "mtu=conf.mtu or bridge.mtu or DEFAULT_MTU", "mtu=DEFAULT_MTU", _TESTS,
     ),
     Mutation(
         "mtu-uplink", "the bridge has the MTU of the node's uplink",
@@ -120,6 +120,14 @@ TABLE = (
     Mutation(
         "foreign-pod-cidr", "a podCIDR that overlaps the node's own networks is not believed",
         "cni/plan/routes.py", "refused = pod_cidrs.refusal(cidr, reserved) or", "refused =", _TESTS,
+    ),
+    Mutation(
+        "neighbour-pod", "a node and its pods find each other by permanent entries",
+        "cni/edge/netlink.py", "for one in plan.gateways]", "for one in ()]", ("netns/test_cni_network.py",),
+    ),
+    Mutation(
+        "neighbour-node", "the entries of pods come back",
+        "cni/node_links.py", "for missing in wanted - present:", "for missing in ():", _TESTS,
     ),
     Mutation(
         "connection-share", "who holds more than its part of the node's connections is bounded",
