@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 LiveSandboxes = Callable[[], Awaitable[frozenset[str] | None]]
 OnNetworkCall = Callable[[str, str, float, str], None]
 SpanOf = Callable[[str], str]
+OnLimited = Callable[[Mapping[str, str], int, int], None]
 
 
 class PodNetwork(Protocol):
@@ -54,11 +55,11 @@ class Extra:
 
     `network` makes the pod network. It gets a function that lists the living sandboxes, and one that takes a report of
     each CNI call: pod UID, command, seconds, and the error ("" if there was none), and one that gives the `traceparent`
-    of the step that an ADD for a pod is part of ("": it is not traced). `on_ready` is called once all parts have
-    started.
+    of the step that an ADD for a pod is part of ("": it is not traced), and one that is told which pods may begin few
+    connections only, and why. `on_ready` is called once all parts have started.
     """
 
-    network: Callable[[LiveSandboxes, OnNetworkCall, SpanOf], PodNetwork] | None = None
+    network: Callable[[LiveSandboxes, OnNetworkCall, SpanOf, OnLimited], PodNetwork] | None = None
     on_ready: Callable[[Core], None] | None = None
 
 
@@ -79,7 +80,9 @@ async def run(settings: Settings, *, extra: Extra | None = None) -> None:
             return
         supervisor.on_stop("edges", core.close)
         if extra.network is not None:
-            network = extra.network(core.live_sandboxes, core.on_network_call, core.network_span)
+            network = extra.network(
+                core.live_sandboxes, core.on_network_call, core.network_span, core.limited_connections.update
+            )
             nodes = core.base.nodes
             nodes.follow(lambda: network.set_nodes(nodes.now))
             supervisor.spawn("pod-network", network.run)

@@ -6,6 +6,7 @@ It takes the kubelet's flags and these:
 --pod-network-cidr CIDR: a range of the cluster's pods; traffic to it is never masqueraded (may be repeated)
 --pod-network-firewall iptables|nftables: which one the node's service proxy uses
 --pod-network-overlay auto|vxlan|routes: how pods on other nodes are reached
+--pod-network-connections shared|unbounded: whether pods are kept from filling the node's table of connections
 --network-policy-socket PATH: of the policy daemon; no pod starts before it has put the pod's policies in force
 """
 
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agent.app import Extra, LiveSandboxes, OnNetworkCall, SpanOf
+from agent.app import Extra, LiveSandboxes, OnLimited, OnNetworkCall, SpanOf
 from agent.app import main as run_agent
 from agent.config.parse import parse
 from agent.node.model import NodePlace
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None, *, pod_network: str = "nodewright") 
         settings = replace(
             cni_settings(name, own.pod_network_cidr, own.pod_network_firewall, own.pod_network_overlay),
             policy_socket=own.network_policy_socket,
+            share_connections=own.pod_network_connections == "shared",
         )
     except NodewrightError as error:
         print(f"agent: {error}", file=sys.stderr)
@@ -68,9 +70,20 @@ class Network:
     """Adapts the CNI server to agent.app.PodNetwork."""
 
     def __init__(
-        self, settings: CniSettings, live_sandboxes: LiveSandboxes, report: OnNetworkCall, span_of: SpanOf
+        self,
+        settings: CniSettings,
+        live_sandboxes: LiveSandboxes,
+        report: OnNetworkCall,
+        span_of: SpanOf,
+        limited: OnLimited,
     ) -> None:
-        self._node = CniNode(settings, live_sandboxes=live_sandboxes, on_call=report, span_of=span_of)
+        self._node = CniNode(
+            settings,
+            live_sandboxes=live_sandboxes,
+            on_call=report,
+            span_of=span_of,
+            on_crowding=lambda now: limited(now.limited, now.deleted, now.refused),
+        )
 
     def set_nodes(self, nodes: Iterable[NodePlace]) -> None:
         """Replace what is known of the cluster's Nodes."""
@@ -121,5 +134,6 @@ def _parser(pod_network: str) -> argparse.ArgumentParser:
     parser.add_argument("--pod-network-cidr", action="append", default=[])
     parser.add_argument("--pod-network-firewall", choices=("iptables", "nftables"), default="iptables")
     parser.add_argument("--pod-network-overlay", choices=OVERLAYS, default="auto")
+    parser.add_argument("--pod-network-connections", choices=("shared", "unbounded"), default="shared")
     parser.add_argument("--network-policy-socket", default="")
     return parser

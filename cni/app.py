@@ -9,18 +9,22 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from ipaddress import ip_network
 
 from cni import install
+from cni.connection_guard import ConnectionBounds, ConnectionGuard, OnCrowding
 from cni.daemon import NodeNetwork
 from cni.edge import listeners, route_events
+from cni.edge.connections import KernelConnections
 from cni.edge.netlink import Netlink
 from cni.edge.netns import check_namespace
 from cni.edge.store import DiskStore
 from cni.firewall import FORMS, Rules, remove_form, rules_for
-from cni.model import Attachment, AttachmentKey, FirewallFacts, Network, NodeFacts
+from cni.model import Attachment, AttachmentKey, FirewallFacts, Network, NodeFacts, PodAddresses
 from cni.node_links import NodeLinks
 from cni.operations import Operations
-from cni.plan import orphans
+from cni.plan import connection_rules, orphans
 from cni.ports import Store
 from cni.server import CniServer, OnCall, SpanOf
 from cni.settings import CniSettings
@@ -28,6 +32,7 @@ from cni.spec.configuration import NetConf
 from cni.spec.errors import CNIError
 from cni.spec.versions import CURRENT
 from nodelib.clock import Clock, SystemClock
+from nodelib.nft.edge import NftError, NftTable
 from nodelib.runner import BoundedFrequencyRunner
 from nodelib.tasks import side_by_side
 
@@ -43,6 +48,7 @@ class CniNode:
 
     live_sandboxes: IDs of every sandbox that the runtime knows, ready or not; None: it cannot be asked now.
     on_call: called after every CNI call for a pod; span_of: what such a call is part of (see cni.server).
+    on_crowding: called with whose connections are bounded, whenever that changes.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class CniNode:
         clock: Clock | None = None,
         on_call: OnCall | None = None,
         span_of: SpanOf = lambda uid: "",
+        on_crowding: OnCrowding = lambda now: None,
     ) -> None:
         self._settings = settings
         self._live_sandboxes = live_sandboxes
@@ -79,6 +86,17 @@ class CniNode:
             on_call=on_call,
             span_of=span_of,
         )
+        tables = [NftTable(family, connection_rules.TABLE) for family in connection_rules.VERSIONS]
+        self._bounds = ConnectionBounds(tables, settings.bridge)
+        self._guard = ConnectionGuard(
+            KernelConnections(),
+            self._bounds,
+            self._clock,
+            names=self._pods_by_address,
+            pods=self._pod_addresses,
+            limit=settings.connection_limit,
+            report=on_crowding,
+        )
         self._collector = BoundedFrequencyRunner(
             "collect addresses",
             self.collect,
@@ -102,6 +120,7 @@ class CniNode:
                 cni_network=self.network.run(),
                 cni_collector=self._collector.run(),
                 cni_losses=route_events.watch(self.network.lost),
+                **({"cni_connections": self._guard.run()} if self._settings.share_connections else {}),
             )
         finally:
             await self.server.close()
@@ -132,11 +151,25 @@ class CniNode:
         """Remove all that this network made on the node, in either firewall form. Running pods lose their network."""
         install.withdraw(self._settings)
         await self.network.remove()
+        with suppress(NftError):  # a kernel without nftables never had any
+            await self._bounds.remove()
         for form in FORMS:
             await remove_form(form, self._settings.network, self._settings.bridge)
         if remove_store:
             for attachment in self._attachments():
                 self._store().release(attachment.key)
+
+    def _pods_by_address(self) -> dict[str, str]:
+        return {str(address): one.pod for one in self._store().attachments() for address in one.addresses}
+
+    def _pod_addresses(self) -> PodAddresses:
+        names = self._pods_by_address()
+        with Netlink() as links:
+            own = frozenset(str(address.ip) for _, address in links.addresses())
+        cidrs = self.network.pod_cidrs
+        # Pods from before a change of the ranges.
+        more = [one for one in map(ip_network, names) if not any(one.network_address in cidr for cidr in cidrs)]
+        return PodAddresses((*cidrs, *more), names, own)
 
     def _attachments(self) -> list[Attachment]:
         store = self._store()
@@ -147,7 +180,7 @@ class CniNode:
         return self._stores.of(self._conf())
 
     def _conf(self) -> NetConf:
-        return NetConf(CURRENT, self._settings.network, data_dir=self._settings.data_dir)
+        return NetConf(CURRENT, self._settings.network, self._settings.bridge, data_dir=self._settings.data_dir)
 
     async def _apply_rules(self, facts: tuple[FirewallFacts, ...], everything: bool) -> None:
         if self._rules is not None:

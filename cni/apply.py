@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from cni.model import Bandwidth, Interface, LinkFacts, LinkPlan, RouteFacts
+from cni.model import Bandwidth, Interface, LinkFacts, LinkPlan, Neighbour, RouteFacts
 from cni.ports import Links, OpenLinks
 from cni.spec.errors import INVALID_ENVIRONMENT, CNIError
 from nodelib.errors import Conflict, NotFound
@@ -31,6 +31,9 @@ def attach(plan: LinkPlan, open_links: OpenLinks, netns: int, bridge: LinkFacts)
         undo.callback(_delete, open_links, plan.host_ifname)
         with open_links(netns) as pod_links:
             pod = pod_links.set_up_pod(plan)
+        undo.callback(forget, plan.bridge, plan.neighbours, open_links)
+        for entry in plan.neighbours:
+            node.replace_neighbour(bridge.index, entry)
         undo.callback(_delete, open_links, plan.ifb)
         shape(plan, node, host)
         undo.pop_all()
@@ -58,6 +61,15 @@ def detach(host_ifname: str, ifb: str, open_links: OpenLinks) -> bool:
         there = node.delete_link(host_ifname)
         node.delete_link(ifb)
         return there
+
+
+def forget(bridge: str, entries: Sequence[Neighbour], open_links: OpenLinks) -> None:
+    """Let the node not look for a pod that has gone where it was: who connects is told at once that nobody is there."""
+    with open_links(None) as node:
+        link = node.link(bridge)
+        if link is not None:
+            for entry in entries:
+                node.delete_neighbour(link.index, entry)
 
 
 def observe(plan: LinkPlan, open_links: OpenLinks, netns: int) -> Observed:

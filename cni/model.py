@@ -98,6 +98,12 @@ class LinkPlan:
     hairpin: bool = True
     bandwidth: Bandwidth = Bandwidth()
     ifb: str = ""  # the link in which the pod's outgoing packets queue, if there is a limit
+    gateways: tuple[Neighbour, ...] = ()  # where the pod finds them
+
+    @property
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """Where the node finds the pod."""
+        return tuple(Neighbour(item.ip, self.mac) for item in self.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +200,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A permanent neighbour entry of the VXLAN link."""
+    """A permanent neighbour entry of a link."""
 
     address: Address
     mac: str
@@ -248,3 +254,59 @@ class FirewallFacts:
     bridge_filtered: bool = True
     version: int = 4
     guard: TunnelGuard | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Holder:
+    """Who is charged for a connection: the pod that began it, or, if nobody of this node did, the one that received it.
+
+    Addresses compare within a family only, so the text is what orders them.
+    """
+
+    address: str
+    received: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Tracked connections of a holder: without an answer, answered (UDP, TCP that has ended), and TCP that lives."""
+
+    holder: Holder
+    unanswered: int = 0
+    passing: int = 0
+    living: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.unanswered + self.passing + self.living
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """What the table of connections has; `deleted`: what was deleted while it was counted."""
+
+    entries: int
+    held: tuple[Held, ...] = ()
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodAddresses:
+    """Who is who for connections. `names`: the pod of each address in use; `own`: addresses of the node itself."""
+
+    ranges: tuple[Network, ...]
+    names: dict[str, str]
+    own: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Crowding:
+    """What the guard of connections does now: what is said of each bounded pod, by its name, and totals so far.
+
+    `limited` is empty, and `crowded` False, on nearly every node nearly always.
+    """
+
+    crowded: bool = False
+    limited: dict[str, str] = field(default_factory=dict)
+    deleted: int = 0
+    refused: int = 0

@@ -7,12 +7,13 @@ our routes carry our protocol number, the bridge and the VXLAN link have our nam
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from cni.edge import netns, pathmtu, sysctl
 from cni.model import Address, Attachment, BridgePlan, Interface, LinkFacts, Network, NodeFacts, OverlayPlan, Tunnel
 from cni.plan import node, overlay, pod_cidrs, routes
+from cni.plan.links import OF_PODS, neighbours
 from cni.plan.names import host_ifname
 from cni.ports import KernelSettings, Links, OpenLinks, OpenNamespace, PathMtus
 from cni.settings import CniSettings
@@ -129,24 +130,29 @@ class NodeLinks:
     ) -> None:
         ranges = [address_range({"subnet": str(cidr)}) for cidr in cidrs]
         in_use = [address for item in attachments for address in item.addresses]
-        ensure_bridge(links, node.bridge(self.settings.bridge, ranges, mtu), in_use)
+        plan, before = node.bridge(self.settings.bridge, ranges, mtu), links.link(self.settings.bridge)
+        bridge = ensure_bridge(links, plan, in_use)
+        _ensure_neighbours(links, bridge.index, attachments)
+        if before is not None and before.mac != plan.mac:
+            for item in attachments:
+                self._inside(item, lambda pod, link: _moved_gateways(pod, link.index, before.mac, plan.mac))
         names = {host_ifname(self.settings.network, item.key): item for item in attachments}
         for link in present:
             if link.name in names and link.mtu != mtu:
                 log.info("%s: MTU %d -> %d", names[link.name].pod or link.name, link.mtu, mtu)
-                self._pod_mtu(names[link.name], mtu)
+                self._inside(names[link.name], lambda pod, link: pod.set_link(link.name, mtu=mtu))
                 links.set_link(link.name, mtu=mtu)
 
-    def _pod_mtu(self, attachment: Attachment, mtu: int) -> None:
-        """Set the MTU of the pod's end; a pod that is being deleted has none."""
+    def _inside(self, attachment: Attachment, change: Callable[[Links, LinkFacts], None]) -> None:
+        """Change the pod's end; a pod that is being deleted has none."""
         try:
             with self.open_namespace(attachment.netns) as inside, self.open_links(inside) as pod:
                 link = pod.link(attachment.key.ifname)
                 # The path may belong to another pod's namespace by now.
                 if link is not None and any(item.ip in attachment.addresses for _, item in pod.addresses(link.index)):
-                    pod.set_link(link.name, mtu=mtu)
+                    change(pod, link)
         except CNIError as error:
-            log.info("%s keeps its MTU: %s", attachment.pod or attachment.key, error)
+            log.info("the link of %s stays as it is: %s", attachment.pod or attachment.key, error)
 
     def _apply_routes(
         self, links: Links, plan: routes.RoutesPlan, tunnel: OverlayPlan | None, device: LinkFacts | None
@@ -189,6 +195,23 @@ class NodeLinks:
         for address in remove:
             links.delete_address(link.index, address)
         _ensure_entries(links, link.index, peers)
+
+
+def _ensure_neighbours(links: Links, index: int, attachments: Iterable[Attachment]) -> None:
+    """The node finds each of its pods, and none that is gone, whatever becomes of the kernel's table."""
+    wanted = {entry for item in attachments for entry in neighbours(item)}
+    present = set(links.neighbours(index))
+    for stale in present - wanted:
+        if stale.mac.startswith(OF_PODS):
+            links.delete_neighbour(index, stale)
+    for missing in wanted - present:
+        links.replace_neighbour(index, missing)
+
+
+def _moved_gateways(pod: Links, index: int, old: str, new: str) -> None:
+    for entry in pod.neighbours(index):
+        if entry.mac == old:
+            pod.replace_neighbour(index, replace(entry, mac=new))
 
 
 def _ensure_entries(links: Links, index: int, peers: Sequence[overlay.Peer]) -> None:

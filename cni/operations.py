@@ -60,7 +60,7 @@ class Operations:
             attachment, fresh = _reserve(store, conf, args, self.now(), self.node_ports)
             if fresh:
                 undo.callback(store.release, args.key)
-            plan = links.plan(conf, args.key, attachment.addresses, bridge.mtu)
+            plan = links.plan(conf, args.key, attachment.addresses, bridge)
             seen = None if fresh else apply.observe(plan, self.open_links, netns)
             if seen is None or _wrong(plan, seen):
                 if seen is not None:
@@ -75,8 +75,12 @@ class Operations:
         """Remove the link, then release the addresses: returns these, None for nothing. Raises CNIError."""
         with _coded(None, key):
             # The address comes last: if a new pod got it while the old link exists, both would answer for it.
+            store = self.store(conf)
+            held = store.get(key)
+            if held is not None:
+                apply.forget(conf.bridge, links.neighbours(held), self.open_links)
             apply.detach(names.host_ifname(conf.name, key), names.ifb_ifname(conf.name, key), self.open_links)
-            return self.store(conf).release(key)
+            return store.release(key)
 
     def check(self, conf: NetConf, args: Args, netns: int) -> None:
         """Raises CNIError(CHECK_FAILED), which lists the differences from what ADD made."""
@@ -90,7 +94,7 @@ class Operations:
             raise CNIError(UNKNOWN_CONTAINER, f"container {args.key} has no address in network {conf.name}")
         with _coded(args):
             _check_inside(conf, attachment)
-            plan = links.plan(conf, args.key, attachment.addresses, self._bridge(conf).mtu)
+            plan = links.plan(conf, args.key, attachment.addresses, self._bridge(conf))
             links.check_prev_result(conf, plan)
             seen = apply.observe(plan, self.open_links, netns)
             wrong = _wrong(plan, seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, Self
 
@@ -11,7 +11,9 @@ from cni.model import (
     Attachment,
     AttachmentKey,
     Bucket,
+    Connections,
     Forward,
+    Held,
     Interface,
     LinkFacts,
     LinkPlan,
@@ -19,8 +21,11 @@ from cni.model import (
     Neighbour,
     NodeRoute,
     OverlayPlan,
+    PodAddresses,
     RouteFacts,
 )
+from nodelib.firewall.objects import Family
+from nodelib.nft.wire import Element, Message
 
 
 class Links(Protocol):
@@ -95,6 +100,23 @@ class PathMtus(Protocol):
     """The path MTU to each address for which it is below `size` bytes (cni.edge.pathmtu.measure)."""
 
     def __call__(self, remotes: Collection[Address], port: int, size: int) -> dict[Address, int]: ...
+
+
+class ConnectionTable(Protocol):
+    """The kernel's table of connections. The real one is cni.edge.connections.KernelConnections."""
+
+    def usage(self) -> tuple[int, int] | None: ...
+    async def count(self, pods: PodAddresses, most: int, cuts: Sequence[Held] = ()) -> Connections: ...
+
+
+class BoundsTable(Protocol):
+    """One family's table of plan/connection_rules.py. The real one is nodelib.nft.edge.NftTable."""
+
+    @property
+    def family(self) -> Family: ...
+    async def commit(self, batch: list[Message]) -> None: ...
+    async def write(self, delete: Sequence[Element], add: Sequence[Element]) -> None: ...
+    async def counted(self, chains: Iterable[str]) -> dict[str, int]: ...
 
 
 OpenNamespace = Callable[[str], AbstractContextManager[int]]  # cni.edge.netns.opened: a descriptor; raises CNIError

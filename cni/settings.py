@@ -24,6 +24,8 @@ class CniSettings:
     overlay: "auto" uses routes to nodes on a shared link and VXLAN to all others, "vxlan" always VXLAN,
     "routes" never. vxlan_port: a UDP port, the same on every node.
     firewall: "iptables" or "nftables", the same as the node's service proxy.
+    share_connections: whether pods are kept from filling the node's table of connections.
+    connection_limit: entries that count as a full table; 0: net.netfilter.nf_conntrack_max.
     policy_socket: of the daemon that puts a pod's network policies in force before it runs; "": there is none.
     """
 
@@ -39,6 +41,8 @@ class CniSettings:
     overlay: str = "auto"
     vxlan_port: int = 4789
     firewall: str = "iptables"
+    share_connections: bool = True
+    connection_limit: int = 0
     socket: str = SOCKET
     policy_socket: str = ""
     data_dir: str = "/var/lib/cni/nodewright"

@@ -29,6 +29,7 @@ from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
 from agent.node.work.node import NodeManager
 from agent.pods.edge.pod_counts import PodCounts
+from agent.pods.work.connections import LimitedConnections
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_stages import stages
 from agent.pods.work.pod_workers import PodWorkers
@@ -104,6 +105,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
         pods_watch=pod_sources.pods_watch(base, api_pods),
         static=static,
         pods_api=build_pods_api(base),
+        limited_connections=LimitedConnections(base.pods, base.events, base.metrics),
     )
 
 

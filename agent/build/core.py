@@ -20,6 +20,7 @@ from agent.logs.work import LogRotation
 from agent.node.work.lease import LeaseController
 from agent.node.work.node import NodeManager
 from agent.pods.model.timeline import Activity, ActivityKind
+from agent.pods.work.connections import LimitedConnections
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_workers import PodWorkers
 from agent.pods_api.edge.server import PodsApiServer
@@ -68,6 +69,7 @@ class Core:
     pods_watch: Reflector
     static: StaticParts
     pods_api: PodsApiServer | None
+    limited_connections: LimitedConnections
     server: KubeletServer | None = field(default=None)
 
     def tasks(self) -> dict[str, Work]:
@@ -173,6 +175,7 @@ class Core:
             self.pod_deps.containers.images,
             self.stats,
             lambda: self.keeper.runtime.problems,
+            self.limited_connections.of,
             self.base.clock,
         )
 

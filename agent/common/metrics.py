@@ -212,6 +212,18 @@ class Metrics:
         Histogram, "storage_operation_duration_seconds", "Storage operation duration",
         ("migrated", "operation_name", "status", "volume_plugin"), _STORAGE,
     )  # fmt: skip
+    limited_pods = Metric(
+        Gauge, "nodewright_connections_limited_pods",
+        "Number of pods that may begin few connections, as the node's table of connections is nearly full",
+    )  # fmt: skip
+    deleted_connections = Metric(
+        Counter, "nodewright_connections_deleted",
+        "Cumulative number of tracked connections of pods that were deleted because they were more than the pod's part",
+    )  # fmt: skip
+    refused_connections = Metric(
+        Counter, "nodewright_connections_refused_packets",
+        "Cumulative number of packets for new connections that were refused while the table of connections was crowded",
+    )  # fmt: skip
     spans_exported = Metric(Counter, *EXPORTED)
     spans_dropped = Metric(Counter, *DROPPED, ("reason",))
     prober_probe = Metric(

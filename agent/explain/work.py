@@ -28,7 +28,7 @@ class Explainer:
     """Explains the pods of this node.
 
     `admission_detail(uid)` says what a refused pod asked for and what was free, "" for any other pod; `problems()` is
-    what the runtime says the node lacks, empty when all is well.
+    what the runtime says the node lacks, empty when all is well; `limited(pod)` why a pod may begin few connections.
     """
 
     def __init__(
@@ -40,11 +40,12 @@ class Explainer:
         images: ImageManager,
         stats: Snapshots,
         problems: Callable[[], tuple[str, ...]],
+        limited: Callable[[Pod], str],
         clock: Clock,
     ) -> None:
         self._node, self._pods, self._probes, self._images = node, pods, probes, images
         self._admission_detail = admission_detail
-        self._stats, self._problems, self._clock = stats, problems, clock
+        self._stats, self._problems, self._limited, self._clock = stats, problems, limited, clock
 
     async def pod(self, namespace: str, name: str) -> Explanation | None:
         """The pod with its resource costs. None: this node has no such pod."""
@@ -77,6 +78,7 @@ class Explainer:
             timeline=memory.timeline.entries(),
             under_way=memory.timeline.under_way(),
             node_problems=self._problems(),
+            limited=self._limited(memory.pod),
             refused_for=self._admission_detail(pod.uid),
         )
         return explain(record)

@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from cni.edge.rtnl import ifaddrmsg, ifinfmsg, ndmsg, nlmsg, nlmsgerr, rtmsg
-from cni.model import Address, Interface, LinkFacts, Network, Route, RouteFacts, Tunnel
+from cni.model import Address, Interface, LinkFacts, Neighbour, Network, Route, RouteFacts, Tunnel
 
 # linux/netlink.h, linux/rtnetlink.h
 REQUEST, ACK, DUMP, REPLACE, EXCL, CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
@@ -23,7 +23,7 @@ ONLINK = 0x4  # RTNH_F_ONLINK
 _LINK_SCOPE, _KERNEL, _BOOT = 253, 2, 3
 _IPV6_METRIC = 256  # of an address's route, net/ipv6/ip6_route.h
 _IFF_UP, _IFA_F_NODAD = 0x1, 0x2
-AF_BRIDGE, _NTF_MASTER, _NUD_NOARP = 7, 0x04, 0x40  # linux/socket.h, linux/neighbour.h
+AF_BRIDGE, _NTF_MASTER, _NUD_NOARP, NUD_PERMANENT = 7, 0x04, 0x40, 0x80  # linux/socket.h, linux/neighbour.h
 
 
 class tcmsg(nlmsg):  # type: ignore[misc]
@@ -146,6 +146,16 @@ def peer(attrs: list[list[Any]]) -> dict[str, Any]:
 
 def family(value: Address | Interface | Network) -> int:
     return int(socket.AF_INET if value.version == 4 else socket.AF_INET6)
+
+
+def neighbour_message(kind: int, extra: int, index: int, entry: Neighbour) -> Any:
+    """A permanent entry of a link; the kernel does not count these against its limits."""
+    message = ndmsg()
+    message["header"] = {"type": kind, "flags": REQUEST | ACK | extra}
+    message["ifindex"], message["family"] = index, family(entry.address)
+    message["state"] = NUD_PERMANENT
+    message["attrs"] = [["NDA_DST", str(entry.address)], ["NDA_LLADDR", entry.mac]]
+    return message
 
 
 def refusal(data: bytes) -> tuple[int, str]:

@@ -25,6 +25,7 @@ from cni.edge.messages import (
     MAIN_TABLE,
     NEWADDR,
     NEWLINK,
+    NEWNEIGH,
     NEWROUTE,
     ONLINK,
     REPLACE,
@@ -37,6 +38,7 @@ from cni.edge.messages import (
     info,
     link_facts,
     link_message,
+    neighbour_message,
     peer,
     pod_route,
     route_facts,
@@ -142,6 +144,7 @@ class Netlink(TunnelCalls, ShapingCalls):
         messages = [address_message(NEWADDR, CREATE | REPLACE, link.index, item) for item in plan.addresses]
         messages.append(link_message(NEWLINK, index=link.index, up=True))
         messages += [pod_route(route, link.index) for route in plan.routes]
+        messages += [neighbour_message(NEWNEIGH, CREATE | REPLACE, link.index, one) for one in plan.gateways]
         self.call(messages, step="set addresses and routes", obj=plan.ifname)
         return link
 

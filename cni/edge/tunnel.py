@@ -16,17 +16,18 @@ from cni.edge.messages import (
     GETNEIGH,
     NEWLINK,
     NEWNEIGH,
+    NUD_PERMANENT,
     REPLACE,
     REQUEST,
-    family,
     link_message,
+    neighbour_message,
 )
 from cni.edge.rtnl import ndmsg
 from cni.model import Forward, Neighbour, OverlayPlan
 from nodelib.errors import NotFound
 
 # linux/neighbour.h
-_NUD_NOARP, _NUD_PERMANENT, _NTF_SELF = 0x40, 0x80, 0x02
+_NUD_NOARP, _NTF_SELF = 0x40, 0x02
 
 
 class TunnelCalls(Channel):
@@ -51,7 +52,7 @@ class TunnelCalls(Channel):
         return [
             Forward(str(item.get_attr("NDA_LLADDR")), ip_address(item.get_attr("NDA_DST")))
             for item in self._neighbour_dump(AF_BRIDGE)
-            if item["ifindex"] == index and item.get_attr("NDA_DST") and item["state"] & _NUD_PERMANENT
+            if item["ifindex"] == index and item.get_attr("NDA_DST") and item["state"] & NUD_PERMANENT
         ]
 
     def neighbours(self, index: int) -> list[Neighbour]:
@@ -59,18 +60,18 @@ class TunnelCalls(Channel):
         return [
             Neighbour(ip_address(item.get_attr("NDA_DST")), str(item.get_attr("NDA_LLADDR")))
             for item in self._neighbour_dump(0)
-            if item["ifindex"] == index and item["state"] & _NUD_PERMANENT and item.get_attr("NDA_LLADDR")
+            if item["ifindex"] == index and item["state"] & NUD_PERMANENT and item.get_attr("NDA_LLADDR")
         ]
 
     def replace_forward(self, index: int, entry: Forward) -> None:
-        self._neighbour(NEWNEIGH, CREATE | REPLACE, index, entry)
+        self._entry(NEWNEIGH, CREATE | REPLACE, index, entry)
 
     def delete_forward(self, index: int, entry: Forward) -> bool:
         """False when it was gone already."""
         return self._delete(index, entry)
 
     def replace_neighbour(self, index: int, entry: Neighbour) -> None:
-        self._neighbour(NEWNEIGH, CREATE | REPLACE, index, entry)
+        self._entry(NEWNEIGH, CREATE | REPLACE, index, entry)
 
     def delete_neighbour(self, index: int, entry: Neighbour) -> bool:
         """False when it was gone already."""
@@ -78,24 +79,22 @@ class TunnelCalls(Channel):
 
     def _delete(self, index: int, entry: Forward | Neighbour) -> bool:
         try:
-            self._neighbour(DELNEIGH, 0, index, entry)
+            self._entry(DELNEIGH, 0, index, entry)
         except NotFound:
             return False
         return True
 
-    def _neighbour(self, kind: int, extra: int, index: int, entry: Forward | Neighbour) -> None:
+    def _entry(self, kind: int, extra: int, index: int, entry: Forward | Neighbour) -> None:
+        if isinstance(entry, Neighbour):
+            message = neighbour_message(kind, extra, index, entry)
+            self.call([message], step="neighbour entry", obj=f"{entry.address} at {entry.mac}")
+            return
         message = ndmsg()
         message["header"] = {"type": kind, "flags": REQUEST | ACK | extra}
-        message["ifindex"] = index
-        if isinstance(entry, Forward):
-            message["family"], message["flags"] = AF_BRIDGE, _NTF_SELF
-            message["state"] = _NUD_PERMANENT | _NUD_NOARP
-            address = entry.remote
-        else:
-            message["family"], message["state"] = family(entry.address), _NUD_PERMANENT
-            address = entry.address
-        message["attrs"] = [["NDA_DST", str(address)], ["NDA_LLADDR", entry.mac]]
-        self.call([message], step="VXLAN entry", obj=f"{address} at {entry.mac}")
+        message["ifindex"], message["family"], message["flags"] = index, AF_BRIDGE, _NTF_SELF
+        message["state"] = NUD_PERMANENT | _NUD_NOARP
+        message["attrs"] = [["NDA_DST", str(entry.remote)], ["NDA_LLADDR", entry.mac]]
+        self.call([message], step="VXLAN entry", obj=f"{entry.remote} at {entry.mac}")
 
     def _neighbour_dump(self, kind: int) -> list[Any]:
         message = ndmsg()

@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from ipaddress import ip_interface, ip_network
 from typing import Any
 
-from cni.model import Address, AttachmentKey, Bandwidth, Interface, LinkFacts, LinkPlan, RangeSet, Route, RouteFacts
+from cni.model import (
+    Address,
+    Attachment,
+    AttachmentKey,
+    Bandwidth,
+    Interface,
+    LinkFacts,
+    LinkPlan,
+    Neighbour,
+    RangeSet,
+    Route,
+    RouteFacts,
+)
 from cni.plan.bandwidth import bucket
 from cni.plan.names import host_ifname, ifb_ifname
 from cni.spec.configuration import NetConf
@@ -16,22 +28,35 @@ from nodelib.addresses import hardware_address
 from nodelib.json_values import Json
 
 DEFAULT_MTU = 1500
+OF_PODS = "0a:58:"  # hardware addresses of the pod network begin with it (nodelib.addresses)
 
 
-def plan(conf: NetConf, key: AttachmentKey, addresses: Sequence[Address], bridge_mtu: int) -> LinkPlan:
-    """The veth pair of one attachment. `bridge_mtu` is used when the configuration has no MTU."""
+def plan(conf: NetConf, key: AttachmentKey, addresses: Sequence[Address], bridge: LinkFacts) -> LinkPlan:
+    """The veth pair of one attachment. The bridge's MTU is used when the configuration has none.
+
+    Node and pod find each other by permanent entries. The kernel's tables of neighbours are one for all network
+    namespaces of a machine, and any process fills them by sending to addresses that nobody has; permanent entries do
+    not count there, and do not wait for room.
+    """
+    gateways = dict.fromkeys(_gateway(address, conf.ranges) for address in addresses)
     return LinkPlan(
         bridge=conf.bridge,
         host_ifname=host_ifname(conf.name, key),
         ifname=key.ifname,
-        mtu=conf.mtu or bridge_mtu or DEFAULT_MTU,
+        mtu=conf.mtu or bridge.mtu or DEFAULT_MTU,
         addresses=tuple(_with_prefix(address, conf.ranges) for address in addresses),
         routes=_routes(conf, addresses),
         mac=hardware_address(addresses[0]) if addresses else "",
         hairpin=conf.hairpin,
         bandwidth=Bandwidth(bucket(*conf.ingress), bucket(*conf.egress)),
         ifb=ifb_ifname(conf.name, key),
+        gateways=tuple(Neighbour(one, bridge.mac) for one in gateways),
     )
+
+
+def neighbours(attachment: Attachment) -> tuple[Neighbour, ...]:
+    """Where the node finds a pod; the same as plan() has it."""
+    return tuple(Neighbour(one, hardware_address(attachment.addresses[0])) for one in attachment.addresses)
 
 
 def result(link: LinkPlan, conf: NetConf, netns: str, host: LinkFacts, bridge: LinkFacts, pod: LinkFacts) -> Result:

@@ -25,7 +25,7 @@ _CT_BITS = {
             "untracked": 1 << 6,
         },
     ),
-    "status": (2, {"dnat": 1 << 5}),
+    "status": (2, {"confirmed": 1 << 3, "dnat": 1 << 5}),
 }
 
 
@@ -114,18 +114,22 @@ class ToBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Continue if the connection has that state or status. `what`: "state" or "status"; `bit`: its name."""
+    """Continue if the connection has (with `negated`, has not) that state or status.
+
+    `what`: "state" or "status"; `bit`: its name. A packet that belongs to no connection never has a status.
+    """
 
     what: str
     bit: str
+    negated: bool = False
 
     def text(self, family: Family) -> str:
-        return f"ct {self.what} {self.bit}"
+        return f"ct {self.what} {'! ' if self.negated else ''}{self.bit}"
 
     def code(self, family: Family) -> bytes:
         key, bits = _CT_BITS[self.what]
         load = expression("ct", u32(1, FIRST) + u32(2, key))
-        return load + masked(struct.pack("=I", bits[self.bit]), 4) + compare(bytes(4), negated=True)
+        return load + masked(struct.pack("=I", bits[self.bit]), 4) + compare(bytes(4), negated=not self.negated)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,11 @@ class SetShape:
     most: int = 0
 
 
+def new_table(name: str) -> Message:
+    """A table, if it is not there."""
+    return Message(_NEW_TABLE, CREATE, text_attribute(1, name))
+
+
 def replaced_table(name: str) -> list[Message]:
     """An empty table, whether one was there or not."""
     body = text_attribute(1, name)

@@ -88,6 +88,7 @@ LABELS = (
     ("*", "other things happened while it was measured"),
 )
 OWN = (
+    ("nodewright_connections_*", "pods that fill the node's [table of connections](limits.md#connections)"),
     ("nodewright_*", "spans of [traces](traces.md)"),
     (
         "kubelet_certificate_manager_server_ttl_seconds",

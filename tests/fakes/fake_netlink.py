@@ -91,6 +91,7 @@ class FakeKernel:
                 state = "up" if link.up else "down"
                 lines.append(f"{number} link {link.name} {link.kind or '-'} mtu {link.mtu} {state}")
                 lines += [f"{number} addr {item} dev {link.name}" for at, item in space.addresses if at == link.index]
+            lines += sorted(f"{number} neighbour {one.address} at {one.mac} dev {at}" for at, one in space.neighbours)
             for route in sorted(space.routes, key=str):
                 lines.append(f"{number} route {route.destination} via {route.gateway} proto {route.protocol}")
         return "\n".join(lines)
@@ -159,6 +160,7 @@ class FakeLinks:
         space.links[plan.ifname] = replace(link, up=True)
         for route in plan.routes:
             self._add_route(route, link.index)
+        space.neighbours += [(link.index, entry) for entry in plan.gateways]
         return link
 
     def delete_link(self, name: str) -> bool:
@@ -226,8 +228,9 @@ class FakeLinks:
 
     def delete_neighbour(self, index: int, entry: Neighbour) -> bool:
         self._step("delete_neighbour")
-        self._space.neighbours.remove((index, entry))
-        return True
+        there = (index, entry) in self._space.neighbours
+        self._space.neighbours = [item for item in self._space.neighbours if item != (index, entry)]
+        return there
 
     def add_ifb(self, name: str, mtu: int) -> None:
         self._step("add_ifb")

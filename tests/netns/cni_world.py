@@ -77,12 +77,21 @@ class Namespace:
         )
         return done.stdout.strip()
 
-    def close(self) -> None:
-        for process in [*self._processes, self._holder]:
+    def end_all(self) -> None:
+        """End what was started here."""
+        for process in self._processes:
             process.kill()
             process.wait()
             if process.stdout:
                 process.stdout.close()
+        self._processes.clear()
+
+    def close(self) -> None:
+        self.end_all()
+        self._holder.kill()
+        self._holder.wait()
+        if self._holder.stdout:
+            self._holder.stdout.close()
 
 
 @dataclass

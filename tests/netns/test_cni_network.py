@@ -6,6 +6,7 @@ reached through node1 (192.0.2.1), has no route to any pod.
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -319,3 +320,34 @@ def test_a_pod_takes_no_port_on_which_the_node_listens(cluster: Cluster, kind: s
     pod, _ = cluster.pod(cluster.one, "good", runtimeConfig=ports(("", port + 1, kind)))
     pod.serve(kind, 80, "good")
     assert cluster.two.namespace.ask(kind, "10.89.0.11", port + 1).startswith("good ")
+
+
+def test_node_and_pod_find_each_other_whatever_the_table_of_neighbours_has(tmp_path: Path) -> None:
+    """Permanent entries do not count in the table that all network namespaces of a machine share."""
+    world = World(tmp_path)
+    try:
+        node = world.node()
+        node.config["nodes"] = [{"name": "node1", "cidrs": ["10.244.0.0/24", "fd00:244::/64"]}]
+        node.start_server()
+        pod = world.namespace()
+        addresses = node.add_all("c1", pod)
+        mac = json.loads(pod.run("ip", "-json", "link", "show", "dev", "eth0").stdout)[0]["address"]
+
+        def permanent(where: Namespace, link: str) -> dict[str, str]:
+            shown = json.loads(where.run("ip", "-json", "neigh", "show", "nud", "permanent", "dev", link).stdout)
+            return {one["dst"]: one["lladdr"] for one in shown}
+
+        assert permanent(node.namespace, "nw0") == dict.fromkeys(addresses, mac)
+        gateway = json.loads(node.namespace.run("ip", "-json", "link", "show", "dev", "nw0").stdout)[0]["address"]
+        assert permanent(pod, "eth0") == {"10.244.0.1": gateway, "fd00:244::1": gateway}
+        node.namespace.run("ip", "neigh", "flush", "dev", "nw0", "nud", "permanent")
+        assert permanent(node.namespace, "nw0") == {}
+        node.write_config()
+        wait_for("the entries are back", lambda: permanent(node.namespace, "nw0") == dict.fromkeys(addresses, mac))
+        pod.serve("tcp", 80, "pod")
+        for address in addresses:
+            assert node.namespace.ask("tcp", address, 80).startswith("pod ")
+        assert node.call("DEL", "c1", pod.path).status == 0
+        assert permanent(node.namespace, "nw0") == {}
+    finally:
+        world.close()

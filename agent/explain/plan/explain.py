@@ -108,6 +108,8 @@ def _waits(record: Record) -> Iterator[Wait]:
     if record.facts.blocked is None and not found_any:
         yield from _steps_under_way(record)
     yield from _gates(record)
+    if record.limited:
+        yield wait_for(record, "connections", "ConnectionsLimited", record.limited)
 
 
 def _container_waits(record: Record, kind: Kind, container: Json, status: Json) -> Iterator[Wait]:

@@ -20,7 +20,7 @@ class Record:
     """All that the node knows of one pod at `facts.now`.
 
     `node_problems` is what the runtime says the node lacks. `refused_for` says what a refused pod asked for and what
-    was free.
+    was free; `limited`, why the pod may begin few connections.
     """
 
     node: str
@@ -35,6 +35,7 @@ class Record:
     under_way: tuple[TimelineEntry, ...] = ()
     node_problems: tuple[str, ...] = ()
     refused_for: str = ""
+    limited: str = ""
 
     def action(self, reason: str, error: str, container: str = "") -> str:
         """What a user can do about it; "" when the error says it already."""

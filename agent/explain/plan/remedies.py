@@ -67,6 +67,8 @@ _RULES = (
           "use an image of this node's architecture."),
     _rule(_CREATE, r"unable to find user (?P<user>[^:]+)", "The image has no user {user}: set runAsUser of "
           "container {container} to a number."),
+    _rule("ConnectionsLimited", "", "Let the pod keep and use again connections that it has; or raise the node's "
+          "net.netfilter.nf_conntrack_max (conntrack.min and maxPerCore of the proxy's configuration)."),
     _rule("PostStartHookError", "", "Correct lifecycle.postStart of container {container}, which is ended and "
           "started again as long as the hook fails."),
     _rule("EndsByItself", "", "A container whose restartPolicy is Always must not end. If its work is done by then, "

@@ -47,7 +47,7 @@ TABLE = (
     ),
     Mutation(
         "mtu", "the MTU of the configuration, or of the bridge",
-        "cni/plan/links.py", "mtu=conf.mtu or bridge_mtu or DEFAULT_MTU", "mtu=DEFAULT_MTU", _TESTS,
+        "cni/plan/links.py", "mtu=conf.mtu or bridge.mtu or DEFAULT_MTU", "mtu=DEFAULT_MTU", _TESTS,
     ),
     Mutation(
         "mtu-uplink", "the bridge has the MTU of the node's uplink",
@@ -120,5 +120,39 @@ TABLE = (
     Mutation(
         "foreign-pod-cidr", "a podCIDR that overlaps the node's own networks is not believed",
         "cni/plan/routes.py", "refused = pod_cidrs.refusal(cidr, reserved) or", "refused =", _TESTS,
+    ),
+    Mutation(
+        "neighbour-pod", "a node and its pods find each other by permanent entries",
+        "cni/edge/netlink.py", "for one in plan.gateways]", "for one in ()]", ("netns/test_cni_network.py",),
+    ),
+    Mutation(
+        "neighbour-node", "the entries of pods come back",
+        "cni/node_links.py", "for missing in wanted - present:", "for missing in ():", _TESTS,
+    ),
+    Mutation(
+        "connection-share", "who holds more than its part of the node's connections is bounded",
+        "cni/plan/shares.py", "if one.total > parts.get(one.holder, one.total)", "if False", _TESTS,
+    ),
+    Mutation(
+        "connection-namespace", "all pods of a namespace have one part of the connections",
+        "cni/plan/shares.py", '.partition("/")[0]', "", _TESTS,
+    ),
+    Mutation(
+        "connection-cut", "connections beyond the part are deleted",
+        "cni/connection_guard.py", "        if shared.cuts:\n", "        if False:\n", _TESTS,
+    ),
+    Mutation(
+        "connection-living", "living connections are deleted only as far as there is no room otherwise",
+        "cni/plan/shares.py", "int(limit * _TOLERATED)", "int(limit * _WANTED)", _TESTS,
+    ),
+    Mutation(
+        "connection-bounds", "new connections of who is bounded are refused",
+        "cni/plan/connection_rules.py", '"low-rates", BOUNDED, BOUNDED)', '"low-rates", EACH, EACH)',
+        ("netns/test_connection_guard.py",),
+    ),
+    Mutation(
+        "connection-received", "a pod that is flooded from outside is not punished",
+        "cni/edge/connection_table.py", "holders, address = self.received, found.answerer",
+        "holders, address = self.sent, found.answerer", ("netns/test_connection_guard.py",),
     ),
 )  # fmt: skip

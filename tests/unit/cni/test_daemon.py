@@ -21,6 +21,7 @@ from cni.model import (
     HostPort,
     LinkFacts,
     LinkPlan,
+    Neighbour,
     Network,
     NodeFacts,
     PortMapping,
@@ -341,6 +342,39 @@ async def test_running_pods_follow_a_smaller_path() -> None:
     await bench.network.sync()
     assert bench.kernel.namespaces[pod].links["eth0"].mtu == 1250
     assert bench.kernel.namespaces[NODE].links[plan.host_ifname].mtu == 1250
+
+
+async def test_the_node_finds_its_pods_and_nobody_who_is_gone() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME])
+    await bench.network.sync()
+    here, there = ip_address("10.244.0.5"), ip_address("fd00::5")
+    space = bench.kernel.namespaces[NODE]
+    index = space.links["nw0"].index
+    others = Neighbour(ip_address("10.244.0.7"), "aa:bb:cc:00:00:01")  # whoever made it
+    space.neighbours = [(index, Neighbour(ip_address("10.244.0.6"), "0a:58:0a:f4:00:06")), (index, others)]
+    bench.attachments = [Attachment(AttachmentKey("c1", "eth0"), (here, there))]
+    await bench.network.sync()
+    mac = "0a:58:0a:f4:00:05"
+    assert {one for _, one in space.neighbours} == {Neighbour(here, mac), Neighbour(there, mac), others}
+
+
+async def test_pods_follow_when_the_bridge_gets_another_hardware_address() -> None:
+    bench = Bench()
+    bench.network.set_nodes([ME])
+    await bench.network.sync()
+    pod, key, gateway = bench.kernel.new_namespace(), AttachmentKey("c1", "eth0"), ip_address("10.244.0.1")
+    bridge = bench.kernel.namespaces[NODE].links["nw0"]
+    with bench.kernel.open() as node, bench.kernel.open(pod) as inside:
+        ends = host_ifname("nodewright", key), "eth0"
+        entries = (Neighbour(gateway, bridge.mac),)
+        plan = LinkPlan("nw0", *ends, 1450, (ip_interface("10.244.0.5/24"),), (), gateways=entries)
+        node.add_veth(plan, bridge, pod)
+        inside.set_up_pod(plan)
+    bench.attachments = [Attachment(key, (ip_address("10.244.0.5"),), netns=f"/run/netns/{pod}")]
+    bench.network.set_nodes([replace(ME, pod_cidrs=(OTHER,))])
+    await bench.network.sync()
+    assert [one for _, one in bench.kernel.namespaces[pod].neighbours] == [Neighbour(gateway, "0a:58:0a:f4:01:01")]
 
 
 async def test_before_nodes_are_known_an_overlay_stays_with_its_mtu() -> None:

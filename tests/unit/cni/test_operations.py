@@ -50,10 +50,14 @@ def test_add_makes_what_the_plan_says_and_del_unmakes_it() -> None:
     bench = Bench()
     pod = bench.kernel.new_namespace()
     assert bench.add("c1", pod) == "10.1.0.2/29"
-    assert bench.kernel.dump().splitlines()[-5:] == [
+    links = bench.kernel.namespaces[NODE].links, bench.kernel.namespaces[pod].links
+    # Neither has to look for the other in the machine's table of neighbours.
+    assert f"0 neighbour 10.1.0.2 at 0a:58:0a:01:00:02 dev {links[0]['nw0'].index}" in bench.kernel.dump()
+    assert bench.kernel.dump().splitlines()[-6:] == [
         "1 link eth0 veth mtu 1500 up",
         "1 addr 10.1.0.2/29 dev eth0",
         "1 link lo - mtu 65536 up",
+        f"1 neighbour 10.1.0.1 at 0a:58:0a:01:00:01 dev {links[1]['eth0'].index}",
         "1 route 0.0.0.0/0 via 10.1.0.1 proto 3",
         "1 route 10.1.0.0/29 via None proto 2",
     ]
@@ -68,7 +72,7 @@ def test_add_makes_what_the_plan_says_and_del_unmakes_it() -> None:
     assert bench.operations.delete(bench.conf, AttachmentKey("c1", "eth0")) is None
 
 
-@pytest.mark.parametrize("step", ["add_veth", "set_up_pod"])
+@pytest.mark.parametrize("step", ["add_veth", "set_up_pod", "replace_neighbour"])
 def test_a_step_that_fails_leaves_nothing(step: str) -> None:
     bench = Bench()
     pod = bench.kernel.new_namespace()
@@ -77,8 +81,9 @@ def test_a_step_that_fails_leaves_nothing(step: str) -> None:
         bench.add("c1", pod)
     assert caught.value.code == 100
     assert "c1/eth0" in str(caught.value)
+    bench.kernel.drop(pod)  # its loopback may be up
     assert (bench.kernel.dump(), bench.store.records) == (bench.empty, {})
-    assert bench.add("c1", pod) == "10.1.0.3/29"
+    assert bench.add("c1", bench.kernel.new_namespace()) == "10.1.0.3/29"
 
 
 def test_repeated_add_changes_nothing() -> None:

@@ -104,7 +104,7 @@ def test_host_names_are_short_and_apart() -> None:
 )
 def test_the_mtu_of_a_pods_link(configured: int, bridge: int, expected: int) -> None:
     conf = NetConf("1.1.0", "nodewright", mtu=configured, ranges=(SMALL,))
-    plan = links.plan(conf, AttachmentKey("c", "eth0"), ips("10.1.0.2"), bridge)
+    plan = links.plan(conf, AttachmentKey("c", "eth0"), ips("10.1.0.2"), replace(THERE, mtu=bridge))
     assert plan.mtu == expected
 
 

@@ -177,6 +177,12 @@ def test_a_pod_that_is_well_waits_for_nothing() -> None:
     assert (found.waits, found.summary) == ((), "Running and ready")
 
 
+def test_a_pod_that_may_begin_few_connections_is_told() -> None:
+    found = explain(record(status=running(ready=True), limited="9 of 10 are its own"))
+    assert found.summary == "Running, waits on connections: ConnectionsLimited: 9 of 10 are its own"
+    assert "nf_conntrack_max" in found.waits[0].action
+
+
 KILLED = "Container app failed liveness probe, will be restarted"
 
 
