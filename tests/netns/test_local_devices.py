@@ -79,12 +79,13 @@ class Node:
         PodDisk(self.root).tear_down(paths)
 
     def grow(self, uid: str, volume: LocalVolume, api: FakeClaimApi) -> list[str]:
-        """An agent that has just started grows the pod's volume; the reasons of its events."""
+        """An agent that has just started grows the pod's volume; the reasons of events about the pod."""
         reasons: list[str] = []
 
         class Events:
             def emit(self, about: Any, kind: str, reason: str, message: str, **more: Any) -> None:
-                reasons.append(reason)
+                if about["kind"] == "Pod":
+                    reasons.append(reason)
 
         async def work() -> None:
             local = LocalVolumes(self.root, LocalDisk(self.root), lambda *_: None)
