@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import os
 import random
+import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -149,6 +150,10 @@ def _say(text: str) -> None:
 
 
 async def _run(given: argparse.Namespace, binaries: Path) -> int:
+    this = asyncio.current_task()
+    assert this is not None
+    # Cgroups would stay behind; everything else ends with this process.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     lab = Lab(Path(tempfile.mkdtemp(prefix="nodewright-bench-")), binaries, SystemClock())
     effort = Effort(given.policies, given.pods, given.changes, given.budget, given.rounds)
     bench = Bench(lab, given.makers.split(","), effort)
