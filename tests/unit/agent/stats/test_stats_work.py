@@ -92,6 +92,17 @@ async def test_a_pod_with_its_container_sandbox_layer_logs_and_volumes(tmp_path:
     assert used >= 8192 + 50_000 + 10_000
 
 
+@pytest.mark.parametrize("member", [_BOX, CONTAINER_ID], ids=["of the sandbox", "of a container"])
+async def test_the_pods_network_is_read_by_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, member: str
+) -> None:
+    provider, _, _, _ = _provider(tmp_path)
+    (tmp_path / f"cgroup/memory/kubepods/besteffort/pod{POD_UID}/{member}/cgroup.procs").write_text("4711\n")
+    monkeypatch.setattr(machine, "interfaces", lambda pid=0: (pid,))
+    (pod,) = (await provider.snapshot()).pods
+    assert pod.interfaces == (4711,)
+
+
 @pytest.mark.parametrize(
     ("limit", "capacity"),
     [
