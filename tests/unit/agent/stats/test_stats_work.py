@@ -15,7 +15,7 @@ from agent.common.model.errors import CriUnavailable
 from agent.server.work.metrics import MetricsEndpoints
 from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
-from agent.stats.model import TreeUsage
+from agent.stats.model import Interface, TreeUsage
 from agent.stats.plan import summary as plan
 from agent.stats.work.provider import StatsProvider, StatsSettings, StatsSources
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
@@ -98,9 +98,9 @@ async def test_the_pods_network_is_read_by_a_process(
 ) -> None:
     provider, _, _, _ = _provider(tmp_path)
     (tmp_path / f"cgroup/memory/kubepods/besteffort/pod{POD_UID}/{member}/cgroup.procs").write_text("4711\n")
-    monkeypatch.setattr(machine, "interfaces", lambda pid=0: (pid,))
+    monkeypatch.setattr(machine, "interfaces", lambda pid=0: (Interface(f"of {pid}"),))
     (pod,) = (await provider.snapshot()).pods
-    assert pod.interfaces == (4711,)
+    assert [one.name for one in pod.interfaces] == ["of 4711"]
 
 
 @pytest.mark.parametrize(
