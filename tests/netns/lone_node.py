@@ -123,7 +123,7 @@ class LoneNode:
     def pods(self) -> dict[str, Json] | None:
         """The pods by the names in their manifests; None while nobody answers."""
         text = self.ask("/pods")
-        items = json.loads(text)["items"] if text else None
+        items = json.loads(text)["items"] or [] if text else None  # null: upstream has none
         return None if items is None else {str(one["metadata"]["name"]).removesuffix("-lone"): one for one in items}
 
     def put(self, name: str, *containers: Json, **spec: Any) -> None:
