@@ -69,6 +69,14 @@ def join(
             " of the cluster.",
         ),
     ] = False,
+    cri_socket: Annotated[
+        str,
+        typer.Option(
+            metavar="SOCKET",
+            help="A container runtime that runs already, such as CRI-O at unix:///var/run/crio/crio.sock. By default"
+            " containerd's, which is started where none runs.",
+        ),
+    ] = "",
     kubelet_arg: Annotated[
         list[str] | None, typer.Option(metavar="FLAG", help="One more flag for the agent (may be repeated).")
     ] = None,
@@ -108,6 +116,7 @@ def join(
             proxy=proxy,
             cluster_cidr=cluster_cidr,
             policies=network_policy,
+            runtime=cri_socket,
             arguments=tuple(kubelet_arg or ()),
         )
         work.run(request, plain=plain)

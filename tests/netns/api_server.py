@@ -26,7 +26,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from controlplane.binaries.model import CONTROL_PLANE
 from controlplane.binaries.work import ensure
 from controlplane.cluster.edge.roots import cache_root
 from nodelib.kube.access import ClusterAccess, save_kubeconfig
@@ -34,9 +33,9 @@ from nodelib.kube.access import ClusterAccess, save_kubeconfig
 _READY_TIMEOUT = 60.0
 
 
-def built(name: str) -> Path:
-    """A program of the table of binaries; minutes if nobody has compiled it yet."""
-    return ensure([name], cache_dir=Path(cache_root()), progress=_say).path(name)
+def built(name: str, release: str = "") -> Path:
+    """A program of the table of binaries, of the control plane `release`; minutes if nobody has compiled it yet."""
+    return ensure([name], cache_dir=Path(cache_root()), progress=_say, release=release).path(name)
 
 
 def _say(line: str) -> None:
@@ -65,13 +64,15 @@ def running(
     service_ranges: str = "10.96.0.0/16",
     users: Sequence[str] = (),
     gates: str = "",
+    release: str = "",
 ) -> Iterator[ApiServer]:
     """Raise both in a new namespace with the address 10.89.250.1; everything is gone afterwards.
 
     `signing`: with a controller manager that signs node certificates for so long ("20s"). `users`: who has a token of
-    this name, besides the nodes. `gates`: feature gates of the API server.
+    this name, besides the nodes. `gates`: feature gates of the API server. `release`: "1.36", a control plane of that
+    minor version; by default that of NODEWRIGHT_API_SERVER, or ours.
     """
-    binary = built(CONTROL_PLANE.name)
+    binary = built("kube-apiserver", release or os.environ.get("NODEWRIGHT_API_SERVER", ""))
     netns = f"nwn-{secrets.token_hex(3)}"
     address = "10.89.250.1"
     _ip("netns", "add", netns)

@@ -62,15 +62,21 @@ class Counted(KubeClient):
             yield event
 
 
+_STREAMED, _PAGED = {"streams": 1}, {"streams": 1, "pages": 1, "watches": 1}
+_OLDER = pytest.mark.soak  # its build takes minutes
+
+
 @pytest.mark.parametrize(
-    ("gates", "counted"),
+    ("release", "gates", "counted"),
     [
-        pytest.param("", {"streams": 1}, id="it does them"),
-        pytest.param("WatchList=false", {"streams": 1, "pages": 1, "watches": 1}, id="its gate is off"),
+        pytest.param("", "", _STREAMED, id="it does them"),
+        pytest.param("", "WatchList=false", _PAGED, id="its gate is off"),
+        pytest.param("1.36", "", _STREAMED, id="1.36 does them", marks=_OLDER),
+        pytest.param("1.36", "WatchList=false", _PAGED, id="1.36, its gate is off", marks=_OLDER),
     ],
 )
-def test_everything_that_is_watched(tmp_path: Path, gates: str, counted: dict[str, int]) -> None:
-    with api_server.running(tmp_path, [], gates=gates) as api:
+def test_everything_that_is_watched(tmp_path: Path, release: str, gates: str, counted: dict[str, int]) -> None:
+    with api_server.running(tmp_path, [], gates=gates, release=release) as api:
 
         async def watch(path: str, params: dict[str, str]) -> None:
             client = Counted(api.access("admin"), user_agent="test")

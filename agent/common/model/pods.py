@@ -125,6 +125,7 @@ class ContainerState:
     """One CRI container (one attempt). Times in nanoseconds since the epoch, 0: not yet.
 
     `cut`: it is created and cannot be started any more: its start was cut off before any process of it ran.
+    `runtime`: the name that the runtime gives itself in CRI's Version.
     """
 
     id: str
@@ -150,6 +151,12 @@ class ContainerState:
     user: Json = field(default_factory=dict)
     stop_signal: str = ""
     cut: bool = False
+    runtime: str = "containerd"
+
+    @property
+    def full_id(self) -> str:
+        """The id as a pod's status has it (ContainerID.String in pkg/kubelet/container/runtime.go)."""
+        return f"{self.runtime}://{self.id}"
 
 
 @dataclass(frozen=True, slots=True)

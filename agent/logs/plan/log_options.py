@@ -96,7 +96,7 @@ def _unreadable() -> InvalidQuery:
 
 
 def container_id(pod_name: str, status: Json, container: str, previous: bool) -> str:
-    """The container id (without its runtime prefix) that has the log. Raises NotFound, NotStarted, as upstream."""
+    """The id of the container that has the log, as the status has it. Raises NotFound, NotStarted, as upstream."""
     found = _container_status(status, container)
     if found is None:
         raise NotFound(f'container "{container}" in pod "{pod_name}" is not available')
@@ -118,7 +118,7 @@ def container_id(pod_name: str, status: Json, container: str, previous: bool) ->
         raise NotStarted(f'container "{container}" in pod "{pod_name}" is waiting to start: {why}')
     else:
         raise NotStarted(f'container "{container}" in pod "{pod_name}" is waiting to start - no logs yet')
-    return str(chosen).rpartition("://")[2]
+    return str(chosen)
 
 
 def _container_status(status: Json, container: str) -> Json | None:

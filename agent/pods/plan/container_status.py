@@ -129,7 +129,7 @@ def _from_runtime(
         "name": latest.name,
         "image": latest.image,
         "imageID": latest.image_ref,
-        "containerID": f"containerd://{latest.id}",
+        "containerID": latest.full_id,
         "restartCount": restart_count(latest.annotations, latest.attempt),
         "ready": False,
         "state": _state(latest, old, _not_yet(pod)),
@@ -167,7 +167,7 @@ def _state(one: ContainerState, old: Json | None, not_yet: str) -> Json:
             "reason": one.reason,
             "startedAt": format_rfc3339(one.started_at / 1e9),
             "finishedAt": format_rfc3339(one.finished_at / 1e9),
-            "containerID": f"containerd://{one.id}",
+            "containerID": one.full_id,
         }
         if one.message:
             ended["message"] = one.message
@@ -211,7 +211,7 @@ def _ready(
     if not running:
         status["started"] = False
         return
-    answer = probes.get(status["containerID"].removeprefix("containerd://"))
+    answer = probes.get(status["containerID"].rpartition("://")[2])
     same = old is not None and old.get("containerID") == status["containerID"]
     has_startup, has_readiness = bool(container.get("startupProbe")), bool(container.get("readinessProbe"))
     if answer is not None:

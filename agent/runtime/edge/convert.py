@@ -65,7 +65,7 @@ def sandbox_status(status: Any) -> SandboxState:
     )
 
 
-def container_listed(item: Any) -> ContainerState:
+def container_listed(item: Any, runtime: str = "containerd") -> ContainerState:
     """A Container of ListContainers, which has neither times nor exit code."""
     return ContainerState(
         id=item.id,
@@ -80,10 +80,11 @@ def container_listed(item: Any) -> ContainerState:
         image_id=item.image_id,
         labels=dict(item.labels),
         annotations=dict(item.annotations),
+        runtime=runtime,
     )
 
 
-def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
+def container_status(status: Any, runtime: str = "containerd") -> ContainerState:
     """A ContainerStatus. It does not name its sandbox, which the caller knows from the list.
 
     A container whose start was cut off with its caller or with the runtime never ran: it counts as created.
@@ -91,7 +92,7 @@ def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
     cut = _start_was_cut(status)
     return ContainerState(
         id=status.id,
-        sandbox_id=sandbox_id,
+        sandbox_id="",
         uid=_uid(status.labels.get(POD_UID, "")),
         name=status.metadata.name,
         attempt=status.metadata.attempt,
@@ -113,17 +114,18 @@ def container_status(status: Any, sandbox_id: str = "") -> ContainerState:
         user=to_plain(status.user.linux) if status.user.HasField("linux") else {},
         stop_signal=_name(api_pb2.Signal, status.stop_signal) if status.stop_signal else "",
         cut=cut,
+        runtime=runtime,
     )
 
 
-def event(message: Any) -> RuntimeEvent:
+def event(message: Any, runtime: str = "containerd") -> RuntimeEvent:
     """A ContainerEventResponse, without what it says of containers other than the one that has exited: that was read
     some time before the event is sent."""
     kind = _name(api_pb2.ContainerEventType, message.container_event_type)
     ended = None
     if message.container_event_type == api_pb2.CONTAINER_STOPPED_EVENT:
         found = (one for one in message.containers_statuses if one.id == message.container_id)
-        ended = next((container_status(one) for one in found if one.state == api_pb2.CONTAINER_EXITED), None)
+        ended = next((container_status(one, runtime) for one in found if one.state == api_pb2.CONTAINER_EXITED), None)
     return RuntimeEvent(_uid(message.pod_sandbox_status.metadata.uid), message.container_id, kind, ended)
 
 

@@ -86,6 +86,7 @@ class Cri:
         self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
         self._images = api_pb2_grpc.ImageServiceStub(self._image_channel)
         self._starts = KeptStarts(self._endpoint, _OPTIONS, interceptors)
+        self._runtime_name = ""
 
     async def keep_starts(self) -> None:
         """Until cancelled: containers are started, and sandboxes made and ended, over a connection on which the calls
@@ -111,7 +112,8 @@ class Cri:
         answer = await self._ask(
             "list containers", uid or "", self._runtime.ListContainers(request, timeout=self._limits.call)
         )
-        return tuple(convert.container_listed(item) for item in answer.containers)
+        runtime = await self._name()
+        return tuple(convert.container_listed(item, runtime) for item in answer.containers)
 
     async def sandbox_status(self, sandbox_id: str) -> SandboxState:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
@@ -124,7 +126,7 @@ class Cri:
         request = pb.ContainerStatusRequest(container_id=container_id)
         call = self._runtime.ContainerStatus(request, timeout=self._limits.call)
         answer = await self._ask("container status", container_id, call)
-        return convert.container_status(answer.status)
+        return convert.container_status(answer.status, await self._name())
 
     async def run_sandbox(self, config: Json, runtime_handler: str = "") -> str:
         name = _pod_of(config)
@@ -257,6 +259,12 @@ class Cri:
         request = pb.VersionRequest(version="0.1.0")
         return to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=self._limits.call)))
 
+    async def _name(self) -> str:
+        """The runtime's name, asked for once: one that restarts is still the same."""
+        if not self._runtime_name:
+            self._runtime_name = str((await self.version()).get("runtime_name") or "unknown")
+        return self._runtime_name
+
     async def cgroup_driver(self) -> str:
         """ "systemd", "cgroupfs", or "" if the runtime does not say. Code UNIMPLEMENTED: it cannot."""
         answer = await self._ask(
@@ -273,9 +281,10 @@ class Cri:
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
         """Until the runtime ends the stream. Raises CriError; code UNIMPLEMENTED: it has no events."""
+        runtime = await self._name()
         try:
             async for event in self._runtime.GetContainerEvents(pb.GetEventsRequest()):
-                yield convert.event(event)
+                yield convert.event(event, runtime)
         except grpc.aio.AioRpcError as error:
             raise self._translated("container events", "", error) from error
 

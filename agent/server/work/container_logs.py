@@ -52,9 +52,10 @@ class ContainerLogs:
         """Container id and log path. Raises Refused (400) with upstream's texts."""
         status = self._deps.pods.status(pod.uid) or pod.status
         try:
-            identity = plan.container_id(pod.name, status, container, previous)
+            full = plan.container_id(pod.name, status, container, previous)
         except NodewrightError as error:
             raise Refused(400, error.message) from error
+        identity = full.rpartition("://")[2]
         observed = self._deps.pods.observed(pod.uid)
         known = next((found for found in observed.containers if found.id == identity and found.log_path), None)
         if known is not None:
@@ -63,7 +64,7 @@ class ContainerLogs:
             return identity, (await self._deps.runtime.container_status(identity)).log_path
         except CriError as error:
             log.warning("log of %s[%s]: %s", pod.full_name, container, error)
-            raise Refused(400, f"unable to retrieve container logs for containerd://{identity}") from error
+            raise Refused(400, f"unable to retrieve container logs for {full}") from error
 
     def _lines(self, pod: Pod, identity: str, path: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
         if not options.follow:

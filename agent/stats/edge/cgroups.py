@@ -18,7 +18,8 @@ from agent.stats.model import CgroupSample, ContainerDetails, Cpu, Memory, PodCg
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)  # ENODEV: it was removed while it was read
 _POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?\Z")
-_CONTAINER = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?")
+# CRI-O's process beside each container has a cgroup of its own, which cAdvisor leaves out, too (container/crio).
+_CONTAINER = re.compile(r"(?!crio-conmon-)(?:.*-)?([0-9a-f]{64})(?:\.scope)?")
 
 
 class CgroupReader:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.common.model.pods import ObservedPod, Pod
@@ -286,7 +286,7 @@ class StatsProvider:
             sample=sample,
             containers=containers,
             sandbox=own,
-            interfaces=() if on_host or own is None else self._interfaces(own.sample.path),
+            interfaces=() if on_host else self._interfaces(one for one in (own, *containers) if one is not None),
             volumes=(*self._disk_usage.volumes(uid, pod), *storage.served.get(uid, ())) if storage is not None else (),
             own_files=self._disk_usage.own_files(uid) if storage is not None else None,
         )
@@ -325,8 +325,10 @@ class StatsProvider:
                 return ContainerStats(sandbox.id, "", "", sandbox.created_at, sample)
         return None
 
-    def _interfaces(self, cgroup: str) -> tuple[Interface, ...]:
-        pid = self._reader.any_pid(cgroup)
+    def _interfaces(self, members: Iterable[ContainerStats]) -> tuple[Interface, ...]:
+        """Of the pod's network, which its first member with a process shows: sandboxes of CRI-O have none."""
+        pids = (self._reader.any_pid(one.sample.path) for one in members)
+        pid = next((one for one in pids if one is not None), None)
         return self._machine.interfaces(pid) if pid is not None else ()
 
     def _clock_ns(self) -> int:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from controlplane.cluster.plan.manifests import POLICY_RULES, proxy_right
+from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET as CONTAINERD_SOCKET
 from controlplane.cluster.plan.tracing import flags_of
 from nodelib import safe_yaml
 from nodelib.errors import Invalid, Permanent
@@ -227,8 +228,20 @@ def node_problem(node: Json | None, name: str) -> str:
     return ""
 
 
-def drop_in(*, systemd: bool) -> str:
-    """Settings of this machine that override the cluster's KubeletConfiguration."""
+def runtime_socket(given: str) -> str:
+    """The path in `given`, a path or a URL of a unix socket; "" says containerd's. Raises Invalid."""
+    path = given.removeprefix("unix://") or CONTAINERD_SOCKET
+    if not path.startswith("/"):
+        raise Invalid(
+            "is not the socket of a container runtime",
+            obj=f"--cri-socket {given}",
+            action="Name its path, such as unix:///var/run/crio/crio.sock.",
+        )
+    return path
+
+
+def drop_in(*, systemd: bool, runtime: str = CONTAINERD_SOCKET) -> str:
+    """Settings of this machine that override the cluster's KubeletConfiguration. `runtime`: a path."""
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -237,9 +250,18 @@ def drop_in(*, systemd: bool) -> str:
         "failSwapOn": False,
         "resolvConf": "/run/systemd/resolve/resolv.conf" if systemd else "/etc/resolv.conf",
         "rotateCertificates": True,
-        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "containerRuntimeEndpoint": f"unix://{runtime}",
     }
     return json.dumps(config, indent=1) + "\n"
+
+
+def socket_in(drop_in: str) -> str:
+    """The path of the runtime's socket in the text of a drop_in(); containerd's where it has none."""
+    try:
+        found = object_or_empty(safe_yaml.load(drop_in)).get("containerRuntimeEndpoint")
+    except yaml.YAMLError:
+        found = None
+    return runtime_socket(found if isinstance(found, str) else "")
 
 
 def plain_config(dns: str, domain: str) -> str:

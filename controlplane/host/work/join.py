@@ -36,7 +36,7 @@ from nodelib.kube.client import ApiError, KubeClient
 from policy.settings import SOCKET as POLICY_SOCKET
 
 FOLDER = "/var/lib/kubelet/nodewright"  # of the supervisor and the daemons' logs
-SOCKET = node_files.CONTAINERD_SOCKET
+DROP_IN = f"{plan.DROP_INS}/50-nodewright.conf"
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SIGNED_WITHIN = 15.0
 _MAPS = "/api/v1/namespaces/kube-system/configmaps"
@@ -58,6 +58,7 @@ class Request:
     proxy: str = "auto"
     cluster_cidr: str = ""
     policies: bool = False  # whether the node enforces network policies, which needs our pod network
+    runtime: str = ""  # the socket of a container runtime that runs already; "": containerd, started if none answers
     arguments: tuple[str, ...] = ()  # additional flags of the agent
     project: str = ""
     python: str = ""
@@ -98,6 +99,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
         )
     if not request.kubeconfig:
         plan.check_trust(pins=request.pins, ca_file=request.ca_file, skip=request.skip_verification)
+    _check_runtime(request)
     with progress.step("cluster") as say:
         known = await (_by_admin if request.kubeconfig else _by_token)(request, clock)
         say(known.access.server)
@@ -107,7 +109,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
         await read_cluster(request, known)
     with progress.step("files"):
         await asyncio.to_thread(_write_files, request, known)
-    with progress.step("containerd and agent") as say:
+    with progress.step("agent" if request.runtime else "containerd and agent") as say:
         network, proxy = _resolve(request, known)
         await asyncio.to_thread(_start, request, known, network, proxy)
         await join_waits.until_certified(request.node, FOLDER, clock)
@@ -259,10 +261,10 @@ def _write_files(request: Request, known: KnownCluster) -> None:
     save_kubeconfig(plan.BOOTSTRAP_CONF, known.access)
     files.write_if_changed(plan.CONFIG, known.kubelet)
     systemd = os.path.isdir("/run/systemd/system")
-    files.write_if_changed(f"{plan.DROP_INS}/50-nodewright.conf", plan.drop_in(systemd=systemd))
+    files.write_if_changed(DROP_IN, plan.drop_in(systemd=systemd, runtime=plan.runtime_socket(request.runtime)))
     text = plan.proxy_config(request.node, ",".join(known.cluster_cidrs), "")
     files.write_if_changed(plan.PROXY_CONFIG, text)
-    if not os.path.exists("/etc/containerd/config.toml"):
+    if not request.runtime and not os.path.exists("/etc/containerd/config.toml"):
         config = node_files.containerd_config(restrict_oom_score_adj=not oom.may_lower_score(), durable=True)
         files.write("/etc/containerd/config.toml", config, 0o644)
 
@@ -274,7 +276,7 @@ def remove_bootstrap(path: str = plan.BOOTSTRAP_CONF) -> None:
 
 
 def _start(request: Request, known: KnownCluster, network: str, proxy: str) -> None:
-    programs = [] if _answers(SOCKET) and not _ours("containerd") else [_containerd(request)]
+    programs = [_containerd(request)] if _starts_containerd(request) else []
     programs.append(agent_program(request, known, network, _hostname()))
     if proxy == "nodewright":
         flags = (f"--config={plan.PROXY_CONFIG}", *plan.tracing_flags(known.kubelet), "--v=2")
@@ -285,12 +287,28 @@ def _start(request: Request, known: KnownCluster, network: str, proxy: str) -> N
     units.ensure_supervisor(FOLDER, f"{FOLDER}/supervisor.log", request.project)
 
 
+def _check_runtime(request: Request) -> None:
+    """Raises Invalid or Permanent for a --cri-socket where nothing answers. Nobody else would start it."""
+    path = plan.runtime_socket(request.runtime)
+    if request.runtime and not _answers(path):
+        raise Permanent(
+            "no container runtime answers",
+            obj=f"--cri-socket {path}",
+            step="container runtime",
+            action="Start it (systemctl start crio), or leave --cri-socket out, for containerd.",
+        )
+
+
+def _starts_containerd(request: Request) -> bool:
+    return not request.runtime and (_ours("containerd") or not _answers(plan.CONTAINERD_SOCKET))
+
+
 def _containerd(request: Request) -> Program:
     path = request.binaries.get("containerd") or shutil.which("containerd")
     if not path:
         raise Permanent(
             "no container runtime answers and containerd is not installed",
-            obj=SOCKET,
+            obj=plan.CONTAINERD_SOCKET,
             step="start containerd",
             action="Run apt-get install containerd, or start the container runtime that is there.",
         )

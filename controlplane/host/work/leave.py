@@ -11,7 +11,7 @@ import signal
 
 from agent.runtime.edge.cri import Cri
 from controlplane.host.plan import join as plan
-from controlplane.host.work.join import FOLDER, SOCKET
+from controlplane.host.work.join import DROP_IN, FOLDER
 from controlplane.machine.edge import namespaces
 from controlplane.progress import Progress
 from controlplane.supervisor.edge import units
@@ -20,6 +20,7 @@ from nodelib import file_trees
 from nodelib.clock import Clock
 from nodelib.command import run
 from nodelib.errors import NodewrightError, NotFound
+from nodelib.files import text_of
 
 _KUBELET = "/var/lib/kubelet"
 _FILES = (plan.KUBELET_CONF, plan.BOOTSTRAP_CONF, plan.CA_FILE, plan.PROXY_CONFIG)
@@ -71,7 +72,8 @@ async def _supervisor_lives() -> str:
 
 
 async def _remove_pods() -> int:
-    cri = Cri(SOCKET)
+    runtime = plan.socket_in(text_of(DROP_IN))
+    cri = Cri(runtime)
     try:
         sandboxes = await cri.list_sandboxes()
         for one in sandboxes:
@@ -80,7 +82,7 @@ async def _remove_pods() -> int:
         return len(sandboxes)
     except NodewrightError as error:
         raise NodewrightError(
-            error.message, obj=SOCKET, step="remove the pods", action="Start the container runtime, then leave again."
+            error.message, obj=runtime, step="remove the pods", action="Start the container runtime, then leave again."
         ) from error
     finally:
         await cri.close()

@@ -71,13 +71,17 @@ _ENDED = {"terminated": {"containerID": "containerd://old", "exitCode": 1}}
 @pytest.mark.parametrize(
     ("status", "previous", "expected"),
     [
-        (_status({"running": {}}, containerID="containerd://now"), False, "now"),
-        (_status({"running": {}}, _ENDED, containerID="containerd://now"), True, "old"),
-        (_status({"terminated": {"containerID": "containerd://end"}}), False, "end"),
-        (_status({"terminated": {}}, _ENDED), False, "old"),
-        (_status({"waiting": {"reason": "CrashLoopBackOff"}}, _ENDED), False, "old"),
-        ({"initContainerStatuses": [{"name": "c", "state": {"running": {}}, "containerID": "x://i"}]}, False, "i"),
-        ({"ephemeralContainerStatuses": [{"name": "c", "state": {"running": {}}, "containerID": "x://e"}]}, False, "e"),
+        (_status({"running": {}}, containerID="containerd://now"), False, "containerd://now"),
+        (_status({"running": {}}, _ENDED, containerID="containerd://now"), True, "containerd://old"),
+        (_status({"terminated": {"containerID": "containerd://end"}}), False, "containerd://end"),
+        (_status({"terminated": {}}, _ENDED), False, "containerd://old"),
+        (_status({"waiting": {"reason": "CrashLoopBackOff"}}, _ENDED), False, "containerd://old"),
+        ({"initContainerStatuses": [{"name": "c", "state": {"running": {}}, "containerID": "x://i"}]}, False, "x://i"),
+        (
+            {"ephemeralContainerStatuses": [{"name": "c", "state": {"running": {}}, "containerID": "x://e"}]},
+            False,
+            "x://e",
+        ),
     ],
     ids=["running", "previous", "ended", "ended unstarted", "backing off", "init", "ephemeral"],
 )

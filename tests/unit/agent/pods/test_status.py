@@ -176,6 +176,15 @@ def test_waiting_reasons_and_last_states() -> None:
     assert again["containerID"] == "containerd://a1"
 
 
+def test_ids_are_named_by_their_runtime() -> None:
+    made = one(ONE, "a", RUN)
+    probed = {made.id: ProbeState(True, True)}
+    found = status(ONE, seen(replace(made, runtime="cri-o")), probes=probed)["containerStatuses"][0]
+    assert (found["containerID"], found["ready"]) == (f"cri-o://{made.id}", True)
+    ended = status(ONE, seen(replace(dead("a", 1, ONE), runtime="cri-o")))["containerStatuses"][0]
+    assert ended["state"]["terminated"]["containerID"].startswith("cri-o://")
+
+
 def test_a_running_container_that_vanished_is_shown_as_terminated_before() -> None:
     before = {"phase": "Running", "containerStatuses": [{"name": "a", "restartCount": 2, "state": {"running": {}}}]}
     found = status(ONE, seen(), previous=before)

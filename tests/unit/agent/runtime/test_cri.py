@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from cri_api.v1 import api_pb2
+from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.common.model.errors import CriError, CriInvalid
 from agent.common.model.pods import RunState
@@ -125,6 +125,37 @@ async def test_a_runtime_that_cannot_resize_a_sandbox_is_fine(runtime: tuple[Cri
     cri, kinds = runtime
     await cri.update_sandbox("s", {}, {"cpu_shares": 2})
     assert kinds == ["update_podsandbox_resources"]
+
+
+class _Named(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
+    """A runtime with a name, and one container."""
+
+    asked = 0
+
+    async def Version(self, request: Any, context: Any) -> Any:
+        self.asked += 1
+        return api_pb2.VersionResponse(runtime_name="cri-o", runtime_version="1.36.0")
+
+    async def ListContainers(self, request: Any, context: Any) -> Any:
+        return api_pb2.ListContainersResponse(containers=[api_pb2.Container(id="c")])
+
+    async def ContainerStatus(self, request: Any, context: Any) -> Any:
+        return api_pb2.ContainerStatusResponse(status=api_pb2.ContainerStatus(id="c"))
+
+
+async def test_containers_know_their_runtime_which_is_asked_once(tmp_path: Path) -> None:
+    server, named = grpc.aio.server(), _Named()
+    api_pb2_grpc.add_RuntimeServiceServicer_to_server(named, server)
+    server.add_insecure_port(f"unix:{tmp_path}/r.sock")
+    await server.start()
+    cri = Cri(f"{tmp_path}/r.sock")
+    try:
+        assert [one.full_id for one in await cri.list_containers()] == ["cri-o://c"]
+        assert (await cri.container_status("c")).full_id == "cri-o://c"
+        assert named.asked == 1
+    finally:
+        await cri.close()
+        await server.stop(None)
 
 
 _CUT = "failed to create containerd task: failed to create shim task: context canceled"

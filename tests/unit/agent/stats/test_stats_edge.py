@@ -109,13 +109,15 @@ _STATIC = "0123456789abcdef0123456789abcdef"
             f"cri-containerd-{CONTAINER_ID}.scope",
         ),
         (f"/kubepods.slice/kubepods-pod{POD_UID.replace('-', '_')}.slice", POD_UID, f"crio-{CONTAINER_ID}.scope"),
+        (f"/kubepods/burstable/pod{POD_UID}", POD_UID, f"crio-{CONTAINER_ID}"),
     ],
-    ids=["guaranteed", "burstable", "static", "systemd burstable", "systemd guaranteed"],
+    ids=["guaranteed", "burstable", "static", "systemd burstable", "systemd guaranteed", "CRI-O"],
 )
 def test_pod_cgroups_of_both_drivers(tmp_path: Path, cgroup: str, uid: str, container: str) -> None:
     root = "/" + cgroup.split("/")[1]
     (tmp_path / "memory" / cgroup.strip("/") / container).mkdir(parents=True)
-    (tmp_path / "memory" / cgroup.strip("/") / "init.scope").mkdir()
+    for other in ("init.scope", f"crio-conmon-{'0' * 64}", f"crio-conmon-{'0' * 64}.scope"):
+        (tmp_path / "memory" / cgroup.strip("/") / other).mkdir()
     found = CgroupReader(str(tmp_path)).pods(root)
     assert found == {uid: PodCgroup(cgroup, {CONTAINER_ID: f"{cgroup}/{container}"})}
 

@@ -15,7 +15,7 @@ from agent.common.model.errors import CriUnavailable
 from agent.server.work.metrics import MetricsEndpoints
 from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
-from agent.stats.model import TreeUsage
+from agent.stats.model import Interface, TreeUsage
 from agent.stats.plan import summary as plan
 from agent.stats.work.provider import StatsProvider, StatsSettings, StatsSources
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
@@ -90,6 +90,17 @@ async def test_a_pod_with_its_container_sandbox_layer_logs_and_volumes(tmp_path:
     assert (volume.name, volume.ephemeral) == ("cache", True)
     used, _ = plan.ephemeral_storage(pod)
     assert used >= 8192 + 50_000 + 10_000
+
+
+@pytest.mark.parametrize("member", [_BOX, CONTAINER_ID], ids=["of the sandbox", "of a container"])
+async def test_the_pods_network_is_read_by_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, member: str
+) -> None:
+    provider, _, _, _ = _provider(tmp_path)
+    (tmp_path / f"cgroup/memory/kubepods/besteffort/pod{POD_UID}/{member}/cgroup.procs").write_text("4711\n")
+    monkeypatch.setattr(machine, "interfaces", lambda pid=0: (Interface(f"of {pid}"),))
+    (pod,) = (await provider.snapshot()).pods
+    assert [one.name for one in pod.interfaces] == ["of 4711"]
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,30 @@ def test_files_are_what_the_daemons_take() -> None:
     assert yaml.safe_load(plan.proxy_config("n1", "10.244.0.0/16", ""))["mode"] == "iptables"
 
 
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        pytest.param("", "/run/containerd/containerd.sock", id="containerd"),
+        pytest.param("unix:///var/run/crio/crio.sock", "/var/run/crio/crio.sock", id="a-url-as-kubeadm-takes-it"),
+        pytest.param("/run/crio/crio.sock", "/run/crio/crio.sock", id="a-path"),
+    ],
+)
+def test_leave_finds_the_runtime_that_join_was_given(given: str, path: str) -> None:
+    written = plan.drop_in(systemd=True, runtime=plan.runtime_socket(given))
+    assert yaml.safe_load(written)["containerRuntimeEndpoint"] == f"unix://{path}"
+    assert plan.socket_in(written) == path
+
+
+@pytest.mark.parametrize("text", ["", "[", "containerRuntimeEndpoint: 7"])
+def test_without_a_readable_drop_in_the_runtime_is_containerd(text: str) -> None:
+    assert plan.socket_in(text) == "/run/containerd/containerd.sock"
+
+
+def test_a_runtime_that_is_no_socket_is_refused() -> None:
+    with pytest.raises(Invalid, match="--cri-socket crio"):
+        plan.runtime_socket("crio")
+
+
 def test_a_token_made_by_an_admin_may_only_join() -> None:
     made = plan.token_secret("abcdef", "0123456789abcdef", "2026-01-01T00:00:00Z")["stringData"]
     assert made["auth-extra-groups"] == plan.GROUP and "usage-bootstrap-signing" not in made

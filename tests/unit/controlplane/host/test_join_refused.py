@@ -102,6 +102,13 @@ async def test_a_name_of_the_api_server_that_the_machine_does_not_know_is_named(
         await runner.cleanup()
 
 
+async def test_a_runtime_that_does_not_answer_is_named_before_anything_is_done(tmp_path: Path) -> None:
+    request = Request("https://127.0.0.1:1", "abcdef.0123456789abcdef", ("sha256:00",), runtime=f"{tmp_path}/crio.sock")
+    with pytest.raises(Permanent, match="no container runtime answers") as refused:
+        await join(request, Unseen(), Hasty())
+    assert refused.value.obj == f"--cri-socket {tmp_path}/crio.sock" and "systemctl start crio" in refused.value.action
+
+
 async def test_a_cluster_that_nothing_identifies_is_refused() -> None:
     """Whoever knows the token could answer in the cluster's place, and would be this machine's root (as kubeadm)."""
     with pytest.raises(Invalid) as refused:
