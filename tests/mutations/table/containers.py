@@ -31,7 +31,7 @@ TABLE = (
     ),
     Mutation(
         "command-expansion", "$(NAME) in args",
-        _CONTAINER, 'expand_all(container.get("args"), env)', 'list(container.get("args") or ())', _TESTS,
+        _CONTAINER, 'expand_all(container.get("args"), env, budget)', 'list(container.get("args") or ())', _TESTS,
     ),
     Mutation(
         "stop-signal", "lifecycle.stopSignal",
