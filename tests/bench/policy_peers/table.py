@@ -74,12 +74,16 @@ def markdown(by_maker: Mapping[str, Found], sizes: Sequence[int]) -> str:
         cells = []
         for maker, found in by_maker.items():
             theirs = value(line, found)
-            shown = "-" if theirs is None else f"{theirs:.3g} {line.unit}"
+            shown = "-" if theirs is None else f"{_number(theirs)} {line.unit}"
             ratio = f" ({ours / theirs:.2g}x)" if maker != OURS and theirs and ours is not None else ""
             cells.append(shown + ratio)
         if set(cells) != {"-"}:
             text.append(f"| {line.shown} | {' | '.join(cells)} |")
     return "\n".join(text)
+
+
+def _number(one: float) -> str:
+    return f"{one:,.0f}" if one >= 1000 else f"{one:.3g}"
 
 
 def counts(by_maker: Mapping[str, Found]) -> str:
