@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from agent.build import credentials
-from agent.build.exporter import build_exporter, cri_interceptors
+from agent.build.exporter import build_exporter, traced_cri
 from agent.build.no_api import NoApi
 from agent.common.edge.host_resolver import HostResolver
 from agent.common.metrics import Metrics
@@ -153,7 +153,7 @@ def _connections(
         wanted.image_endpoint,
         operation=metrics.runtime_operation,
         limits=CallLimits(wanted.request_timeout),
-        interceptors=cri_interceptors(exporter),
+        traced=traced_cri(exporter),
     )
     if settings.standalone:
         return Connections(NoApi(), NoApi(), NoApi(), NoApi(), cri)

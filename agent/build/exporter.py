@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from agent.common.metrics import Metrics
@@ -30,10 +31,10 @@ def build_exporter(settings: Settings, clock: Clock, metrics: Metrics) -> Export
     )
 
 
-def cri_interceptors(exporter: Exporter | None) -> Sequence[Any]:
-    """What hands the current span to the runtime, and makes a span of each call."""
+def traced_cri(exporter: Exporter | None) -> Callable[[Any], Any]:
+    """Makes a channel to the runtime that hands on the current span, and whose calls are spans, of an ordinary one."""
     if exporter is None:
-        return ()
-    from agent.runtime.edge.traced_calls import TracedCalls
+        return lambda channel: channel
+    from agent.runtime.edge.traced_calls import TracedChannel
 
-    return (TracedCalls(exporter.add),)
+    return partial(TracedChannel, sink=exporter.add)

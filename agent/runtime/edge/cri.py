@@ -8,7 +8,7 @@ upstream's remote_runtime.go and remote_image.go. A pull has none: its caller de
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -63,7 +63,7 @@ class Cri:
     """RuntimeService and ImageService (runtime/model.py). Create it inside the running loop; end it with close().
 
     `images`: the endpoint of the ImageService where it is another one. `operation(kind)` is entered around each call,
-    for metrics. `interceptors` see every call (traced_calls.py).
+    for metrics. `traced` makes a channel whose calls are spans of one (traced_calls.py).
     """
 
     def __init__(
@@ -73,19 +73,19 @@ class Cri:
         *,
         operation: Operation | None = None,
         limits: CallLimits | None = None,
-        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+        traced: Callable[[grpc.aio.Channel], Any] = lambda channel: channel,
     ) -> None:
         self._endpoint, self._image_endpoint = _address(endpoint), _address(images or endpoint)
         self._operation, self._limits = operation or (lambda kind: nullcontext()), limits or CallLimits()
-        self._channel = grpc.aio.insecure_channel(self._endpoint, options=_OPTIONS, interceptors=interceptors)
+        self._channel = grpc.aio.insecure_channel(self._endpoint, options=_OPTIONS)
         self._image_channel = (
             self._channel
             if self._image_endpoint == self._endpoint
-            else grpc.aio.insecure_channel(self._image_endpoint, options=_OPTIONS, interceptors=interceptors)
+            else grpc.aio.insecure_channel(self._image_endpoint, options=_OPTIONS)
         )
-        self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
-        self._images = api_pb2_grpc.ImageServiceStub(self._image_channel)
-        self._starts = KeptStarts(self._endpoint, _OPTIONS, interceptors)
+        self._runtime = api_pb2_grpc.RuntimeServiceStub(traced(self._channel))
+        self._images = api_pb2_grpc.ImageServiceStub(traced(self._image_channel))
+        self._starts = KeptStarts(self._endpoint, _OPTIONS, traced)
         self._runtime_name = ""
 
     async def keep_starts(self) -> None:

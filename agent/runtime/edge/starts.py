@@ -28,7 +28,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -59,10 +59,10 @@ class KeptStarts:
         self,
         endpoint: str,
         options: list[tuple[str, int]],
-        interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+        traced: Callable[[grpc.aio.Channel], Any] = lambda channel: channel,
     ) -> None:
         self._endpoint, self._options = endpoint, [*options, _OWN_CONNECTION]
-        self._interceptors = interceptors
+        self._traced = traced
         self._channel: grpc.aio.Channel | None = None
         self._keeper: Keeper | None = None
         self._ours = (-1, -1)  # descriptor and inode of the connection
@@ -133,9 +133,7 @@ class KeptStarts:
         """Until the connection is lost. Raises TimeoutError, OSError or CommandError when it cannot be kept."""
         size = _BUFFER + 2 * (next(self._tries) % _BUFFER_SIZES)
         options = [*self._options, ("grpc.tcp_receive_buffer_size", size)]
-        self._channel = channel = grpc.aio.insecure_channel(
-            self._endpoint, options=options, interceptors=self._interceptors
-        )
+        self._channel = channel = grpc.aio.insecure_channel(self._endpoint, options=options)
         async with asyncio.timeout(_DIAL_LIMIT):
             while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
                 await channel.wait_for_state_change(state)
@@ -144,7 +142,7 @@ class KeptStarts:
             raise Temporary(f"{len(ours)} such connections", obj=self._endpoint, step="find the connection for starts")
         self._ours = next(iter(ours))
         self._keeper = Keeper([self._ours[0]], _KEPT)
-        self.stub = api_pb2_grpc.RuntimeServiceStub(channel)
+        self.stub = api_pb2_grpc.RuntimeServiceStub(self._traced(channel))
         self._known.set()
         await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 

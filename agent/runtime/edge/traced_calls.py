@@ -1,58 +1,61 @@
 """Calls of the CRI as spans, and the current span as their parent in the runtime, which may trace itself.
 
 As upstream's CRI client with otelgrpc (k8s.io/cri-client): the span is named after the method, and `traceparent` goes
-along as metadata. Calls that belong to no trace go through untouched.
+along as metadata. Calls that belong to no trace go through untouched. gRPC's interceptors do the same with a task and
+several futures for each call, traced or not, which is most of what tracing costs.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable
 from typing import Any
 
-import grpc
 import grpc.aio
 
 from nodelib.traces.current import current
 from nodelib.traces.model import SPAN_BYTES, Span, SpanContext, SpanKind
 
 _HEADER = "traceparent"
+_KIND = {"rpc.system": "grpc"}
+Sink = Callable[[Span], None]
 
 
-class TracedCalls(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
-    """`sink` takes the span of each call when it has ended."""
+class TracedChannel:
+    """What the generated stubs ask of a channel. `sink` takes the span of each unary call when it has ended."""
 
-    def __init__(self, sink: Callable[[Span], None]) -> None:
-        self._sink = sink
+    def __init__(self, channel: grpc.aio.Channel, sink: Sink) -> None:
+        self._channel, self._sink = channel, sink
 
-    async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
-        """See grpc.aio.UnaryUnaryClientInterceptor."""
-        above = current()
-        if above is None:
-            return await continuation(details, request)
-        context = SpanContext(above.trace, os.urandom(SPAN_BYTES))
-        metadata = grpc.aio.Metadata(*(details.metadata or ()), (_HEADER, context.traceparent))
-        began, started = time.time(), time.monotonic()
-        call = await continuation(details._replace(metadata=metadata), request)
-        error = "CANCELLED"
-        try:
-            code = await call.code()
-            error = "" if code is grpc.StatusCode.OK else f"{code.name}: {await call.details() or ''}"
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
-        finally:
-            took = time.monotonic() - started
-            self._sink(
-                Span(context, _name(details.method), began, took, above.span, _KIND, error, kind=SpanKind.CLIENT)
-            )
+    def unary_unary(self, method: str, *words: Any, **options: Any) -> Callable[..., Any]:
+        """As grpc.aio.Channel.unary_unary(); what a call returns can be awaited, and has nothing else."""
+        ask, name = self._channel.unary_unary(method, *words, **options), method.lstrip("/")
+
+        def call(request: Any, *, timeout: float | None = None) -> Any:
+            above = current()
+            if above is None:
+                return ask(request, timeout=timeout)
+            return _traced(ask, request, timeout, name, above, self._sink)
+
         return call
 
+    def unary_stream(self, method: str, *words: Any, **options: Any) -> Any:
+        """As grpc.aio.Channel.unary_stream(): streams are no spans."""
+        return self._channel.unary_stream(method, *words, **options)
 
-_KIND = {"rpc.system": "grpc"}
 
-
-def _name(method: Any) -> str:
-    return (method.decode() if isinstance(method, bytes) else str(method)).lstrip("/")
+async def _traced(ask: Any, request: Any, timeout: float | None, name: str, above: SpanContext, sink: Sink) -> Any:
+    context = SpanContext(above.trace, os.urandom(SPAN_BYTES))
+    began, started = time.time(), time.monotonic()
+    error = "CANCELLED"
+    try:
+        answer = await ask(request, timeout=timeout, metadata=((_HEADER, context.traceparent),))
+        error = ""
+        return answer
+    except grpc.aio.AioRpcError as failure:
+        error = f"{failure.code().name}: {failure.details() or ''}"
+        raise
+    finally:
+        took = time.monotonic() - started
+        sink(Span(context, name, began, took, above.span, _KIND, error, kind=SpanKind.CLIENT))

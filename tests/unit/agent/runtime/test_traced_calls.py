@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.common.model.errors import CriError
 from agent.runtime.edge.cri import Cri
-from agent.runtime.edge.traced_calls import TracedCalls
+from agent.runtime.edge.traced_calls import TracedChannel
 from nodelib.tasks import cancel_and_wait
 from nodelib.traces.current import working_for
 from nodelib.traces.model import Span, SpanContext, SpanKind
@@ -27,6 +28,7 @@ STEP = SpanContext(b"t" * 16, b"s" * 8)
 class Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.cancelled = False
 
     def _note(self, context: Any) -> None:
         self.told += [value for key, value in context.invocation_metadata() if key == "traceparent"]
@@ -39,6 +41,12 @@ class Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
         self._note(context)
         if request.container_id == "bad":
             await context.abort(grpc.StatusCode.UNKNOWN, "exec format error")
+        if request.container_id == "slow":
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled = True
+                raise
         return pb.StartContainerResponse()
 
 
@@ -49,7 +57,7 @@ async def world(tmp_path: Path) -> AsyncIterator[tuple[Cri, Runtime, list[Span]]
     api_pb2_grpc.add_RuntimeServiceServicer_to_server(runtime, server)
     server.add_insecure_port(f"unix:{tmp_path}/r.sock")
     await server.start()
-    cri = Cri(f"{tmp_path}/r.sock", interceptors=(TracedCalls(spans.append),))
+    cri = Cri(f"{tmp_path}/r.sock", traced=partial(TracedChannel, sink=spans.append))
     yield cri, runtime, spans
     await cri.close()
     await server.stop(None)
@@ -90,3 +98,13 @@ async def test_starts_over_the_connection_that_outlives_the_agent_are_traced_too
         await cri.start_container("good")
     await cancel_and_wait(keeping)
     assert len(runtime.told) == 1 and [one.name for one in spans] == ["runtime.v1.RuntimeService/StartContainer"]
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_runtime_and_a_failed_span(world: World) -> None:
+    cri, runtime, spans = world
+    with working_for(STEP):
+        calling = asyncio.create_task(cri.start_container("slow"))
+    await until(lambda: runtime.told != [])
+    await cancel_and_wait(calling)
+    assert [one.error for one in spans] == ["CANCELLED"]
+    await until(lambda: runtime.cancelled)
