@@ -99,11 +99,7 @@ class LinkPlan:
     bandwidth: Bandwidth = Bandwidth()
     ifb: str = ""  # the link in which the pod's outgoing packets queue, if there is a limit
     gateways: tuple[Neighbour, ...] = ()  # where the pod finds them
-
-    @property
-    def neighbours(self) -> tuple[Neighbour, ...]:
-        """Where the node finds the pod."""
-        return tuple(Neighbour(item.ip, self.mac) for item in self.addresses)
+    neighbours: tuple[Neighbour, ...] = ()  # where the node finds the pod
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ class NodeLinks:
 
 def _ensure_neighbours(links: Links, index: int, attachments: Iterable[Attachment]) -> None:
     """The node finds each of its pods, and none that is gone, whatever becomes of the kernel's table."""
-    wanted = {entry for item in attachments for entry in neighbours(item)}
+    wanted = {entry for item in attachments for entry in neighbours(item.addresses)}
     present = set(links.neighbours(index))
     for stale in present - wanted:
         if stale.mac.startswith(OF_PODS):

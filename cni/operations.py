@@ -78,7 +78,7 @@ class Operations:
             store = self.store(conf)
             held = store.get(key)
             if held is not None:
-                apply.forget(conf.bridge, links.neighbours(held), self.open_links)
+                apply.forget(conf.bridge, links.neighbours(held.addresses), self.open_links)
             apply.detach(names.host_ifname(conf.name, key), names.ifb_ifname(conf.name, key), self.open_links)
             return store.release(key)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from cni.model import (
     Address,
-    Attachment,
     AttachmentKey,
     Bandwidth,
     Interface,
@@ -51,12 +50,13 @@ def plan(conf: NetConf, key: AttachmentKey, addresses: Sequence[Address], bridge
         bandwidth=Bandwidth(bucket(*conf.ingress), bucket(*conf.egress)),
         ifb=ifb_ifname(conf.name, key),
         gateways=tuple(Neighbour(one, bridge.mac) for one in gateways),
+        neighbours=neighbours(addresses),
     )
 
 
-def neighbours(attachment: Attachment) -> tuple[Neighbour, ...]:
-    """Where the node finds a pod; the same as plan() has it."""
-    return tuple(Neighbour(one, hardware_address(attachment.addresses[0])) for one in attachment.addresses)
+def neighbours(addresses: Sequence[Address]) -> tuple[Neighbour, ...]:
+    """Where the node finds the pod that has these addresses."""
+    return tuple(Neighbour(one, hardware_address(addresses[0])) for one in addresses)
 
 
 def result(link: LinkPlan, conf: NetConf, netns: str, host: LinkFacts, bridge: LinkFacts, pod: LinkFacts) -> Result:

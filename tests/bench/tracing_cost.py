@@ -12,7 +12,6 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,7 +20,7 @@ from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from tests.builders.pods import manifest, sleeper
 from tests.cluster.command_line import lent_or_raised
-from tests.cluster.world import World, is_ready
+from tests.cluster.world import World, cpu_seconds, is_ready
 from tests.fakes.collector import collector
 
 NAME, PORT = "tcost", 14318
@@ -41,27 +40,22 @@ networking: {{nodeSubnet: 10.89.94.0/24, uplink: false}}
 """
 
 
-def cpu(pid: int) -> float:
-    """Seconds of CPU of a process, by its clock, which counts nanoseconds (clock_getcpuclockid(3))."""
-    return time.clock_gettime((~pid << 3) | 2)
-
-
 async def round_of(world: World, number: int, pods: int) -> dict[str, tuple[float, float]]:
     """By node, the agent's CPU until all of its pods were Ready, and until all were gone."""
     nodes = (*PLAIN, *TRACED)
     pids = {node: world.pid(node, "agent") for node in nodes}
-    before = {node: cpu(pid) for node, pid in pids.items()}
+    before = {node: cpu_seconds(pid) for node, pid in pids.items()}
     names = {f"cost-{number}-{node}-{one}": node for one in range(pods) for node in nodes}
     for name, node in names.items():
         await world.create(_pod(name, node))
     for name in names:
         await world.until(name, is_ready, "Ready")
-    ready = {node: cpu(pid) for node, pid in pids.items()}
+    ready = {node: cpu_seconds(pid) for node, pid in pids.items()}
     for name in names:
         await world.delete(name)
     for name in names:
         await world.gone(name)
-    over = {node: cpu(pid) for node, pid in pids.items()}
+    over = {node: cpu_seconds(pid) for node, pid in pids.items()}
     return {node: (ready[node] - before[node], over[node] - before[node]) for node in nodes}
 
 

@@ -430,9 +430,8 @@ def rss(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """User and system time of a process so far, by its clock, which counts nanoseconds (clock_getcpuclockid(3))."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def median(values: Sequence[float]) -> float:

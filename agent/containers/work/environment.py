@@ -7,6 +7,7 @@ from functools import partial
 
 from agent.common.model.pod_settings import NodeContext
 from agent.common.model.pods import Pod
+from agent.common.work.namespace_threads import NamespaceThreads
 from agent.common.work.pod_errors import run_blocking
 from agent.containers.model import PreparedPod
 from agent.containers.plan import env as env_plan
@@ -14,7 +15,6 @@ from agent.containers.plan.expand import Budget
 from agent.containers.ports import ConfigObjects, ContainerDisk
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
-from nodelib.key_locks import KeyLocks
 
 
 class EnvironmentReader:
@@ -22,7 +22,7 @@ class EnvironmentReader:
 
     def __init__(self, objects: ConfigObjects, disk: ContainerDisk) -> None:
         self._objects, self._disk = objects, disk
-        self._turns = KeyLocks[str]()  # by namespace
+        self._threads = NamespaceThreads()
 
     async def read(
         self, pod: Pod, container: Json, prepared: PreparedPod, ips: tuple[str, ...], node: NodeContext
@@ -32,10 +32,7 @@ class EnvironmentReader:
         found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in refs))
         files = await self._read_files(pod, container, prepared)
         sources = env_plan.EnvSources(dict(zip(refs, found, strict=True)), prepared.services, ips, node, files)
-        # Not on the event loop, which all other pods wait for, and one at a time: who writes the objects of a namespace
-        # chooses how long it takes.
-        async with self._turns.of(pod.namespace):
-            return await run_blocking(pod, "environment", partial(env_plan.environment, pod, container, sources))
+        return await self._threads.run(pod.namespace, env_plan.environment, pod, container, sources)
 
     async def _read_files(self, pod: Pod, container: Json, prepared: PreparedPod) -> dict[tuple[str, str], str]:
         """Text by (volume, path) for each fileKeyRef; a file that does not exist is left out."""

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from agent.common.model.pods import Pod
+from agent.common.work.namespace_threads import NamespaceThreads
 from agent.common.work.pod_warnings import PodWarnings
 from agent.images.model.pulls import PullCredential
 from agent.images.plan import keyring
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
-from nodelib.key_locks import KeyLocks
-from nodelib.threads import alone
 
 _MOST = 100  # pull secrets of a pod that are read
 # Registries in all of them together. A Secret has room for 100,000, and each is compared with the image at every pull.
@@ -32,7 +31,7 @@ class PullSecrets:
 
     def __init__(self, secrets: SecretReader, warnings: PodWarnings) -> None:
         self._secrets, self._warnings = secrets, warnings
-        self._turns = KeyLocks[str]()  # by namespace
+        self._threads = NamespaceThreads()
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
         """Credentials for `image`, best match first. A missing or malformed secret causes a warning and is left out."""
@@ -52,10 +51,7 @@ class PullSecrets:
                 problems.append((name, "not found"))
             else:
                 secrets[name] = found
-        # Not on the event loop, which all other pods wait for, and one at a time: who writes the Secrets of a namespace
-        # chooses how long it takes.
-        async with self._turns.of(pod.namespace):
-            matching, more = await alone(_matching, image, secrets) if secrets else ([], [])
+        matching, more = await self._threads.run(pod.namespace, _matching, image, secrets) if secrets else ([], [])
         for name, problem in (*problems, *more):
             message = f"Unable to retrieve some image pull secrets ({name}: {problem}); the pull may not succeed."
             self._warnings.warn_once(pod, "FailedToRetrieveImagePullSecret", message)

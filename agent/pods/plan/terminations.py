@@ -8,18 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.common.model.pods import Kind
+from agent.pods.plan.container_status import LISTED
 from nodelib.json_values import Json
-
-_FIELDS = {
-    Kind.INIT: "initContainerStatuses",
-    Kind.MAIN: "containerStatuses",
-    Kind.EPHEMERAL: "ephemeralContainerStatuses",
-}
 
 
 def newly_ended(before: Json, after: Json) -> Iterator[tuple[Kind, str, str]]:
     """The kind of each such container, its exit code and the reason."""
-    for kind, field in _FIELDS.items():
+    for kind, field in LISTED.items():
         known = {one["name"] for one in before.get(field) or () if _terminated(one) is not None}
         for one in after.get(field) or ():
             ended = _terminated(one)

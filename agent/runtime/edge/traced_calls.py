@@ -2,7 +2,7 @@
 
 As upstream's CRI client with otelgrpc (k8s.io/cri-client): the span is named after the method, and `traceparent` goes
 along as metadata. Calls that belong to no trace go through untouched. gRPC's interceptors do the same with a task and
-several futures for each call, traced or not, which is most of what tracing costs.
+several futures for each call, traced or not.
 """
 
 from __future__ import annotations

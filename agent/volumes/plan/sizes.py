@@ -7,7 +7,7 @@ memory, written by the agent. Upstream has no limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from agent.common.model.pods import Pod
 from agent.common.plan import downward
@@ -52,31 +52,24 @@ def check_references(pod: Pod, refs: SourceRefs) -> None:
 def check(pod: Pod, sources: VolumeSources) -> None:
     """Raises Invalid when the pod's configMap, secret, downwardAPI and projected volumes would hold too much."""
     count = _Count(pod, sources)
-    _check_fields(pod, count)
+    fewer_files = "Show labels and annotations in fewer files, or single ones of them."
+    _check_total(pod, count.fields, _MOST_FIELDS, "its own fields", fewer_files)
+    fewer_volumes = "Name each object in fewer volumes, or put the data into an image or a claim."
+    _check_total(pod, count.sizes, _MOST, "ConfigMaps, Secrets and fields", fewer_volumes)
+
+
+def _check_total(pod: Pod, sizes: Callable[[Json], Iterator[int]], most: int, what: str, action: str) -> None:
+    """`sizes` of one volume, in bytes: nothing is asked for any more once there are too many."""
     total = 0
     for volume in pod.spec.get("volumes") or []:
-        for size in count.sizes(volume):
+        for size in sizes(volume):
             total += size
-            if total > _MOST:
+            if total > most:
                 raise Invalid(
-                    f"the pod's volumes would hold more than {_MOST >> 20} MiB of ConfigMaps, Secrets and fields",
+                    f"the pod's volumes would hold more than {most >> 20} MiB of {what}",
                     obj=f"pod {pod.full_name}",
                     step=f'volume "{volume["name"]}"',
-                    action="Name each object in fewer volumes, or put the data into an image or a claim.",
-                )
-
-
-def _check_fields(pod: Pod, count: _Count) -> None:
-    total = 0
-    for volume in pod.spec.get("volumes") or []:
-        for part in (volume, *((volume.get("projected") or {}).get("sources") or [])):
-            total += sum(count.fields(part))
-            if total > _MOST_FIELDS:
-                raise Invalid(
-                    f"the pod's volumes would hold more than {_MOST_FIELDS >> 20} MiB of its own fields",
-                    obj=f"pod {pod.full_name}",
-                    step=f'volume "{volume["name"]}"',
-                    action="Show labels and annotations in fewer files, or single ones of them.",
+                    action=action,
                 )
 
 
@@ -101,11 +94,15 @@ class _Count:
     def _part(self, part: Json) -> Iterator[int]:
         if source := part.get("configMap"):
             yield from self._object(ObjectRef(CONFIG_MAP, source.get("name", "")), source)
-        for size in self.fields(part):
+        for size in self._fields_of(part):
             yield _FILE + size
 
-    def fields(self, part: Json) -> Iterator[int]:
-        """Of each field of the pod that a volume, or a source of one, shows."""
+    def fields(self, volume: Json) -> Iterator[int]:
+        """Of each field of the pod that a volume shows, in bytes."""
+        for part in (volume, *((volume.get("projected") or {}).get("sources") or [])):
+            yield from self._fields_of(part)
+
+    def _fields_of(self, part: Json) -> Iterator[int]:
         for item in (part.get("downwardAPI") or {}).get("items") or []:
             yield self._field((item.get("fieldRef") or {}).get("fieldPath", ""))
 

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar
 
 from agent.common.model.pod_settings import NodeContext, PodPaths
 from agent.common.model.pods import Pod, is_uid
 from agent.common.plan import names
+from agent.common.work.namespace_threads import NamespaceThreads
 from agent.common.work.pod_errors import refuse_malformed, run_blocking
 from agent.volumes.model.csi import CsiVolume
 from agent.volumes.model.local import LocalVolume
@@ -32,9 +32,6 @@ from nodelib.key_locks import KeyLocks
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Measured = Callable[[str, str, float], None]
 """Plugin, operation, and the seconds that it took."""
@@ -66,7 +63,7 @@ class VolumeManager:
         self._sources = SourceReader(deps.objects, deps.certificates)
         self._disk, self._csi, self._local, self._node = deps.disk, deps.csi, deps.local, deps.node
         self._locks = KeyLocks[str]()  # by UID: a refresh runs beside the pod's worker
-        self._turns = KeyLocks[str]()  # by namespace
+        self._threads = NamespaceThreads()
         self._measured, self._clock = deps.measured, deps.clock
         self._live: set[str] = set()
         self._wanted: dict[str, list[str]] = {}  # plugins of the volumes of a pod, by UID
@@ -80,7 +77,7 @@ class VolumeManager:
             names.check_names(pod)
             pod = volumes.with_used_volumes(pod)
             sources = await self._sources.read(pod)
-            plans = await self._planned(pod, volumes.plan_volumes, sources, self._node())
+            plans = await self._threads.run(pod.namespace, volumes.plan_volumes, pod, sources, self._node())
             local = [plan for plan in plans if isinstance(plan, LocalVolume)]
             csi = [plan for plan in plans if isinstance(plan, CsiVolume)]
             made = {plan.name: plugin_of(plan) for plan in (*_on_disk(plans), *local, *csi)}
@@ -118,7 +115,7 @@ class VolumeManager:
                 return False
             self._live.add(pod.uid)
             objects = await self._sources.read_objects(pod, refs)
-            return await self._planned(pod, volumes.objects_suffice, objects, refs, self._node())
+            return await self._threads.run(pod.namespace, volumes.objects_suffice, pod, objects, refs, self._node())
 
     async def refresh(self, pod: Pod) -> None:
         """See PodVolumes. A volume whose source is gone keeps its last content; the others are still updated."""
@@ -126,8 +123,8 @@ class VolumeManager:
         with refuse_malformed(pod):
             names.check_names(pod)
             pod = volumes.with_used_volumes(pod)
-            plans, problems = await self._planned(
-                pod, volumes.plan_updates, await self._sources.read(pod), self._node()
+            plans, problems = await self._threads.run(
+                pod.namespace, volumes.plan_updates, pod, await self._sources.read(pod), self._node()
             )
         async with self._locks.of(pod.uid):
             changed = await run_blocking(pod, "update of volumes", lambda: self._disk.update(paths, _on_disk(plans)))
@@ -162,15 +159,6 @@ class VolumeManager:
     async def pods_on_disk(self) -> list[str]:
         """See PodVolumes."""
         return [name for name in await asyncio.to_thread(self._disk.pods) if is_uid(name)]
-
-    async def _planned(self, pod: Pod, plan: Callable[Concatenate[Pod, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `plan` says of the pod.
-
-        Not on the event loop, which all other pods wait for, and one at a time: who writes the pods and objects of a
-        namespace chooses how long it takes.
-        """
-        async with self._turns.of(pod.namespace):
-            return await alone(plan, pod, *args, **kwargs)
 
     def _paths(self, uid: str) -> PodPaths:
         return PodPaths(self._root_dir, uid)

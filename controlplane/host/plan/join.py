@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from controlplane.cluster.plan.manifests import POLICY_RULES, proxy_right
-from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET as CONTAINERD_SOCKET
+from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET
 from controlplane.cluster.plan.tracing import flags_of
 from nodelib import safe_yaml
 from nodelib.errors import Invalid, Permanent

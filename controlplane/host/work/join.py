@@ -300,7 +300,7 @@ def _check_runtime(request: Request) -> None:
 
 
 def _starts_containerd(request: Request) -> bool:
-    return not request.runtime and (_ours("containerd") or not _answers(plan.CONTAINERD_SOCKET))
+    return not request.runtime and (_ours("containerd") or not _answers(node_files.CONTAINERD_SOCKET))
 
 
 def _containerd(request: Request) -> Program:
@@ -308,7 +308,7 @@ def _containerd(request: Request) -> Program:
     if not path:
         raise Permanent(
             "no container runtime answers and containerd is not installed",
-            obj=plan.CONTAINERD_SOCKET,
+            obj=node_files.CONTAINERD_SOCKET,
             step="start containerd",
             action="Run apt-get install containerd, or start the container runtime that is there.",
         )
