@@ -78,7 +78,7 @@ class Group:
     name: str
     what: str
     match: Match
-    procs: int = 4  # ginkgo runs specs marked as serial after the others and alone, also with several
+    procs: int = 8  # at most; ginkgo runs specs marked as serial after the others and alone, also with several
     minutes: int = 60
     seconds: float = 8.0
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 """What tracing costs the agent: `python -m tests.bench.tracing_cost [ROUNDS PODS]`.
 
-One cluster, four nodes that do the same at the same time: two trace every pod to a collector, two trace none. In each
-round every node gets as many pods with a probe, a hook and two volumes; the agents' CPU is read before, when all are
-Ready, and when all are gone. What else the machine does meets all four alike.
+Four nodes do the same at the same time: two trace every pod to a collector, two trace none. In each round every node
+gets as many pods with a probe, a hook and two volumes; the agents' CPU is read before, when all are Ready, and when all
+are gone. What else the machine does meets all four alike. After half of the rounds a second cluster changes places:
+the same nodes of four differ by two percent even where none traces.
 """
 
 from __future__ import annotations
@@ -19,33 +20,30 @@ from pathlib import Path
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from tests.builders.pods import manifest, sleeper
-from tests.cluster.command_line import lent_or_raised
+from tests.cluster.command_line import raised
 from tests.cluster.world import World, cpu_seconds, is_ready
 from tests.fakes.collector import collector
 
 NAME, PORT = "tcost", 14318
-PLAIN, TRACED = ("node2", "node4"), ("node3", "node5")
+NODES = ("node2", "node3", "node4", "node5")
+PLACES = (("node3", "node5"), ("node2", "node4"))  # that trace, in one half and the other
 _KUBELET = f'kubelet: {{tracing: {{endpoint: "10.89.94.1:{PORT}", samplingRatePerMillion: 1000000}}}}'
-FILE = f"""
-apiVersion: nodewright.io/v1alpha1
-kind: Cluster
-name: {NAME}
-nodes:
-- {{name: node1}}
-- {{name: node2}}
-- {{name: node3, {_KUBELET}}}
-- {{name: node4}}
-- {{name: node5, {_KUBELET}}}
-networking: {{nodeSubnet: 10.89.94.0/24, uplink: false}}
-"""
+Cpu = dict[str, tuple[float, float]]  # by node, until all pods were Ready and until all were gone
 
 
-async def round_of(world: World, number: int, pods: int) -> dict[str, tuple[float, float]]:
-    """By node, the agent's CPU until all of its pods were Ready, and until all were gone."""
-    nodes = (*PLAIN, *TRACED)
-    pids = {node: world.pid(node, "agent") for node in nodes}
+def cluster_file(traced: Sequence[str]) -> str:
+    nodes = "".join(f"- {{name: {node}{', ' + _KUBELET if node in traced else ''}}}\n" for node in ("node1", *NODES))
+    return (
+        f"apiVersion: nodewright.io/v1alpha1\nkind: Cluster\nname: {NAME}\nnodes:\n{nodes}"
+        "networking: {nodeSubnet: 10.89.94.0/24, uplink: false}\n"
+    )
+
+
+async def round_of(world: World, number: int, pods: int) -> Cpu:
+    pids = {node: world.pid(node, "agent") for node in NODES}
     before = {node: cpu_seconds(pid) for node, pid in pids.items()}
-    names = {f"cost-{number}-{node}-{one}": node for one in range(pods) for node in nodes}
+    turns = [NODES[(number + one) % 4 :] + NODES[: (number + one) % 4] for one in range(pods)]  # each is first as often
+    names = {f"cost-{number}-{node}-{one}": node for one, turn in enumerate(turns) for node in turn}
     for name, node in names.items():
         await world.create(_pod(name, node))
     for name in names:
@@ -56,7 +54,7 @@ async def round_of(world: World, number: int, pods: int) -> dict[str, tuple[floa
     for name in names:
         await world.gone(name)
     over = {node: cpu_seconds(pid) for node, pid in pids.items()}
-    return {node: (ready[node] - before[node], over[node] - before[node]) for node in nodes}
+    return {node: (ready[node] - before[node], over[node] - before[node]) for node in NODES}
 
 
 def _pod(name: str, node: str) -> dict[str, object]:
@@ -68,60 +66,62 @@ def _pod(name: str, node: str) -> dict[str, object]:
     return manifest(name, main, volumes=volumes, nodeName=node, terminationGracePeriodSeconds=0)
 
 
-def _collect(ready: object, taken: object) -> None:
+def _collect(taken: object) -> None:
     """A process of its own takes the spans, and counts them."""
 
     async def run() -> None:
         async with collector(f"10.89.94.1:{PORT}") as there:
-            ready.set()  # type: ignore[attr-defined]
             while True:
                 await asyncio.sleep(0.5)
-                taken.value = sum(there.requests)  # type: ignore[attr-defined]
+                taken.value += len(there.spans)  # type: ignore[attr-defined]
                 there.spans.clear()
                 there.resources.clear()
 
     asyncio.run(run())
 
 
-async def measured(world: World, rounds: int, pods: int) -> list[dict[str, tuple[float, float]]]:
-    await round_of(world, 0, pods)  # the first one warms up
-    return [await round_of(world, number, pods) for number in range(1, rounds + 1)]
+async def measured(traced: Sequence[str], rounds: int, pods: int, taken: object) -> list[Cpu]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "cluster.yaml"
+        file.write_text(cluster_file(traced))
+        with raised(NAME, "--config", str(file), "--no-demo", timeout=600) as cluster:
+            api = KubeClient(load_kubeconfig(cluster.admin_kubeconfig), user_agent="nodewright-bench")
+            process = get_context("spawn").Process(target=_collect, args=(taken,))
+            process.start()
+            try:
+                world = World(cluster, api, "default", [])
+                await round_of(world, 0, pods)  # warms up
+                return [await round_of(world, number, pods) for number in range(1, rounds + 1)]
+            finally:
+                process.terminate()
+                process.join(10)
+                await api.close()
 
 
-def report(found: Sequence[dict[str, tuple[float, float]]], pods: int, spans: int) -> None:
+def report(found: Sequence[tuple[Sequence[str], Cpu]], pods: int, spans: int) -> None:
+    """`found`: for each round, the nodes that traced and the CPU of all."""
     for phase, words in enumerate(("from creation to Ready", "over whole lives")):
-        sums = {node: sum(one[node][phase] for one in found) for node in (*PLAIN, *TRACED)}
-        plain, traced = (sum(sums[node] for node in nodes) for nodes in (PLAIN, TRACED))
-        ratios = [
-            sum(one[node][phase] for node in TRACED) / sum(one[node][phase] for node in PLAIN) - 1 for one in found
+        pairs = [
+            (sum(cpu[node][phase] for node in traced), sum(cpu[node][phase] for node in NODES if node not in traced))
+            for traced, cpu in found
         ]
+        tracing, plain = (sum(side) for side in zip(*pairs, strict=True))
+        ratios = [one / other - 1 for one, other in pairs]
         spread = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else 0.0
         print(
-            f"{words}: {traced:.2f} s against {plain:.2f} s ({traced / plain - 1:+.1%}); by rounds, median "
-            f"{statistics.median(ratios):+.1%}, standard error {spread:.1%}; by nodes "
-            + ", ".join(f"{node} {seconds:.2f} s" for node, seconds in sums.items())
+            f"{words}: {tracing:.2f} s against {plain:.2f} s ({tracing / plain - 1:+.1%}); by rounds, median "
+            f"{statistics.median(ratios):+.1%}, standard error {spread:.1%}"
         )
     print(f"{len(found)} rounds of {pods} pods on each node; {spans} spans taken; load {os.getloadavg()[1]:.1f}")
 
 
 async def main(rounds: int, pods: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "cluster.yaml"
-        file.write_text(FILE)
-        with lent_or_raised("NODEWRIGHT_BENCH_TRACED", NAME, "--config", str(file), "--no-demo", timeout=600) as one:
-            spawn = get_context("spawn")
-            ready, taken = spawn.Event(), spawn.Value("q", 0)
-            process = spawn.Process(target=_collect, args=(ready, taken))
-            process.start()
-            await asyncio.to_thread(ready.wait, 60)
-            api = KubeClient(load_kubeconfig(one.admin_kubeconfig), user_agent="nodewright-bench")
-            try:
-                report(await measured(World(one, api, "default", []), rounds, pods), pods, taken.value)
-            finally:
-                await api.close()
-                process.terminate()
-                process.join(10)
+    taken = get_context("spawn").Value("q", 0)
+    found: list[tuple[Sequence[str], Cpu]] = []
+    for traced in PLACES:
+        found += [(traced, cpu) for cpu in await measured(traced, rounds // 2, pods, taken)]
+    report(found, pods, taken.value)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(int(one) for one in (*sys.argv[1:], "6", "15")[:2])))
+    asyncio.run(main(*(int(one) for one in (*sys.argv[1:], "16", "8")[:2])))

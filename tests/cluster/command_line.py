@@ -42,14 +42,24 @@ def cli(
 def lent_or_raised(variable: str, name: str, *words: str, timeout: float) -> Iterator[Cluster]:
     """The cluster that the environment's `variable` names, left as it is; without one `name`, raised with these words
     of `up` and taken down."""
-    lent = os.environ.get(variable, "")
-    name = lent or name
-    if not lent:
-        cli("down", "--name", name, "--plain")
-        cli("up", "--name", name, *words, "--plain", timeout=timeout)
-    yield Cluster.from_json(json.loads((STATE / name / "cluster.json").read_text()), str(STATE))
-    if not lent:
-        cli("down", "--name", name, "--plain")
+    if lent := os.environ.get(variable, ""):
+        yield _cluster(lent)
+    else:
+        with raised(name, *words, timeout=timeout) as cluster:
+            yield cluster
+
+
+@contextlib.contextmanager
+def raised(name: str, *words: str, timeout: float) -> Iterator[Cluster]:
+    """A cluster of its own, raised with these words of `up` and taken down unless the block fails."""
+    cli("down", "--name", name, "--plain")
+    cli("up", "--name", name, *words, "--plain", timeout=timeout)
+    yield _cluster(name)
+    cli("down", "--name", name, "--plain")
+
+
+def _cluster(name: str) -> Cluster:
+    return Cluster.from_json(json.loads((STATE / name / "cluster.json").read_text()), str(STATE))
 
 
 def _log_tails(lines: int = 12) -> str:
