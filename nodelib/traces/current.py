@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
+from types import TracebackType
 
 from nodelib.traces.model import SpanContext
 
@@ -16,14 +15,21 @@ def current() -> SpanContext | None:
     return _CURRENT.get()
 
 
-@contextmanager
-def working_for(span: SpanContext | None) -> Iterator[None]:
-    """During the block, and in tasks that are made in it."""
-    token = _CURRENT.set(span)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+class working_for:
+    """During the block, and in tasks that are made in it. A class: contextlib's take four times as long to enter."""
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: SpanContext | None) -> None:
+        self._span = span
+
+    def __enter__(self) -> None:
+        self._token: Token[SpanContext | None] = _CURRENT.set(self._span)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        _CURRENT.reset(self._token)
 
 
 def from_now_on(span: SpanContext | None) -> None:

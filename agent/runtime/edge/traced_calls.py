@@ -7,6 +7,7 @@ several futures for each call, traced or not.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ class TracedChannel:
 
     def __init__(self, channel: grpc.aio.Channel, sink: Sink) -> None:
         self._channel, self._sink = channel, sink
+        # A span's id has to differ from others of its trace: counting costs less than asking the kernel for each.
+        self._numbers = itertools.count(int.from_bytes(os.urandom(SPAN_BYTES)) >> 1 | 1)
 
     def unary_unary(self, method: str, *words: Any, **options: Any) -> Callable[..., Any]:
         """As grpc.aio.Channel.unary_unary(); what a call returns can be awaited, and has nothing else."""
@@ -36,7 +39,8 @@ class TracedChannel:
             above = current()
             if above is None:
                 return ask(request, timeout=timeout)
-            return _traced(ask, request, timeout, name, above, self._sink)
+            context = SpanContext(above.trace, next(self._numbers).to_bytes(SPAN_BYTES))
+            return _traced(ask, request, timeout, (name, context, above.span), self._sink)
 
         return call
 
@@ -45,8 +49,11 @@ class TracedChannel:
         return self._channel.unary_stream(method, *words, **options)
 
 
-async def _traced(ask: Any, request: Any, timeout: float | None, name: str, above: SpanContext, sink: Sink) -> Any:
-    context = SpanContext(above.trace, os.urandom(SPAN_BYTES))
+async def _traced(
+    ask: Any, request: Any, timeout: float | None, what: tuple[str, SpanContext, bytes], sink: Sink
+) -> Any:
+    """`what`: the span's name, its context, and its parent."""
+    name, context, parent = what
     began, started = time.time(), time.monotonic()
     error = "CANCELLED"
     try:
@@ -58,4 +65,4 @@ async def _traced(ask: Any, request: Any, timeout: float | None, name: str, abov
         raise
     finally:
         took = time.monotonic() - started
-        sink(Span(context, name, began, took, above.span, _KIND, error, kind=SpanKind.CLIENT))
+        sink(Span(context, name, began, took, parent, _KIND, error, SpanKind.CLIENT))
