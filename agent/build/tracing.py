@@ -12,5 +12,5 @@ def pod_tracing(base: Base) -> PodTracing | None:
         return None
     settings = base.settings
     return PodTracing(
-        base.traces.add, settings.node.name, settings.tracing.per_million, base.clock, tells=not settings.standalone
+        base.traces.add, settings.tracing.per_million, base.clock, tells=not settings.standalone
     )

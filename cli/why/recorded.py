@@ -34,7 +34,7 @@ def as_steps(timeline: Iterable[TimelineLine]) -> tuple[Step, ...]:
 def as_spans(found: Explanation, pod: Json, now: float) -> list[Span]:
     """The pod's record as one trace; `pod`: its object, empty where the API server does not answer."""
     created = time_or(0.0, (pod.get("metadata") or {}).get("creationTimestamp"))
-    traced = TracedPod(found.uid, found.namespace, found.name, found.node, created)
+    traced = TracedPod(found.uid, found.namespace, found.name, created)
     return record_spans(traced, list(_entries(found.timeline)), now)
 
 

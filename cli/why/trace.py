@@ -57,6 +57,7 @@ def _write(pod: Explained, obj: Json, now: float, path: str) -> None:
         "service.version": KUBERNETES_VERSION,
         "service.instance.id": found.node,
         "host.name": found.node,
+        "k8s.node.name": found.node,
     }
     line = otlp_text.json_line(resource, recorded.as_spans(found, obj, now)) + "\n"
     if path == "-":

@@ -482,7 +482,7 @@ class World:
             metrics=self.metrics,
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),
-            tracing=PodTracing(self.spans.append, "n1", self.traced, self.clock) if self.traced else None,
+            tracing=PodTracing(self.spans.append, self.traced, self.clock) if self.traced else None,
         )
         self.workers = PodWorkers(self.registry, self.deps, lambda: self.node, self.sources)
         inbox = self.connected()

@@ -47,19 +47,17 @@ class TracedPod:
     uid: str
     namespace: str
     name: str
-    node: str
     created: float = 0.0
     seen: float = 0.0
 
     @cached_property
     def attributes(self) -> Mapping[str, str]:
-        """Upstream's attributes of syncPod, and the node."""
+        """Upstream's attributes of syncPod. The node is an attribute of the whole export."""
         return {
             "k8s.pod.uid": self.uid,
             "k8s.pod": f"{self.namespace}/{self.name}",
             "k8s.pod.name": self.name,
             "k8s.namespace.name": self.namespace,
-            "k8s.node.name": self.node,
         }
 
     @property
@@ -86,8 +84,9 @@ def context_of(trace: bytes, entry: TimelineEntry) -> SpanContext:
 
 
 def span_of(pod: TracedPod, entry: TimelineEntry, context: SpanContext, parent: bytes) -> Span:
-    """`entry` has ended."""
-    what, attributes = entry.what, dict[str, str | int](pod.attributes)
+    """`entry` has ended. The pod is named by the span that it is a part of, as upstream names it in syncPod only: a
+    start has fifty parts."""
+    what, attributes = entry.what, dict[str, str | int]({} if parent else pod.attributes)
     if what.container:
         attributes["k8s.container.name"] = what.container
     if what.volume:

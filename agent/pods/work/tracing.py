@@ -32,7 +32,6 @@ class PodTracing:
     with that; without an API server it ends when the pod is ready."""
 
     sink: Sink
-    node: str
     per_million: int
     clock: Clock
     tells: bool = True
@@ -40,7 +39,7 @@ class PodTracing:
     def follower(self, pod: Pod, *, is_new: bool) -> PodTracer | None:
         """None: this pod is not traced. `is_new`: nothing of it runs, so that its start is still to come."""
         created = time_or(0.0, pod.meta.get("creationTimestamp"))
-        traced = TracedPod(pod.uid, pod.namespace, pod.name, self.node, created, self.clock.now())
+        traced = TracedPod(pod.uid, pod.namespace, pod.name, created, self.clock.now())
         if not is_sampled(traced.root.trace, self.per_million):
             return None
         return PodTracer(traced, self, starting=is_new)

@@ -94,7 +94,8 @@ async def test_a_start_is_one_trace_from_the_source_until_the_api_shows_it_ready
         for one in start_of(world)
     )
     assert root.attributes["k8s.pod"] == "shop/web" and not root.error
-    assert by_name["postStart hook"].attributes["k8s.container.name"] == "main"
+    assert by_name["syncPod"].attributes["k8s.pod"] == "shop/web"
+    assert by_name["postStart hook"].attributes == {"k8s.container.name": "main"}  # its pod is that of the trace
 
 
 async def test_the_runtime_is_called_for_the_span_of_the_step(world: World) -> None:
@@ -199,7 +200,7 @@ async def test_a_pod_that_is_not_sampled_has_no_spans(rate: int) -> None:
     assert world.spans == []
 
 
-POD = TracedPod("u1", "shop", "web", "n1")
+POD = TracedPod("u1", "shop", "web")
 
 
 def entry(kind: ActivityKind, at: float, seconds: float | None = 1.0, **more: object) -> TimelineEntry:
@@ -252,7 +253,7 @@ def test_what_is_under_way_lasts_until_now_and_the_start_says_that_it_is_not_ove
 
 @pytest.mark.parametrize(("seen", "waits"), [(100.9, False), (130.0, True)])
 def test_a_wait_for_a_node_is_told_only_if_whole_seconds_tell_it(seen: float, waits: bool) -> None:
-    pod = TracedPod("u1", "shop", "web", "n1", created=100.0)
+    pod = TracedPod("u1", "shop", "web", created=100.0)
     spans = {one.name: one for one in record_spans(pod, [entry(ActivityKind.ADMIT, seen)], now=seen + 5)}
     assert ("wait for a node" in spans) is waits
     assert spans["pod start"].begin == (100.0 if waits else seen)
