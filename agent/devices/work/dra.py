@@ -66,14 +66,15 @@ class Claims(Protocol):
 class DraManagerDeps:
     """What the DRA manager works with.
 
-    `known()`: UIDs of all pods that should run or are terminating, None while not all are known;
-    `registered()` is called when a driver has registered, `changed(uid)` when the health of a device of that pod has
-    changed. `health_messages`: whether statuses show what drivers say of it.
+    `dial()` gets a driver's name, its socket and its service. `known()`: UIDs of all pods that should run or are
+    terminating, None while not all are known; `registered()` is called when a driver has registered, `changed(uid)`
+    when the health of a device of that pod has changed. `health_messages`: whether statuses show what drivers say of
+    it.
     """
 
     files: CheckpointStore
     claims: Claims
-    dial: Callable[[str, str], Driver]
+    dial: Callable[[str, str, str], Driver]
     clock: Clock
     known: Callable[[], Collection[str] | None]
     registered: Callable[[], None]
@@ -128,14 +129,14 @@ class DraManager:
     # --- drivers
 
     def validate(self, info: PluginInfo) -> None:
-        plan.check_driver(info)
+        plan.service_of(info)
 
     async def register(self, info: PluginInfo) -> None:
         wipe = self._wipes.pop(info.name, None)
         if wipe is not None:
             wipe.cancel()
         before = self._drivers.get(info.name)
-        self._drivers[info.name] = self._deps.dial(info.name, info.endpoint)
+        self._drivers[info.name] = self._deps.dial(info.name, info.endpoint, plan.service_of(info))
         await self._health.watch(info.name, self._drivers[info.name], health.service_of(info.versions))
         if before is not None:
             await before.close()
