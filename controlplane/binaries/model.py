@@ -112,6 +112,7 @@ BINARIES: tuple[Binary, ...] = (
     *(
         Binary(name, "csi", f"github.com/kubernetes-csi/{module}/cmd/{name}")
         for name, module in (
+            ("csi-attacher", "external-attacher/v4"),
             ("csi-provisioner", "external-provisioner/v6"),
             ("csi-resizer", "external-resizer/v2"),
             ("csi-snapshotter", "external-snapshotter/v8"),
@@ -119,6 +120,7 @@ BINARIES: tuple[Binary, ...] = (
             ("csi-sanity", "csi-test/v5"),
         )
     ),
+    *(Binary(name, "csi", f"./{name}") for name in ("csi-node-driver-registrar", "hostpathplugin")),
     Binary("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server"),
     # Without the service discoveries of clouds: it is told the addresses of its targets in a file.
     Binary(

@@ -16,5 +16,5 @@ class NoClaims:
         return None
 
 
-def no_driver(name: str, endpoint: str) -> Driver:
+def no_driver(name: str, endpoint: str, service: str) -> Driver:
     raise AssertionError(f"nobody dials {name} here")

@@ -1,25 +1,26 @@
-"""The kubelet plugin of one DRA driver (dra v1), called over its socket."""
+"""The kubelet plugin of one DRA driver (dra v1 or v1beta1), called over its socket."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
 from agent.devices.model.dra import ClaimRef
-from agent.plugins.edge.apis import DRA, DRA_HEALTH, DRA_HEALTH_ALPHA
+from agent.plugins.edge.apis import DRA, DRA_BETA, DRA_HEALTH, DRA_HEALTH_ALPHA
 from agent.plugins.edge.rpc import PluginClient
 from nodelib.json_values import Json
 
 _LIMIT = 45.0  # seconds; upstream's defaultClientCallTimeout
+_APIS = {"v1.DRAPlugin": DRA, "v1beta1.DRAPlugin": DRA_BETA}
 _HEALTH = {"v1.DRAResourceHealth": DRA_HEALTH, "v1alpha1.DRAResourceHealth": DRA_HEALTH_ALPHA}
 _MOST_HEALTH = 4 * 1024 * 1024  # bytes of one report: some ten thousand devices
 
 
 class DraDriver:
-    """The connection to one driver. Every call raises PluginError. End it with close()."""
+    """The connection to one driver, by `service`. Every call raises PluginError. End it with close()."""
 
-    def __init__(self, name: str, endpoint: str) -> None:
+    def __init__(self, name: str, endpoint: str, service: str) -> None:
         self._name, self.endpoint = name, endpoint
-        self._client = PluginClient(DRA, f"DRA driver {name}", endpoint)
+        self._client = PluginClient(_APIS[service], f"DRA driver {name}", endpoint)
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         """NodePrepareResourceResponse by claim UID."""

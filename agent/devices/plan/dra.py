@@ -19,18 +19,20 @@ from nodelib.json_values import Json
 from nodelib.json_values import decode as decode_json
 
 CHECKPOINT = "dra_manager_state"
-SERVICE = "v1.DRAPlugin"
+SERVICES = ("v1.DRAPlugin", "v1beta1.DRAPlugin")  # the newest first
 
 
-def check_driver(info: PluginInfo) -> None:
-    """Raises Invalid for a driver that does not serve v1 of the API."""
-    if SERVICE not in info.versions:
+def service_of(info: PluginInfo) -> str:
+    """The newest version of the API that a driver serves. Raises Invalid for none that is known."""
+    found = next((one for one in SERVICES if one in info.versions), "")
+    if not found:
         raise Invalid(
             f"none of the gRPC services {list(info.versions)} is supported",
             obj=f"DRA driver {info.name}",
             step="register",
-            action=f"Use a driver that serves {SERVICE} (Kubernetes 1.34 and newer).",
+            action=f"Use a driver that serves {' or '.join(SERVICES)} (Kubernetes 1.32 and newer).",
         )
+    return found
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
@@ -106,7 +108,7 @@ def prepared_devices(driver: str, answer: Json) -> list[PreparedDevice]:
             one["device_name"],
             tuple(one["request_names"]),
             tuple(one["cdi_device_ids"]),
-            one["share_id"],
+            one.get("share_id", ""),  # v1beta1 has none
         )
         for one in answer.get("devices") or []
     ]

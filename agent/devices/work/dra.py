@@ -63,17 +63,26 @@ class Claims(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class _Instance:
+    """One process that serves a driver; `health`: its service for that, "" for none."""
+
+    driver: Driver
+    health: str
+
+
+@dataclass(frozen=True, slots=True)
 class DraManagerDeps:
     """What the DRA manager works with.
 
-    `known()`: UIDs of all pods that should run or are terminating, None while not all are known;
-    `registered()` is called when a driver has registered, `changed(uid)` when the health of a device of that pod has
-    changed. `health_messages`: whether statuses show what drivers say of it.
+    `dial()` gets a driver's name, its socket and its service. `known()`: UIDs of all pods that should run or are
+    terminating, None while not all are known; `registered()` is called when a driver has registered, `changed(uid)`
+    when the health of a device of that pod has changed. `health_messages`: whether statuses show what drivers say of
+    it.
     """
 
     files: CheckpointStore
     claims: Claims
-    dial: Callable[[str, str], Driver]
+    dial: Callable[[str, str, str], Driver]
     clock: Clock
     known: Callable[[], Collection[str] | None]
     registered: Callable[[], None]
@@ -87,7 +96,7 @@ class DraManager:
     def __init__(self, deps: DraManagerDeps) -> None:
         self._deps = deps
         self._states: dict[ClaimKey, ClaimState] = {}
-        self._drivers: dict[str, Driver] = {}
+        self._drivers: dict[str, list[_Instance]] = {}  # the newest last; two while a driver is updated
         self._wipes: dict[str, asyncio.Task[None]] = {}
         self._locks = KeyLocks[ClaimKey]()
         self._saving = asyncio.Lock()
@@ -128,30 +137,48 @@ class DraManager:
     # --- drivers
 
     def validate(self, info: PluginInfo) -> None:
-        plan.check_driver(info)
+        plan.service_of(info)
 
     async def register(self, info: PluginInfo) -> None:
         wipe = self._wipes.pop(info.name, None)
         if wipe is not None:
             wipe.cancel()
-        before = self._drivers.get(info.name)
-        self._drivers[info.name] = self._deps.dial(info.name, info.endpoint)
-        await self._health.watch(info.name, self._drivers[info.name], health.service_of(info.versions))
-        if before is not None:
-            await before.close()
+        await self._drop(info)  # one that registers again is the newest
+        driver = self._deps.dial(info.name, info.endpoint, plan.service_of(info))
+        self._drivers.setdefault(info.name, []).append(_Instance(driver, health.service_of(info.versions)))
+        await self._watch_newest(info.name)
         self._deps.registered()
 
     async def deregister(self, info: PluginInfo) -> None:
-        driver = self._drivers.get(info.name)
-        if driver is not None and driver.endpoint == info.endpoint:
-            del self._drivers[info.name]
+        newest = self._drivers.get(info.name, [None])[-1]
+        if not await self._drop(info):
+            return
+        if info.name not in self._drivers:
             await self._health.forget(info.name)
-            await driver.close()
             self._wipes[info.name] = asyncio.create_task(self._wipe(info.name), name=f"wipe slices of {info.name}")
+        elif self._drivers[info.name][-1] is not newest:
+            await self._watch_newest(info.name)
 
     async def close(self) -> None:
-        for driver in self._drivers.values():
-            await driver.close()
+        for instances in self._drivers.values():
+            for one in instances:
+                await one.driver.close()
+
+    async def _drop(self, info: PluginInfo) -> bool:
+        """Whether the instance was there."""
+        instances = self._drivers.get(info.name, [])
+        found = next((one for one in instances if one.driver.endpoint == info.endpoint), None)
+        if found is None:
+            return False
+        instances.remove(found)
+        if not instances:
+            del self._drivers[info.name]
+        await found.driver.close()
+        return True
+
+    async def _watch_newest(self, name: str) -> None:
+        newest = self._drivers[name][-1]
+        await self._health.watch(name, newest.driver, newest.health)
 
     # --- pods
 
@@ -231,14 +258,14 @@ class DraManager:
             self._deps.changed(uid)
 
     def _driver(self, name: str) -> Driver:
-        found = self._drivers.get(name)
-        if found is None:
+        instances = self._drivers.get(name)
+        if not instances:
             raise Temporary(
                 f"DRA driver {name} is not registered",
                 obj=f"DRA driver {name}",
                 action="Start the driver's kubelet plugin on this node (its DaemonSet); the agent tries again.",
             )
-        return found
+        return instances[-1].driver
 
     async def _release_quietly(self, uid: str) -> None:
         try:

@@ -81,21 +81,21 @@ POD_RESOURCES_ALPHA = Api(
     """,
 )
 
-DRA = Api(
-    "k8s.io.kubelet.pkg.apis.dra.v1",
-    """
+_DRA = """
     Claim: namespace string, uid string, name string
     NodePrepareResourcesRequest: claims [Claim]
-    Device: request_names [string], pool_name string, device_name string, cdi_device_ids [string], share_id string
+    Device: request_names [string], pool_name string, device_name string, cdi_device_ids [string]{more}
     NodePrepareResourceResponse: devices [Device], error string
-    NodePrepareResourcesResponse: claims {NodePrepareResourceResponse}
+    NodePrepareResourcesResponse: claims {{NodePrepareResourceResponse}}
     NodeUnprepareResourcesRequest: claims [Claim]
     NodeUnprepareResourceResponse: error string
-    NodeUnprepareResourcesResponse: claims {NodeUnprepareResourceResponse}
+    NodeUnprepareResourcesResponse: claims {{NodeUnprepareResourceResponse}}
     rpc DRAPlugin.NodePrepareResources NodePrepareResourcesRequest NodePrepareResourcesResponse
     rpc DRAPlugin.NodeUnprepareResources NodeUnprepareResourcesRequest NodeUnprepareResourcesResponse
-    """,
-)
+    """
+
+DRA = Api("k8s.io.kubelet.pkg.apis.dra.v1", _DRA.format(more=", share_id string"))
+DRA_BETA = Api("k8s.io.kubelet.pkg.apis.dra.v1beta1", _DRA.format(more=""))
 
 _DRA_HEALTH = """
     NodeWatchResourcesRequest:

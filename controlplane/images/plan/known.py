@@ -5,17 +5,18 @@ from __future__ import annotations
 from controlplane.images.model.recipe import Recipe, Upstream
 from controlplane.images.plan import recipes
 from controlplane.images.plan.addon_recipes import ADDON_RECIPES
+from controlplane.images.plan.csi_recipes import CSI_RECIPES
 from controlplane.images.plan.kubeadm_recipes import KUBEADM_RECIPES
 
 RECIPES: tuple[Recipe, ...] = (
-    *(*recipes.RECIPES, *recipes.NODE_RECIPES, *recipes.POLICY_RECIPES),
+    *(*recipes.RECIPES, *CSI_RECIPES, *recipes.NODE_RECIPES, *recipes.POLICY_RECIPES),
     *(*KUBEADM_RECIPES, *ADDON_RECIPES),
 )
 BY_NAME: dict[str, Recipe] = {name: recipe for recipe in RECIPES for name in (recipe.name, *recipe.aliases)}
 
 DEMO: tuple[str, ...] = (recipes.PAUSE_NAME, recipes.COREDNS_NAME, recipes.AGNHOST_NAME, recipes.BUSYBOX_NAME)
-CONFORMANCE: tuple[str, ...] = tuple(recipe.name for recipe in recipes.RECIPES)
-NODE_SUITE: tuple[str, ...] = (*CONFORMANCE, *(recipe.name for recipe in recipes.NODE_RECIPES))
+CONFORMANCE: tuple[str, ...] = tuple(recipe.name for recipe in (*recipes.RECIPES, *CSI_RECIPES))
+NODE_SUITE: tuple[str, ...] = tuple(recipe.name for recipe in (*recipes.RECIPES, *recipes.NODE_RECIPES))
 KUBEADM: tuple[str, ...] = (*DEMO, recipes.ETCD_NAME, *(recipe.name for recipe in KUBEADM_RECIPES))
 UPSTREAM_FILES: tuple[str, ...] = tuple(
     dict.fromkeys(

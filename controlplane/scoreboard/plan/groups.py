@@ -13,8 +13,8 @@ _STORAGE = {"storage": True}
 GROUPS: tuple[Group, ...] = (
     Group(
         "e2e-gates",
-        "features that are off by default, with all gates on",
-        Match(("Feature:OffByDefault", "Alpha"), program=_E2E),
+        "features and versions of APIs that are off by default, with all gates on",
+        Match(("Feature:OffByDefault", "Alpha"), r"\[DRA\].* with v1beta\d API ", program=_E2E),
         gates=_GATES,
         api_server={"runtime-config": "api/all=true"},
     ),

@@ -35,12 +35,8 @@ RULES: tuple[Rule, ...] = (
         Match(("Driver: nfs*", "Driver: iscsi"), r"\bNFS\b|GenericPersistentVolume|volume failing to unmount"),
     ),
     Rule(
-        "needs images of upstream's CSI drivers (hostpath, mock), which are not built here",
-        Match(("Driver: csi-hostpath", "Feature:VolumeSnapshotDataSource"), "CSI Mock|MutableCSINodeAllocatableCount"),
-    ),
-    Rule(
-        "needs the image of the DRA test driver's proxy, which is not built here",
-        Match(("Feature:DynamicResourceAllocation",), program=Program.E2E),  # the node suite's driver is in the suite
+        "needs upstream's hostpath CSI driver, which is not built here (the module proxy does not carry its module)",
+        Match(("Driver: csi-hostpath",)),
     ),
     Rule(
         "needs the image resource-consumer, which is not built here",

@@ -65,7 +65,7 @@ class _World:
         self.driver, self.clock = _Driver(folder), FakeClock()
         self.changes: list[tuple[str, frozenset[tuple[str, str]]]] = []
         self.health = DraHealth(self.clock, lambda name, devices: self.changes.append((name, devices)))
-        self.source = DraDriver("drv", self.driver.socket)
+        self.source = DraDriver("drv", self.driver.socket, "v1.DRAPlugin")
 
     def status(self, key: tuple[str, str] = KEY) -> str:
         found = self.health.known.get("drv", {}).get(key)

@@ -37,7 +37,7 @@ class World:
     async def start(self, *, with_driver: bool = True) -> None:
         self.manager = DraManager(
             DraManagerDeps(
-                self.files, self, lambda name, endpoint: self, self.clock, lambda: self.known, self.registered
+                self.files, self, lambda name, endpoint, service: self, self.clock, lambda: self.known, self.registered
             )
         )
         await self.manager.load()

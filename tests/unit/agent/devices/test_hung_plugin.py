@@ -75,7 +75,7 @@ class Dra:
         self.clock, self.files = FakeClock(), MemoryFiles()
         self.known: set[str] | None = set("abcdefgh")
         deps = DraManagerDeps(
-            self.files, Claims(), lambda name, _: self.drivers[name], self.clock, lambda: self.known, lambda: None
+            self.files, Claims(), lambda name, *_: self.drivers[name], self.clock, lambda: self.known, lambda: None
         )
         self.manager = DraManager(deps)
 

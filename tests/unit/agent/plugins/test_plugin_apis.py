@@ -23,6 +23,7 @@ _PROTOS = {
     "podresources alpha": (apis.POD_RESOURCES_ALPHA, f"{_KUBELET}/podresources/v1alpha1/api.proto"),
     "pods": (apis.PODS, f"{_KUBELET}/pods/v1alpha1/api.proto"),
     "dra": (apis.DRA, f"{_KUBELET}/dra/v1/api.proto"),
+    "dra beta": (apis.DRA_BETA, f"{_KUBELET}/dra/v1beta1/api.proto"),
     "dra health": (apis.DRA_HEALTH, f"{_KUBELET}/dra-health/v1/api.proto"),
     "dra health alpha": (apis.DRA_HEALTH_ALPHA, f"{_KUBELET}/dra-health/v1alpha1/api.proto"),
     "content": (CONTENT, "github.com/containerd/containerd/api@v1.*/services/content/v1/content.proto"),

@@ -9,7 +9,7 @@ import pytest
 from controlplane.binaries.model import TABLE
 from controlplane.images.edge.compile import source_lines
 from controlplane.images.plan.document import images_page
-from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, RECIPES
+from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, NODE_SUITE, RECIPES
 from controlplane.images.work import binaries_for
 from nodelib.errors import NotFound
 
@@ -30,10 +30,32 @@ UPSTREAM = [
     "e2e-test-images/nonroot:1.5",
     "e2e-test-images/regression-issue-74839:1.5",
 ]
+# test/e2e/testing-manifests/storage-csi/mock; test/e2e/dra/utils/deploy.go asks for the newest hostpathplugin of these.
+CSI = {
+    "e2e-test-images/busybox:1.36.1-1",
+    "sig-storage/csi-attacher:v4.12.0",
+    "sig-storage/csi-node-driver-registrar:v2.17.0",
+    "sig-storage/csi-provisioner:v6.3.0",
+    "sig-storage/csi-resizer:v2.2.0",
+    "sig-storage/csi-snapshotter:v8.6.0",
+    "sig-storage/hostpathplugin:v1.17.1",
+}
 
 
 def test_every_image_of_the_suites_has_a_recipe() -> None:
     assert {f"registry.k8s.io/{name}" for name in UPSTREAM} <= set(CONFORMANCE)
+
+
+def test_only_e2e_test_gets_the_images_of_csi_and_dra() -> None:
+    """The node suite's DRA driver is in the suite."""
+    names = {f"registry.k8s.io/{name}" for name in CSI}
+    assert names <= set(CONFORMANCE) and not names & {*NODE_SUITE, *DEMO}
+
+
+def test_an_exec_finds_a_shell_beside_the_proxy() -> None:
+    """DRA's driver makes and removes files in that container."""
+    layers = BY_NAME["registry.k8s.io/sig-storage/hostpathplugin:v1.17.1"].layers
+    assert layers[:-1] == BY_NAME["registry.k8s.io/e2e-test-images/busybox:1.36.1-1"].layers
 
 
 def test_no_two_recipes_claim_one_name() -> None:

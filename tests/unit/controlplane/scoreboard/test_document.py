@@ -51,9 +51,10 @@ def test_a_part_that_was_run_changes_its_own_lines_only() -> None:
     lines = [
         line
         for line in difflib.unified_diff(TEXT.splitlines(), text.splitlines(), lineterm="", n=0)
-        if line.startswith("+") and not line.startswith("+++")
+        # A difference may name brackets that are there already as new ones.
+        if line.startswith("+") and not line.startswith("+++") and line.strip("+ },")
     ]
-    assert len(lines) <= len(part.specs) + 8, "its specs, its run, the reason, and brackets around them"
+    assert len(lines) <= len(part.specs) + 4, "its specs, its run and the reason, with a line above each of both"
     assert text.count(reason) == 1
     assert document.read(text, {}) == changed
 

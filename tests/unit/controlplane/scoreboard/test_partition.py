@@ -82,6 +82,9 @@ def test_what_a_machine_can_do_voids_a_rule() -> None:
         (Program.E2E, "[sig-apps] DaemonSet rolls back [Serial]", "e2e-serial"),
         (Program.E2E, "[sig-network] Netpol denies all [Feature:NetworkPolicy]", "e2e-policies"),
         (Program.E2E, "[sig-node] Pods are new [Alpha] [Feature:OffByDefault]", "e2e-gates"),
+        (Program.E2E, "[sig-storage] CSI Mock volume attach should not require VolumeAttach", "e2e-storage"),
+        (Program.E2E, "[sig-node] [DRA] [Feature:DynamicResourceAllocation] must run", "e2e-node"),
+        (Program.E2E, "[sig-node] [DRA] kubelet [Feature:X] with v1beta2 API supports claims", "e2e-gates"),
         (
             Program.NODE,
             "[sig-node] InodeEviction [Slow] [Serial] [Disruptive] [Feature:Eviction] when full",
@@ -96,6 +99,11 @@ def test_what_a_machine_can_do_voids_a_rule() -> None:
 def test_where_specs_go(program: Program, name: str, wanted: str) -> None:
     where = place(Spec(program, name), frozenset())
     assert isinstance(where, Group) and where.name == wanted
+
+
+def test_the_hostpath_driver_of_upstream_keeps_its_specs_out() -> None:
+    where = place(Spec(Program.E2E, "[sig-storage] CSI Volumes [Driver: csi-hostpath] volumes should store"), ABILITIES)
+    assert isinstance(where, Rule) and "hostpath" in where.reason
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)

@@ -1,0 +1,126 @@
+"""Two instances of one DRA driver on a node, as while it is updated: the newest is asked, then the one that is left."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from agent.devices.model.dra import ClaimRef
+from agent.devices.work.dra import DraManager, DraManagerDeps
+from agent.plugins.model import PluginInfo
+from nodelib.errors import Temporary
+from nodelib.json_values import Json
+from tests.builders.pods import container, pod
+from tests.fakes.checkpoints import MemoryFiles
+from tests.fakes.clock import FakeClock
+from tests.waiting import until
+
+HEALTH = "v1.DRAResourceHealth"
+
+
+class Instance:
+    """What one of them is asked."""
+
+    def __init__(self, world: World, endpoint: str) -> None:
+        self._world, self.endpoint, self.closed = world, endpoint, False
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
+        self._world.calls.append(f"prepare {self.endpoint}")
+        return {one.uid: {"devices": []} for one in claims}
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
+        self._world.calls.append(f"unprepare {self.endpoint}")
+        return {one.uid: {} for one in claims}
+
+    async def watch_health(self, service: str) -> AsyncIterator[list[Json]]:
+        self._world.watched.append(self.endpoint)
+        await self._world.clock.sleep(1e9)
+        yield []
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.calls: list[str] = []
+        self.watched: list[str] = []
+        self.wiped: list[str] = []
+        self.dialled: list[Instance] = []
+        deps = DraManagerDeps(MemoryFiles(), self, self._dial, self.clock, lambda: None, lambda: None)
+        self.manager = DraManager(deps)
+
+    def _dial(self, name: str, endpoint: str, service: str) -> Instance:
+        self.dialled.append(Instance(self, endpoint))
+        return self.dialled[-1]
+
+    async def claim(self, namespace: str, name: str) -> Json | None:
+        status = {"reservedFor": [{"uid": "a"}], "allocation": {"devices": {"results": [{"driver": "drv"}]}}}
+        return {"metadata": {"namespace": namespace, "name": name, "uid": f"uid-{name}"}, "status": status}
+
+    async def delete_slices(self, driver: str) -> None:
+        self.wiped.append(driver)
+
+    async def register(self, *endpoints: str) -> None:
+        for one in endpoints:
+            await self.manager.register(info(one))
+
+    async def one_pod(self) -> list[str]:
+        """Whom a pod's claim asks."""
+        self.calls.clear()
+        made = pod(container(), meta={"uid": "a"}, resourceClaims=[{"name": "acc", "resourceClaimName": "c1"}])
+        await self.manager.prepare(made)
+        await self.manager.release("a")
+        return self.calls
+
+    def open(self) -> list[str]:
+        return [one.endpoint for one in self.dialled if not one.closed]
+
+
+def info(endpoint: str) -> PluginInfo:
+    return PluginInfo("DRAPlugin", "drv", endpoint, ("v1.DRAPlugin", HEALTH))
+
+
+async def test_the_newest_is_asked() -> None:
+    world = World()
+    await world.register("old", "new")
+    await until(lambda: world.watched[-1:] == ["new"])
+    assert await world.one_pod() == ["prepare new", "unprepare new"]
+    await world.manager.deregister(info("old"))
+    assert await world.one_pod() == ["prepare new", "unprepare new"]
+    assert world.open() == ["new"] and not world.wiped and world.watched.count("new") == 1
+
+
+async def test_the_old_one_is_asked_again_when_the_new_one_has_left() -> None:
+    """An update that failed. It also tells the health of its devices, and its ResourceSlices stay."""
+    world = World()
+    await world.register("old", "new")
+    await until(lambda: world.watched[-1:] == ["new"])
+    await world.manager.deregister(info("new"))
+    assert await world.one_pod() == ["prepare old", "unprepare old"]
+    await until(lambda: world.watched[-1:] == ["old"])
+    await world.clock.advance(60)
+    assert world.open() == ["old"] and not world.wiped
+
+
+async def test_after_the_last_one_the_driver_is_gone() -> None:
+    world = World()
+    await world.register("old", "new")
+    await world.manager.deregister(info("new"))
+    await world.manager.deregister(info("old"))
+    with pytest.raises(Temporary, match="not registered"):
+        await world.one_pod()
+    await world.clock.advance(31)
+    assert world.open() == [] and world.wiped == ["drv"]
+
+
+async def test_one_that_registers_again_is_not_there_twice() -> None:
+    world = World()
+    await world.register("old", "new", "old")
+    assert await world.one_pod() == ["prepare old", "unprepare old"]
+    await world.manager.deregister(info("old"))
+    assert world.open() == ["new"] and await world.one_pod() == ["prepare new", "unprepare new"]
+    await world.manager.close()
+    assert world.open() == []
