@@ -26,7 +26,7 @@ from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.ports import PodCgroups
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
-from agent.pods.work.start_notes import note_told
+from agent.pods.work.start_notes import note_shown_ready
 from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.volume_refreshes import VolumeRefreshes
@@ -118,7 +118,7 @@ def pod_deps(
         ),
         status=StatusDeps(
             probes=probes,
-            manager=StatusManager(api, clock, metrics, partial(_note_told, base)),
+            manager=StatusManager(api, clock, metrics, partial(_note_shown_ready, base)),
             api=api,
             startups=startups,
             terminations=checkpoints.terminations,
@@ -135,9 +135,9 @@ def pod_deps(
     )
 
 
-def _note_told(base: Base, uid: str) -> None:
+def _note_shown_ready(base: Base, uid: str) -> None:
     """`uid`: of the pod, or of the mirror of a static pod."""
     mirrored = (one for one in base.pods.memories() if one.mirror_uid == uid)
     memory = base.pods.memory(uid) or next(mirrored, None)
     if memory is not None:
-        note_told(memory, base.clock)
+        note_shown_ready(memory, base.clock)

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
-from nodelib.kube.client import tls_context
+from nodelib.kube.tls import tls_context
 
 _STARTING = {"run_podsandbox", "create_container", "start_container"}
 # (verb, resource, subresource) of the calls from a pod's creation until it is shown as Ready.

@@ -15,7 +15,7 @@ from cli.errors import need_root
 from cli.policies import sources
 from cli.policies.drops_text import HEADS, Wanted, allow_dns, reasons, row
 from cli.policies.follow import follow_node, problem_of
-from cli.why.spans import clock
+from cli.why.texts import clock
 from cli.why.wording import Wording
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state

@@ -34,7 +34,7 @@ def test(
 
     * `contracts`: which package may import which (import-linter)
 
-    * `unit`: unit and golden tests, in seconds, without root
+    * `unit`: unit and golden tests, which take some minutes, without root
 
     * `netns`: tests in network namespaces of this kernel; needs root
 

@@ -17,9 +17,9 @@ from cli.why.claims import claim
 from cli.why.model import Explained, Facts, controller, namespace_of, pods_of, selected
 from cli.why.nodes import nodes
 from cli.why.pods import claim_waits, from_api
-from cli.why.recall import corrected
+from cli.why.services import endpoint_facts, ingress, service
+from cli.why.stop_reasons import corrected
 from cli.why.targets import Target
-from cli.why.ways import endpoint_facts, ingress, service
 from cli.why.workloads import cron_job, is_done_by, job, workload
 from nodelib.json_values import Json
 from policy.drops.plan.document import ReportedDrop

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from agent.explain.model import TimelineLine
 from cli.policies.drops_text import flow, refused_by
-from cli.why import steps
 from cli.why.model import Explained
-from cli.why.spans import clock, cut
+from cli.why.texts import clock, cut
+from cli.why.timeline import newest, ordered
 from cli.why.wording import Wording
 
 _REFUSED = 5  # flows of one pod
@@ -22,7 +22,7 @@ def entries(found: Iterable[Explained], wording: Wording) -> Entries:
 
 def timeline(one: Explained) -> tuple[str, ...]:
     """Each step of the pod as its node recorded it, with its time."""
-    return tuple(_step(line) for line in steps.ordered(one.found.timeline))
+    return tuple(_step(line) for line in ordered(one.found.timeline))
 
 
 def well(every: Iterable[Explained]) -> Mapping[str, str]:
@@ -45,8 +45,8 @@ def _lines(explained: Explained, wording: Wording) -> Iterator[str]:
             yield f"  error: {cut(wait.error.strip())}"
         if wait.action:
             yield f"  do: {wording.typed(wait.action)}"
-    newest = {end.container: end for end in sorted(found.ends, key=lambda end: end.at)}
-    for end in newest.values():
+    latest = {end.container: end for end in sorted(found.ends, key=lambda end: end.at)}
+    for end in latest.values():
         how = "exit code 0" if end.how == "ok" else end.how
         often = f" {end.times} times, last" if end.times > 1 else ""
         yield f"container {end.container} ended{often}: {how}" + (f": {cut(end.why)}" if end.why else "")
@@ -63,4 +63,4 @@ def _step(line: TimelineLine) -> str:
     outcome = "" if line.outcome == "ok" or line.seconds is None else cut(line.outcome)
     said = ", ".join(filter(None, (took, again, outcome, line.note)))
     part = "  " if line.of else ""
-    return f"{clock(steps.newest(line))} {part}{line.step}" + (f": {said}" if said else "")
+    return f"{clock(newest(line))} {part}{line.step}" + (f": {said}" if said else "")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from agent.explain.model import Explanation, TimelineLine
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.spans import TracedPod, record_spans
-from cli.why import steps
+from cli.why.timeline import ordered
 from nodelib.json_values import Json
 from nodelib.kube.times import time_or
 from nodelib.traces.model import Span
@@ -27,7 +27,7 @@ def as_steps(timeline: Iterable[TimelineLine]) -> tuple[Step, ...]:
             bool(one.of),
             one.kind,
         )
-        for one in _by_begin(steps.ordered(timeline))
+        for one in _by_begin(ordered(timeline))
     )
 
 

@@ -11,9 +11,9 @@ from rich.console import Console
 from agent.explain.model import End, Wait
 from cli.display.terminal import new_console
 from cli.policies.drops_text import allow_dns, sentence
-from cli.why import steps
 from cli.why.model import Explained
-from cli.why.spans import ago, clock, cut
+from cli.why.texts import ago, clock, cut
+from cli.why.timeline import table
 from cli.why.wording import Wording
 from nodelib.durations import span
 from nodelib.text import visible
@@ -68,7 +68,7 @@ def one(explained: Explained, page: Page) -> None:
         page.say(f"{cost.of}: {cost.text}")
         page.do(cost.action)
     if found.timeline:
-        page.console.print(steps.table(found.timeline, page.now, page.shown))
+        page.console.print(table(found.timeline, page.now, page.shown))
 
 
 def many(every: Iterable[Explained], page: Page) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cli.why.spans import clock
+from cli.why.texts import clock
 from nodelib.json_values import Json
 from nodelib.text import visible
 from view.plan.life import BAD, WAITS

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 
 from controlplane.cluster.advice import ours
 from controlplane.cluster.model import BALANCER, Cluster, Node
-from controlplane.cluster.plan import components, manifests, node_files, user_kubeconfig
+from controlplane.cluster.plan import components, daemon_configs, manifests, user_kubeconfig
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.plan.node_files import commands_dir
 from controlplane.cluster.work import bridge_network, nodes, workloads
@@ -225,7 +225,7 @@ async def _network_and_proxy(context: Context, first: Node) -> None:
             own = f"{cluster.node_dir(node.name)}/kubernetes"
             if not _has_proxy(cluster, node):
                 files.write(f"{own}/proxy.conf", done.stdout)
-            files.write_if_changed(f"{own}/proxy.yaml", node_files.proxy_config(cluster, node))
+            files.write_if_changed(f"{own}/proxy.yaml", daemon_configs.proxy_config(cluster, node))
             await asyncio.to_thread(_start_services, context, node, with_proxy=True)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from controlplane.cluster.advice import ours
 from controlplane.cluster.model import RELEASE, Cluster, Options, numbered
-from controlplane.cluster.plan import addons, node_files
+from controlplane.cluster.plan import addons, daemon_configs
 from controlplane.config.model import Member, Ranges, Wanted
 from controlplane.config.plan.ranges import networks, problems
 from nodelib.errors import Invalid
@@ -210,7 +210,7 @@ def check_kubelets(cluster: Cluster) -> None:
     from agent.config.load import checked
 
     for node in cluster.nodes:
-        given = flatten(Document("", json.loads(node_files.kubelet_config(cluster, node)), {}))
+        given = flatten(Document("", json.loads(daemon_configs.kubelet_config(cluster, node)), {}))
         _, found = checked(given)
         if found:
             raise Invalid(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Self
@@ -24,6 +23,7 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.answers import Allowance
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 from nodelib.kube.paths import is_plain
+from nodelib.kube.tls import tls_context
 from nodelib.kube.tls_errors import explain
 from nodelib.kube.turns import Turns
 from nodelib.rate_limiter import RateLimiter
@@ -31,7 +31,7 @@ from nodelib.rate_limiter import RateLimiter
 if TYPE_CHECKING:
     from nodelib.kube.request_metrics import RequestMetrics
 
-__all__ = ["ApiError", "ApiUnreachable", "KubeClient", "UnexpectedAnswer", "tls_context"]
+__all__ = ["ApiError", "ApiUnreachable", "KubeClient", "UnexpectedAnswer"]
 
 log = logging.getLogger(__name__)
 
@@ -353,33 +353,6 @@ class _Pool:
     async def _close_unused(self) -> None:
         if self.retired and not self._users:
             await self.session.close()
-
-
-def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:
-    """The client's TLS context for `access`, False for plain http. Raises ssl.SSLError for bad certificates."""
-    if access.server.startswith("http://"):
-        return False
-    if access.ca_data and not access.ca_data.isascii():
-        raise ssl.SSLError("the certificate authority in the kubeconfig is not PEM")
-    context = ssl.create_default_context(cadata=access.ca_data.decode("ascii") if access.ca_data else None)
-    if access.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if access.cert_file and access.key_file:
-        context.load_cert_chain(access.cert_file, access.key_file)
-    elif access.cert_data and access.key_data:
-        _load_inline(context, access.cert_data, access.key_data)
-    return context
-
-
-def _load_inline(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    # ssl takes client certificates from files only (https://github.com/python/cpython/issues/60691); this one is in
-    # memory and has no name in any folder.
-    handle = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
-    with os.fdopen(handle, "wb") as file:
-        file.write(cert + b"\n" + key)
-        file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{handle}")
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

@@ -27,7 +27,7 @@ from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDep
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.pod_workers import PodWorkers
 from agent.pods.work.registry import PodRegistry
-from agent.pods.work.start_notes import note_told
+from agent.pods.work.start_notes import note_shown_ready
 from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
@@ -470,7 +470,7 @@ class World:
             ),
             status=StatusDeps(
                 probes=self.probes,
-                manager=StatusManager(self.api, self.clock, self.metrics, self._note_told),
+                manager=StatusManager(self.api, self.clock, self.metrics, self._note_shown_ready),
                 api=self.api,
                 startups=startups,
                 terminations=self.terminations,
@@ -506,9 +506,9 @@ class World:
         self.workers.mark_synced("api")
         await settle()
 
-    def _note_told(self, uid: str) -> None:
+    def _note_shown_ready(self, uid: str) -> None:
         if (memory := self.registry.memory(uid)) is not None:
-            note_told(memory, self.clock)
+            note_shown_ready(memory, self.clock)
 
     def device_manager(self, affinity: TopologyAffinity) -> DeviceManager:
         """No plugin offers devices until a test makes one; the plugins that were dialled are in `plugins`."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from controlplane.binaries.work import ensure
 from controlplane.cluster.edge.roots import cache_root
-from controlplane.cluster.plan.node_files import containerd_config
+from controlplane.cluster.plan.daemon_configs import containerd_config
 from controlplane.images.work import binaries_for, ensure_images
 from controlplane.machine.edge import cgroups, oom
 from controlplane.machine.edge.namespaces import in_cgroups

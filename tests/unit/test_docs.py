@@ -12,9 +12,9 @@ from urllib.parse import unquote
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-PACKAGES = ("agent", "cni", "proxy", "nodelib", "cli", "controlplane")
+PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py") if path.parent.name != "tests")
 _BUILT = {"build", "results"}  # in .gitignore
-_FOLDERS = r"agent|bin|cli|cni|controlplane|docs|nodelib|proxy|tests|vagrant|\.ci"
+_FOLDERS = "|".join((*PACKAGES, "bin", "docs", "tests", "vagrant", r"\.ci"))
 _FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")

@@ -70,7 +70,7 @@ class _Custom:
             await cancel_and_wait(task)
 
     async def _follow(self) -> None:
-        """Until the definition is gone, and with it what was told of."""
+        """Until the definition is gone; its objects are then reported as deleted."""
         found = {
             kind: reflector(self._client, kind, path, self._on_change, self._on_state)
             for kind, path in self._paths.items()

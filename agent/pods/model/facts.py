@@ -62,7 +62,7 @@ class Facts:
     - `prepared`: Prepare is done; `sandbox_prepared`: all of it but the volumes, which only a refused token could still
       fail. `released`: Release is done. `confirmed`: the API server has been asked to delete the object.
     - `blocked`: the last step that failed for the whole pod; `failures`: by container.
-    - `images`: by image key; `backoff`: restart back-off by plan/pod.py backoff_key(); `probes`: by container id.
+    - `images`: by image key; `backoff`: by backoff_key() of plan/restart_backoff.py; `probes`: by container id.
     - `stopped_sandboxes`: ids of sandboxes that this agent has stopped; `restart_wanted`: of containers that it killed
       to start them again; `prestop_ran`: of containers whose preStop hook has run or runs.
     - `actuated`: the resources in force in the containers; `cgroup_allocation`: those in force in the pod's cgroup.

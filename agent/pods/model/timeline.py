@@ -30,7 +30,7 @@ class ActivityKind(Enum):
     ENDED = "ended"
     FIRST_PROBE = "first probe"
     READY = "ready"
-    TOLD = "tell that it is ready"
+    SHOWN_READY = "tell that it is ready"
     NOT_READY = "not ready"
     RESIZE = "resize"
     STOP_SANDBOX = "stop sandbox"

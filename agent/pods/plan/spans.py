@@ -34,7 +34,7 @@ _NAMES = {
     ActivityKind.STOP: "stop container",
     ActivityKind.ENDED: "container ran",
 }
-_NO_SPANS = (ActivityKind.READY, ActivityKind.NOT_READY)  # moments: TOLD begins at READY
+_NO_SPANS = (ActivityKind.READY, ActivityKind.NOT_READY)  # moments: SHOWN_READY begins at READY
 # How a container ends is no error of the step that waited for it: `outcome` says how, in words.
 _OUTCOME_IN_WORDS = ActivityKind.ENDED
 
@@ -129,9 +129,11 @@ def record_spans(pod: TracedPod, entries: Sequence[TimelineEntry], now: float) -
     """
     trace = pod.root.trace
     newest = [_newest(one, now) for one in entries if has_span(one)]
-    ready = [one.at for one in newest if one.what.kind is ActivityKind.TOLD]
+    ready = [one.at for one in newest if one.what.kind is ActivityKind.SHOWN_READY]
     begin = min([pod.seen or now, *(one.at for one in newest)])
-    ended = min((one.at + (one.seconds or 0.0) for one in newest if one.what.kind is ActivityKind.TOLD), default=now)
+    ended = min(
+        (one.at + (one.seconds or 0.0) for one in newest if one.what.kind is ActivityKind.SHOWN_READY), default=now
+    )
     spans = list(start_span(replace(pod, seen=begin), max(ended, begin), "" if ready else "it is not ready"))
     for one in newest:
         parent = _parent(one, newest)

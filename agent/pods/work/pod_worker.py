@@ -17,16 +17,14 @@ from typing import Any, TypedDict
 from agent.common.metrics import CONTAINER_TYPES
 from agent.common.model.eviction import Eviction
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
-from agent.common.plan import backoff
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import EnsureImage, Kill, PodPlan, PreStop, RemovePod, Resize, RunSandbox, Start, Step
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan import container_exits as exits
-from agent.pods.plan import failures, resize
+from agent.pods.plan import failures, resize, restart_backoff
 from agent.pods.plan.activities import activity_of
 from agent.pods.plan.mirrors import resumed_status
 from agent.pods.plan.pod import plan_pod
-from agent.pods.plan.restart_backoff import backoff_key
 from agent.pods.plan.start_inputs import ips_for
 from agent.pods.plan.starting import is_new
 from agent.pods.plan.status import StatusInputs, pod_status
@@ -71,7 +69,7 @@ class PodWorker:
         self._urgent = self._planning_stopped = False
         self._created_at = deps.clock.monotonic()
         self._note_ends()
-        self._derive_backoff()
+        self.memory.backoff = restart_backoff.implied(pod, seen, self.memory.ended, deps.containers.restarts)
 
     def update(self, pod: Pod | None, desired: Pod | None = None) -> None:
         """The newest object, with its allocated (`pod`) and its wanted (`desired`) resources; None: it is gone."""
@@ -365,24 +363,6 @@ class PodWorker:
             for one in watched:
                 one.cancel()
         return {task for task in walking if task.done()}
-
-    def _derive_backoff(self) -> None:
-        """After a restart of the agent, go on with the back-offs that the runtime's records imply.
-
-        Those of a sandbox that has ended imply none: its containers may have ended with it, or with the node.
-        """
-        memory = self.memory
-        for _, container in memory.pod.containers():
-            latest = memory.seen.latest(container["name"])
-            if latest is None or latest.state is not RunState.EXITED:
-                continue
-            sandbox = memory.seen.sandbox_called(latest.sandbox_id)
-            if sandbox is None or not sandbox.ready:
-                continue
-            ended, ran = memory.ended[latest.id], max(0, latest.finished_at - latest.started_at) / 1e9
-            entry = backoff.derived(latest.attempt, ended - ran, ended, self._deps.containers.restarts)
-            if entry is not None:
-                memory.backoff[backoff_key(container)] = entry
 
 
 def _details(step: Step) -> _Details:

@@ -56,8 +56,8 @@ class StartNotes:
             self._tracer.sync_ended()
 
 
-def note_told(memory: PodMemory, clock: Clock) -> None:
+def note_shown_ready(memory: PodMemory, clock: Clock) -> None:
     """The API shows that the pod is ready: how long that took from when it was."""
     if memory.ready_since is not None:
-        memory.timeline.mark(Activity(ActivityKind.TOLD), clock.monotonic() - memory.ready_since)
+        memory.timeline.mark(Activity(ActivityKind.SHOWN_READY), clock.monotonic() - memory.ready_since)
         memory.ready_since = None

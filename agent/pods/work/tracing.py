@@ -23,7 +23,7 @@ from nodelib.traces.sampling import is_sampled, span_id, trace_id
 
 Sink = Callable[[Span], None]
 # What no plan does, although it may be noted while one is walked.
-_BESIDE_PLANS = (ActivityKind.ADMIT, ActivityKind.ENDED, ActivityKind.FIRST_PROBE, ActivityKind.TOLD)
+_BESIDE_PLANS = (ActivityKind.ADMIT, ActivityKind.ENDED, ActivityKind.FIRST_PROBE, ActivityKind.SHOWN_READY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class PodTracer:
             context, parent = spans.context_of(above.trace, entry), above.span
         if context is not None and spans.has_span(entry):
             self._node.sink(spans.span_of(self._pod, entry, context, parent))
-        if entry.what.kind is (ActivityKind.TOLD if self._node.tells else ActivityKind.READY):
+        if entry.what.kind is (ActivityKind.SHOWN_READY if self._node.tells else ActivityKind.READY):
             self.start_ended()
 
     def within(self, entry: TimelineEntry) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from controlplane.cluster.model import Cluster, Node
-from controlplane.cluster.plan.node_files import kubelet_config
+from controlplane.cluster.plan.daemon_configs import kubelet_config
 from nodelib.json_values import Json, object_or_empty
 from nodelib.traces import endpoints, sampling
 from nodelib.traces.settings import ENDPOINT, RATE

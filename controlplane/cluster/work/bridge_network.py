@@ -10,7 +10,7 @@ import os
 import shutil
 
 from controlplane.cluster.model import Cluster
-from controlplane.cluster.plan.node_files import bridge_conflist
+from controlplane.cluster.plan.daemon_configs import bridge_conflist
 from controlplane.machine.edge import files
 from controlplane.machine.edge.netlink import Netlink
 from controlplane.machine.model import Route

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import Cluster, Node
-from controlplane.cluster.plan import components, node_files
+from controlplane.cluster.plan import components, daemon_configs, node_files
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.plan.readiness import runtime_problem
 from controlplane.cluster.plan.tracing import runtime_environment
@@ -72,7 +72,7 @@ def write_files(cluster: Cluster, node: Node) -> frozenset[str]:
         "kubernetes/manifests",
     ):  # after seed_runtime, which needs an empty containerd root
         os.makedirs(f"{own}/{name}", mode=0o755, exist_ok=True)
-    config = node_files.containerd_config(
+    config = daemon_configs.containerd_config(
         restrict_oom_score_adj=not oom.may_lower_score(),
         durable=cluster.options.durable,
         runc=cluster.tools.get("runc", ""),
@@ -87,8 +87,8 @@ def write_files(cluster: Cluster, node: Node) -> frozenset[str]:
         RUNTIME_CONFIG: config,
     }
     if not cluster.options.kubeadm:
-        files[KUBELET_CONFIG] = node_files.kubelet_config(cluster, node)
-        files["kubernetes/proxy.yaml"] = node_files.proxy_config(cluster, node)
+        files[KUBELET_CONFIG] = daemon_configs.kubelet_config(cluster, node)
+        files["kubernetes/proxy.yaml"] = daemon_configs.proxy_config(cluster, node)
     secret = any(one.username for one in cluster.options.custom.registries)
     changed = []
     for name, text in files.items():

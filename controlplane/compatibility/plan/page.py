@@ -43,7 +43,7 @@ def page(version: str, programs: tuple[Program, ...], gates: tuple[Row, ...], ot
 def summary(programs: tuple[Program, ...], gates: tuple[Row, ...]) -> str:
     """What docs/features.md says of it: the counts, and what is on by default upstream and absent here."""
     absent = [row for row in gates if row.default == "on" and row.answer and row.answer.kind is Kind.ABSENT]
-    names = ", ".join(f"`{row.name}`" for row in absent)
+    names = ", ".join(f"`{row.name}`" for row in absent) or "nothing"
     return f"{_counts(programs, gates)}\n\nOn by default upstream and absent here: {names}."
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import yaml
 
-from controlplane.cluster.plan import node_files
+from controlplane.cluster.plan import daemon_configs, node_files
 from controlplane.cluster.plan.components import policy_flags
 from controlplane.cluster.work import workloads
 from controlplane.host.edge import discovery
@@ -265,7 +265,7 @@ def _write_files(request: Request, known: KnownCluster) -> None:
     text = plan.proxy_config(request.node, ",".join(known.cluster_cidrs), "")
     files.write_if_changed(plan.PROXY_CONFIG, text)
     if not request.runtime and not os.path.exists("/etc/containerd/config.toml"):
-        config = node_files.containerd_config(restrict_oom_score_adj=not oom.may_lower_score(), durable=True)
+        config = daemon_configs.containerd_config(restrict_oom_score_adj=not oom.may_lower_score(), durable=True)
         files.write("/etc/containerd/config.toml", config, 0o644)
 
 

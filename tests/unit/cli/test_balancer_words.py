@@ -13,7 +13,7 @@ from cli.explain.listening import unknown
 from cli.explain.places import Sender, Target
 from cli.explain.service_words import problems
 from cli.explain.walk import Machine, first_node, paths
-from cli.why import ways
+from cli.why import services
 from cli.why.model import Facts as WhyFacts
 from loadbalancer.model import Address, Row, Table
 from loadbalancer.plan import table
@@ -111,7 +111,7 @@ def test_words(case: Case) -> None:
     assert announced(case.service, facts) == case.announced
     assert bool(announcers(case.service, facts)) is bool(case.announced)
     why = WhyFacts({"service": tuple(every), "lease": tuple(case.leases), "node": ()})
-    told = ways.service(case.service, why, ways.endpoint_facts(why), unknown)
+    told = services.service(case.service, why, services.endpoint_facts(why), unknown)
     assert [one.error for one in told.found.waits] == [one.text for one in found]
     assert case.announced in told.found.phase
     assert told.listed is bool(case.says)

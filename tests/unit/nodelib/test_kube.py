@@ -17,9 +17,10 @@ from agent.server.edge.certificates import ensure_self_signed
 from nodelib.json_values import Json
 from nodelib.kube import answers
 from nodelib.kube.access import ClusterAccess
-from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient, tls_context
+from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 from nodelib.kube.paths import is_name, is_plain
 from nodelib.kube.reflector import Reflector
+from nodelib.kube.tls import tls_context
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.apiserver import FakeApiServer
 from tests.waiting import until

@@ -215,7 +215,7 @@ RECORDS: Mapping[str, tuple[list[TimelineEntry], Tree]] = {
             entry(ActivityKind.SANDBOX, 10.2, 2.0),
             entry(ActivityKind.NETWORK, 10.5, 1.0, of=Activity(ActivityKind.SANDBOX)),
             entry(ActivityKind.READY, 13.0, 0.0),
-            entry(ActivityKind.TOLD, 13.0, 0.1),
+            entry(ActivityKind.SHOWN_READY, 13.0, 0.1),
         ],
         {"pod start": {"admit": {}, "create sandbox": {"CNI ADD": {}}, "tell that it is ready": {}}},
     ),
@@ -228,7 +228,7 @@ RECORDS: Mapping[str, tuple[list[TimelineEntry], Tree]] = {
     ),
     "what came after the start stands beside it": (
         [
-            entry(ActivityKind.TOLD, 13.0, 0.1),
+            entry(ActivityKind.SHOWN_READY, 13.0, 0.1),
             entry(ActivityKind.STOP, 50.0, 1.0, of_container="app"),
         ],
         {"pod start": {"tell that it is ready": {}}, "stop container": {}},

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.cluster.model import Cluster, Options
-from controlplane.cluster.plan import node_files, registries
+from controlplane.cluster.plan import daemon_configs, registries
 from controlplane.cluster.work import logins
 from controlplane.config.model import Custom, Mirror, Registry
 from nodelib.errors import Invalid
@@ -40,7 +40,7 @@ def test_hosts_toml_names_the_mirrors_in_their_order() -> None:
 
 def test_logins_are_in_containerd_s_configuration() -> None:
     given = {"docker.io": ("me", ODD), "r.example:5000": ("you", "x")}
-    text = node_files.containerd_config(restrict_oom_score_adj=False, durable=False, logins=given)
+    text = daemon_configs.containerd_config(restrict_oom_score_adj=False, durable=False, logins=given)
     found = tomllib.loads(text)["plugins"]["io.containerd.cri.v1.images"]["registry"]
     assert found["config_path"] == "/etc/containerd/certs.d"
     auth = {host: (one["auth"]["username"], one["auth"]["password"]) for host, one in found["configs"].items()}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from controlplane.cluster.model import Cluster, Options
-from controlplane.cluster.plan import node_files
+from controlplane.cluster.plan import daemon_configs
 from controlplane.cluster.plan.components import Tools, policy, proxy
 from controlplane.cluster.plan.tracing import flags_of, runtime_environment
 from controlplane.config.model import Custom
@@ -48,7 +48,7 @@ def test_containerd_traces_what_its_kubelet_samples(tracing: Json | None, expect
 
 @pytest.mark.parametrize("traced", [True, False])
 def test_the_plugins_are_on_only_where_it_traces(traced: bool) -> None:
-    config = tomllib.loads(node_files.containerd_config(restrict_oom_score_adj=False, durable=True, traced=traced))
+    config = tomllib.loads(daemon_configs.containerd_config(restrict_oom_score_adj=False, durable=True, traced=traced))
     off = [one for one in config["disabled_plugins"] if "tracing" in one]
     assert len(off) == (0 if traced else 2)
     assert "io.containerd.nri.v1.nri" in config["disabled_plugins"]

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from agent.explain.model import TimelineLine
 from cli.display.terminal import new_table
-from cli.why.spans import clock, cut
+from cli.why.texts import clock, cut
 from nodelib.durations import span
 from nodelib.text import visible
 
