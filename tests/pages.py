@@ -42,7 +42,7 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"\./nodewright (join https:|leave$)", "needs another cluster: tests/cluster/test_join.py"),
     (r"\./nodewright join --print-rights \| kubectl\b", "gives rights in another cluster: tests/cluster/test_join.py"),
     (r"\./nodewright (install|uninstall)$", "changes this machine: tests/unit/controlplane/host/test_install.py"),
-    (r"\./nodewright uninstall --purge$", "removes the cache that the tests use: tests/unit/cli/test_purge.py"),
+    (r"\./nodewright uninstall --purge$", "removes the cache of the tests: tests/unit/cli/commands/test_purge.py"),
     (r"\./nodewright (package|payload)\b", "builds for minutes: tests/unit/controlplane/host/test_package.py"),
     (
         r"(python3 -m venv |/opt/nodewright/bin/|ln -s /opt/nodewright/bin/|export PATH=)",

@@ -294,7 +294,7 @@ def view(
     * `./nodewright view --port 8080`
     """
     with reported():
-        from cli.commands import view as work
+        from cli.commands.view import serve as work
 
         work.run(name, kubeconfig=kubeconfig, port=port)
 

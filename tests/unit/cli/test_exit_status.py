@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.app import app
-from tests.unit.cli.test_help import EVERY
+from tests.unit.cli.options.test_help import EVERY
 
 PROJECT = Path(__file__).resolve().parents[3]
 _TABLE = (PROJECT / "docs" / "exit-status.md").read_text().partition("| command |")[2]

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from cli.commands.view_answers import ClusterAnswers
+from cli.commands.view.answers import ClusterAnswers
 from cli.why.wording import Wording
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 
 from agent.explain.model import End
 from agent.explain.plan.document import from_json, usable
-from cli.commands import service, trace, view_drops, view_node
-from cli.commands.view_wiring import Wirings
+from cli.commands import service, trace
+from cli.commands.view.drops import follow
+from cli.commands.view.node import Averages, news_of, work_of
+from cli.commands.view.wiring import Wirings
 from cli.explain import paths_text, reasons, service_text, service_words
 from cli.explain.endpoints import ports
 from cli.explain.facts import Facts, key, title
@@ -78,7 +80,7 @@ class ClusterAnswers:
         self._cluster, self._client, self._kubeconfig, self._wording = cluster, client, kubeconfig, wording
         self._traces = asyncio.Semaphore(_TRACES)
         self._wirings, self._applying = Wirings(cluster), Applying()
-        self._averages = view_node.Averages(cluster)
+        self._averages = Averages(cluster)
         self._leases: tuple[Json, ...] | None = None
         self._kept: dict[str, _Kept] = {}  # by pod's uid
 
@@ -123,7 +125,7 @@ class ClusterAnswers:
 
     async def node(self, name: str) -> NodeWork:
         """What the node is at, by its own answers."""
-        return await view_node.work_of(self._cluster, name)
+        return await work_of(self._cluster, name)
 
     async def wired(self, node: str, stores: Stores) -> Wired:
         known = Facts.of(*(stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE)))
@@ -144,10 +146,10 @@ class ClusterAnswers:
         return self._applying(pod, policies, above, space)
 
     def news_of(self, name: str, on_change: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        return view_node.news_of(self._cluster, name, on_change)
+        return news_of(self._cluster, name, on_change)
 
     async def refused(self, taker: Refusals) -> None:
-        await view_drops.follow(self._cluster, taker)
+        await follow(self._cluster, taker)
 
     async def trace(self, asked: Question, stores: Stores | None = None) -> Traced:
         """Raises Permanent where the rules of the nodes cannot be read."""

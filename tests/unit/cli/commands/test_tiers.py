@@ -20,7 +20,7 @@ NAMES = ["lint", "format", "types", "contracts", "unit", "netns", "cluster", "sm
 SLOWEST = ["--durations=25", "--durations-min=5"]
 WORKERS = ["-n", "auto", "--dist", "worksteal", *SLOWEST]
 BY_FILE = ["-n", "auto", "--dist", "loadfile", *SLOWEST]
-PROJECT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parents[4]
 
 
 class Runs:
@@ -90,7 +90,7 @@ def test_several_tiers_run_in_their_own_order_and_once(monkeypatch: pytest.Monke
         (["-k", "unit"], ["-k", "unit"]),
         (["-m", "netns"], ["-m", "netns"]),
         (["tests/unit/cli", "-q"], ["tests/unit/cli", "-q"]),
-        (["tests/unit/cli/test_tiers.py::test_x"], ["tests/unit/cli/test_tiers.py::test_x"]),
+        (["tests/unit/cli/commands/test_tiers.py::test_x"], ["tests/unit/cli/commands/test_tiers.py::test_x"]),
         (["--", "--help"], ["--help"]),
         (["--collect-only"], ["--collect-only"]),
     ],

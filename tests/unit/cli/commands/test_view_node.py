@@ -15,7 +15,7 @@ from agent.explain.model import Explanation, TimelineLine, Wait
 from agent.explain.plan.document import to_json
 from agent.images.model.images import HeldImage, Hold, HoldReason, ImageReport
 from agent.stats.plan.disk_report import DiskPart, DiskReport, PodDisk
-from cli.commands import view_node
+from cli.commands.view import node as view_node
 from nodelib.json_values import Json
 
 PULL = Wait("image of container web", "Pulling", since=5.0, progress="3 of 9 MiB", share=0.33)
@@ -60,7 +60,7 @@ async def agent(folder: Path, monkeypatch: pytest.MonkeyPatch, **answers: Json) 
     runner = web.AppRunner(app)
     await runner.setup()
     await web.UnixSite(runner, path).start()
-    monkeypatch.setattr("cli.commands.view_node.sockets", lambda cluster: {"this node": path})
+    monkeypatch.setattr("cli.commands.view.node.sockets", lambda cluster: {"this node": path})
     try:
         yield
     finally:
@@ -117,6 +117,6 @@ async def test_nonsense_of_an_agent_is_left_out(odd: Json, tmp_path: Path, monke
 
 
 async def test_an_agent_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("cli.commands.view_node.sockets", lambda cluster: {"this node": str(tmp_path / "none")})
+    monkeypatch.setattr("cli.commands.view.node.sockets", lambda cluster: {"this node": str(tmp_path / "none")})
     assert (await view_node.work_of(None, "node1")).silent
     assert await view_node.Averages(None).of("node1") == {}

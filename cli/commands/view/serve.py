@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from cli.clusters import find
-from cli.commands.view_answers import ClusterAnswers
+from cli.commands.view.answers import ClusterAnswers
 from cli.why.sources import own_kubeconfig
 from cli.why.wording import Wording
 from controlplane.cluster.edge import state

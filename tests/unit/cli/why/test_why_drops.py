@@ -21,7 +21,7 @@ from nodelib.tasks import cancel_and_wait
 from policy.drops.plan.document import ReportedDrop, reported_drop
 from policy.edge import socket_server
 from tests.builders.packets import UDP, packet
-from tests.unit.cli.test_why import NOW, explained, page
+from tests.unit.cli.why.test_why import NOW, explained, page
 from tests.unit.policy.drops.test_log import DENY, A, B, World
 from tests.waiting import until
 

@@ -12,7 +12,7 @@ import pytest
 from nodelib.errors import Invalid
 from nodelib.upstream.pod_encoding import pod_encoding
 
-_GOLDEN = Path(__file__).parents[2] / "golden/pod"
+_GOLDEN = Path(__file__).parents[3] / "golden/pod"
 
 
 def _pod() -> dict[str, Any]:

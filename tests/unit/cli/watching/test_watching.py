@@ -28,7 +28,7 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.clock import FakeClock, settle
-from tests.unit.cli.test_status import NODE, WELL
+from tests.unit.cli.commands.test_status import NODE, WELL
 
 NOW = 1_767_225_600.0
 HOSTILE = "web\x1b[2J\x9b31m\r\nAPI server: answers"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cli.app import app
 
-PROJECT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parents[4]
 
 
 def completed(line: str, state: Path) -> list[str]:

@@ -23,7 +23,7 @@ from nodelib.json_values import Json
 from tests.builders.pods import pod_json
 
 NOW = 1_767_225_600.0
-PROJECT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parents[4]
 
 
 def explained(name: str = "web", uid: str = "u1", *waits: Wait, **more: Any) -> Explanation:
