@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from nodelib.errors import NodewrightError
 from nodelib.flows import UdpFlow
@@ -13,6 +14,7 @@ from nodelib.nft.edge import NftError, Table
 from nodelib.nft.wire import Element, Message
 from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
+from proxy.backends.beside import planned
 from proxy.backends.context import NodeBackend, NodeContext
 from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
@@ -24,8 +26,6 @@ from proxy.plan.nftables.sync import AppliedState, Delta, Kernel, difference, pl
 
 log = logging.getLogger(__name__)
 
-# With fewer changed ports than this, planning takes a few milliseconds at most and needs no thread.
-_INLINE_PORTS = 20
 # A first sync with more elements than this is sent in parts, endpoints before the frontends that lead to them.
 _ATOMIC = 20_000
 
@@ -94,8 +94,8 @@ class NftablesBackend(NodeBackend):
         if element is None:
             return None
         for name, port in desired.ports.items():
-            planned = port_elements(port, desired.endpoints.get(name, ()), self._context.ctx)
-            if element in planned.shared or any(element in mine for mine in planned.frontends.values()):
+            known = port_elements(port, desired.endpoints.get(name, ()), self._context.ctx)
+            if element in known.shared or any(element in mine for mine in known.frontends.values()):
                 return name
         return None
 
@@ -143,11 +143,9 @@ class NftablesBackend(NodeBackend):
 
     async def _write_some(self, desired: Desired, changed: frozenset[ServicePortName], applied: AppliedState) -> Delta:
         ctx = self._context.ctx
+        work = partial(plan, desired, changed, ctx, applied)
         with step("plan"):
-            if len(changed) > _INLINE_PORTS:
-                delta = await asyncio.to_thread(plan, desired, changed, ctx, applied)
-            else:
-                delta = plan(desired, changed, ctx, applied)
+            delta = await planned(work, ports=len(changed), size=lambda: desired.size(changed) + applied.size(changed))
         rules = layout.chain_messages(delta.chains, ctx)
         if rules or delta.delete or delta.add:
             await self._table.write(delta.delete, delta.add, rules=rules)

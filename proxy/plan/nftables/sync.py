@@ -66,6 +66,11 @@ class AppliedState:
             self.no_local_internal += step * port.no_local_internal
             self.no_local_external += step * port.no_local_external
 
+    def size(self, names: Iterable[ServicePortName]) -> int:
+        """How many elements these ports have."""
+        known = [port for name in names if (port := self.ports.get(name)) is not None]
+        return sum(len(mine) for port in known for mine in port.frontends.values())
+
     def expected(self) -> dict[str, set[bytes]]:
         """Every element that the kernel should have, by set."""
         found: dict[str, set[bytes]] = {name: set() for name in layout.FILLED}

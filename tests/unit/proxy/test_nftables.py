@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.nft.wire import Element, ranged, valued
+from proxy.backends import nftables
 from proxy.backends.base import SyncReport
 from proxy.backends.context import NodeContext
 from proxy.backends.nftables import NftablesBackend
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.affinity import stale_clients
 from proxy.plan.nftables.ports import Frontend, frontend_key
-from proxy.plan.nftables.sync import AppliedState, plan
+from proxy.plan.nftables.sync import AppliedState, Delta, plan
 from proxy.plan.nftables.text import element_text
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint_slice, service
@@ -79,6 +83,25 @@ async def test_a_change_touches_only_its_own_elements() -> None:
     count = len(world.fake.writes)
     await world.put(service("s7", "172.30.1.7"))
     assert len(world.fake.writes) == count, "nothing that rules depend on has changed"
+
+
+async def test_what_takes_long_is_planned_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One port may have thousands of addresses and endpoints: planned on the loop they held it for seconds."""
+    beside: list[bool] = []
+
+    def planned(*given: Any) -> Delta:
+        beside.append(threading.current_thread() is not threading.main_thread())
+        return plan(*given)
+
+    world = World()
+    await world.put(service("a", "172.30.0.1"))
+    monkeypatch.setattr(nftables, "plan", planned)
+    many = [f"20.0.{number >> 8}.{number & 255}" for number in range(2000)]
+    await world.put(endpoint_slice("a", ["10.1.0.1"]))
+    await world.put(service("a", "172.30.0.1", externalIPs=many))
+    await world.put(service("a", "172.30.0.1"))
+    await world.put(endpoint_slice("a", ["10.1.0.2"]))
+    assert beside == [False, True, True, False], "a little, many addresses, the same ones that go, and a little"
 
 
 async def test_a_restart_over_a_standing_table_writes_no_element() -> None:
