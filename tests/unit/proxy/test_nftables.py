@@ -104,6 +104,38 @@ async def test_what_takes_long_is_planned_beside_the_loop(monkeypatch: pytest.Mo
     assert beside == [False, True, True, False], "a little, many addresses, the same ones that go, and a little"
 
 
+async def test_chains_that_nothing_leads_to_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Service whose affinity lasts ever longer left a chain for each second, and all are read in each audit."""
+    monkeypatch.setattr(nftables, "_FEW_CHAINS", 8)
+    world = World()
+
+    async def lasting(*seconds: int) -> None:
+        for one in seconds:
+            last: Json = {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": one}}}
+            await world.put(service("a", "172.30.0.1", externalIPs=["1.2.3.4"], sessionAffinity="ClientIP", **last))
+
+    def remembering() -> set[str]:
+        return {name for name in world.fake.chains if name.startswith("remember-")}
+
+    await world.put(endpoint_slice("a", ["10.1.0.1", "10.1.0.2"]), service("b", "172.30.0.2", externalIPs=["1.2.3.5"]))
+    await world.put(endpoint_slice("b", ["10.1.0.3"]))
+    await lasting(*range(1, 30))
+    assert len(remembering()) < 12 and "remember-29" in remembering()
+    assert {
+        "external-sticky-pick-2",
+        "sticky-pick-2",
+        "pick-2",
+        "external-pick-1",
+        "pick-1",
+    } <= world.fake.chains.keys()
+    await world.put(service("a", "172.30.0.1"), gone=True)
+    assert await world.backend.audit(deep=True) == []
+    again = World(world.fake)
+    await again.put(service("b", "172.30.0.2"), endpoint_slice("b", ["10.1.0.3"]))
+    assert not remembering() and "pick-2" not in world.fake.chains and "pick-1" in world.fake.chains
+    assert await again.backend.audit(deep=True) == []
+
+
 async def test_a_restart_over_a_standing_table_writes_no_element() -> None:
     world = World()
     objects = [service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]), service("b", "172.30.0.2")]
