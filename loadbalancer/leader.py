@@ -29,7 +29,8 @@ from nodelib.kube.errors import ApiError
 log = logging.getLogger(__name__)
 
 _WRITES_AT_ONCE = 8
-_MANY = 500  # Services; planning for more takes longer than the event loop may wait
+# Services, and their ports; planning for more takes longer than the event loop may wait.
+_MANY, _MANY_PORTS = 500, 20_000
 FRESH = 10.0  # seconds for which an address that had no node follows the most ready endpoints
 
 
@@ -94,7 +95,7 @@ class Leader:
         owned = {address: row.uids for address, row in before.rows.items()}
         endpoints = {one.name: self._index.endpoints(one.name) for one in services if one.local}
         work = partial(_decide, services, before, self._pool, nodes, endpoints, self._fresh())
-        allocation, wanted = await asyncio.to_thread(work) if len(services) > _MANY else work()
+        allocation, wanted = await asyncio.to_thread(work) if _are_many(services) else work()
         if wanted != before:
             if not leads():
                 return
@@ -213,6 +214,10 @@ def _decide(
     announced = {address: row.node for address, row in before.rows.items()}
     placed = place(allocation.owners, announced, nodes, lambda name: endpoints.get(name, Endpoints()), fresh)
     return allocation, tables.table(allocation.owners, placed)
+
+
+def _are_many(services: list[Service]) -> bool:
+    return len(services) > _MANY or sum(len(one.ports) for one in services) > _MANY_PORTS
 
 
 def _placed(table: Table) -> set[Address]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Literal, NamedTuple
@@ -60,6 +61,11 @@ class ServicePort:
     @property
     def externally_accessible(self) -> bool:
         return bool(self.node_port or self.load_balancer_ips or self.external_ips)
+
+    @property
+    def address_count(self) -> int:
+        """Addresses beside the cluster IP and those of nodes."""
+        return len(self.load_balancer_ips) + len(self.external_ips)
 
     @property
     def uses_cluster_endpoints(self) -> bool:
@@ -122,6 +128,11 @@ class Desired:
         """Endpoints of existing service ports."""
         # Without a Python loop: the iptables mode asks at each change.
         return sum(map(len, map(self.endpoints.get, self.ports, repeat(()))))
+
+    def size(self, names: Iterable[ServicePortName]) -> int:
+        """How much work the rules of these ports are, roughly: each address with each endpoint."""
+        found = ((self.ports.get(name), self.endpoints.get(name, ())) for name in names)
+        return sum((1 + port.address_count) * (1 + len(endpoints)) for port, endpoints in found if port is not None)
 
 
 @dataclass(frozen=True, slots=True)

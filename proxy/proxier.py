@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
 from proxy.health import Health
 from proxy.model import Desired, NamespacedName, NodeFacts, Problem
+from proxy.plan.problems import limited_each
 from proxy.plan.service_health import health_check_ports, local_ready
 from proxy.plan.tracker import Changes, Tracker
 from proxy.tracing import SyncTracing, describe, tell_programmed
@@ -183,7 +185,7 @@ class Proxier:
         changes, full, started = self._tracker.take(), self._full, self._clock.monotonic()
         if span is not None:
             describe(span, changes, full=full, endpoints=endpoints, mode=self._backend.mode)
-        self._report(list(changes.problems))
+        self._report(changes.problems)
         # Set again by whoever asks for a full sync while this one runs.
         self._full = False
         try:
@@ -198,7 +200,7 @@ class Proxier:
         self._metrics.synced(self.family, report, finished - started, now)
         self._health.updated(self.family, self._clock.steady())
         self.first_sync.set()
-        self._report(list(report.problems))
+        self._report(report.problems)
         log.debug("%s: synced %d ports in %.3f s", self.family, len(changes.ports), finished - started)
         if span is not None:
             tell_programmed(span, changes, now)
@@ -241,8 +243,8 @@ class Proxier:
         stale = self._backend.stale_flows(desired, self._flows.list_udp())
         return self._flows.delete(stale) if stale else 0
 
-    def _report(self, problems: list[Problem]) -> None:
-        for problem in problems:
+    def _report(self, problems: Iterable[Problem]) -> None:
+        for problem in limited_each(problems):
             log.warning("%s: %s (left out; everything else is served)", problem.obj, problem.message)
 
     def _poke_if_pending(self) -> None:

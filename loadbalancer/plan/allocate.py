@@ -73,6 +73,7 @@ class _Work:
     owners: dict[Address, list[Service]] = field(default_factory=dict)
     problems: dict[str, Problem] = field(default_factory=dict)
     held: dict[tuple[str, int], Address] = field(default_factory=dict)  # by UID and family
+    ports: dict[Address, set[tuple[str, int]]] = field(default_factory=dict)  # of all owners, who have none in common
     shared: dict[tuple[str, str, int], dict[Address, None]] = field(default_factory=dict)  # by _group()
     rest: dict[int, Iterator[Address]] = field(default_factory=dict)  # of the pool, by family, not looked at yet
 
@@ -153,21 +154,27 @@ class _Work:
         )
 
     def _is_free_for(self, service: Service, address: Address) -> bool:
-        owners = self.owners.get(address, ())
-        return len(owners) < MOST_SHARING and all(can_share(service, other) for other in owners)
+        owners = self.owners.get(address)
+        if not owners:
+            return True
+        # What is alike of one owner is alike of all; their ports are compared together, as each may have a thousand.
+        return (
+            len(owners) < MOST_SHARING and _alike(service, owners[0]) and service.ports.isdisjoint(self.ports[address])
+        )
 
     def _taken(self, service: Service, address: Address) -> str:
         """Why the Service cannot have the address beside those that have it, "" if it can."""
-        owners = self.owners.get(address, ())
+        owners = self.owners.get(address, [])
         if len(owners) >= MOST_SHARING:
             return f"{MOST_SHARING} Services share it, and no more can."
-        for other in owners:
-            if why := clash(service, other):
-                return why
-        return ""
+        if self._is_free_for(service, address):
+            return ""
+        common = service.ports & self.ports[address] if _alike(service, owners[0]) else frozenset()
+        return clash(service, next((one for one in owners if not common.isdisjoint(one.ports)), owners[0]))
 
     def _give(self, service: Service, address: Address) -> None:
         self.owners.setdefault(address, []).append(service)
+        self.ports.setdefault(address, set()).update(service.ports)
         self.held[service.uid, address.version] = address
         if service.share:
             self.shared.setdefault(_group(service, address.version), {})[address] = None
@@ -176,18 +183,23 @@ class _Work:
         address = self.held.pop((service.uid, family), None)
         if address is not None:
             self.owners[address].remove(service)
+            self.ports[address] -= service.ports
             if not self.owners[address]:
-                del self.owners[address]
+                del self.owners[address], self.ports[address]
                 self.shared.get(_group(service, family), {}).pop(address, None)
 
 
 def can_share(one: Service, other: Service) -> bool:
     """Whether two Services can have one address."""
+    return _alike(one, other) and one.ports.isdisjoint(other.ports)
+
+
+def _alike(one: Service, other: Service) -> bool:
+    """Whether they can but for their ports."""
     return (
         bool(one.share)
         and one.share == other.share
         and one.name.namespace == other.name.namespace
-        and one.ports.isdisjoint(other.ports)
         and one.local == other.local
         and (not one.local or one.selector == other.selector)
     )

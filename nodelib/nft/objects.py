@@ -14,7 +14,7 @@ from nodelib.netlink import ATTRIBUTE, nested, text_attribute
 from nodelib.nft.expressions import size, u32
 from nodelib.nft.wire import CREATE, Message
 
-_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _DELETE_CHAIN, _NEW_SET, _DELETE_SET = 0, 2, 3, 5, 9, 11
+_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, DELETE_CHAIN, _NEW_SET, _DELETE_SET = 0, 2, 3, 5, 9, 11
 _INTERVAL, _MAP, _TIMEOUT, _DYNAMIC, _CONCATENATION = 0x4, 0x8, 0x10, 0x20, 0x80
 _VERDICT = 0xFFFFFF00
 HOOKS = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
@@ -68,7 +68,7 @@ def hooked_chain(table: str, name: str, hook: str, priority: int) -> Message:
 
 def removed_chain(table: str, name: str) -> Message:
     """The chain must be empty, and nothing may lead to it."""
-    return Message(_DELETE_CHAIN, 0, text_attribute(1, table) + text_attribute(3, name))
+    return Message(DELETE_CHAIN, 0, text_attribute(1, table) + text_attribute(3, name))
 
 
 def new_set(table: str, name: str, shape: SetShape, family: Family, number: int) -> Message:

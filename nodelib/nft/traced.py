@@ -47,6 +47,10 @@ class TracedTable:
         with self._step("read"):
             return await self._table.rules_digest()
 
+    async def digests(self) -> dict[str, str]:
+        with self._step("read"):
+            return await self._table.digests()
+
     async def exists(self) -> bool:
         return await self._table.exists()
 

@@ -1,21 +1,26 @@
 """Reads NetworkPolicies as they come: large ones in a thread, the newest of each, with pauses between them.
 
 To read one of a megabyte takes a quarter of a second. Whoever may write it can do so several times a second, and on
-every node the loop would have no time for the pods that start there.
+every node the loop would have no time for the pods that start there. What follows from it takes longer yet, so that a
+namespace which writes much waits (`policy/plan/allowance.py`); what it has had read meanwhile stays in force.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 import orjson
 
-from nodelib.clock import Clock
+from nodelib.clock import Clock, at_most
 from nodelib.json_values import Json, object_or_empty
 from nodelib.threads import alone
 from policy.model import Name, Policy, Problem
 from policy.plan import parse
+from policy.plan.allowance import Allowance
+
+log = logging.getLogger(__name__)
 
 _LARGE = 32 << 10  # bytes as JSON; what has less takes milliseconds
 _LEAST_PAUSE = 0.05  # seconds
@@ -28,23 +33,34 @@ class PolicyIntake:
 
     def __init__(self, took: OnPolicy, gone: Callable[[Name], None], clock: Clock) -> None:
         self._took, self._gone, self._clock = took, gone, clock
-        self._waiting: dict[Name, Json] = {}  # the newest of each, in the order in which they began to wait
+        # By namespace, whose turn is next first: the newest of each with its size, in the order in which they came.
+        self._waiting: dict[str, dict[Name, tuple[Json, int]]] = {}
         self._reading: Name | None = None
+        self._allowance = Allowance()
+        self._listed = False
         self._news, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
 
     def on_policy(self, kind: str, obj: Json) -> None:
         """A change from the watch."""
         name = parse.name_of(obj)
+        waiting = self._waiting.get(name.namespace, {})
         if kind == "DELETED":
-            self._waiting.pop(name, None)
+            waiting.pop(name, None)
             self._reading = None if self._reading == name else self._reading  # what is read of it counts no more
             self._gone(name)
-        elif name in self._waiting or name == self._reading or _is_large(obj):
-            self._waiting[name] = dict(obj)  # the watch empties its own
+            return
+        size, wait = _size(obj), self._wait(name.namespace)
+        if name in waiting or name == self._reading or size > _LARGE or wait:
+            if wait and not waiting:
+                text = "namespace %s has written so much of NetworkPolicies that what changes now waits for %.0f s"
+                log.warning(text, name.namespace, wait)
+            # The watch empties its own object.
+            self._waiting.setdefault(name.namespace, waiting)[name] = dict(obj), size
             self._idle.clear()
             self._news.set()
         else:
+            self._spend(name, size)
             self._tell(obj, *parse.policy(obj))
 
     async def run(self) -> None:
@@ -54,19 +70,46 @@ class PolicyIntake:
             self._news.clear()
             while self._waiting:
                 began = self._clock.monotonic()
-                await self._read_next()
-                if not self._waiting:
-                    break
-                await self._clock.sleep(max(_LEAST_PAUSE, self._clock.monotonic() - began))
+                if wait := await self._read_next():
+                    await at_most(self._clock, wait, self._news)
+                    self._news.clear()
+                elif self._waiting:
+                    await self._clock.sleep(max(_LEAST_PAUSE, self._clock.monotonic() - began))
             self._idle.set()
 
     async def settled(self) -> None:
-        """Wait until everything that has come was read."""
+        """Wait until everything that has come was read. What comes from then on is new, and may have to wait."""
         await self._idle.wait()
+        self._listed = True
 
-    async def _read_next(self) -> None:
-        name = next(iter(self._waiting))
-        obj, self._reading = self._waiting.pop(name), name
+    def _wait(self, namespace: str) -> float:
+        """Seconds until one of the namespace may be read."""
+        return self._allowance.wait(namespace, self._clock.monotonic()) if self._listed else 0.0
+
+    def _spend(self, name: Name, size: int) -> None:
+        if self._listed:
+            self._allowance.spend(name.namespace, size, self._clock.monotonic())
+
+    async def _read_next(self) -> float:
+        """Read one. Returns the seconds until one may be read, 0 if it was."""
+        least = float("inf")
+        for namespace, waiting in list(self._waiting.items()):
+            wait = self._wait(namespace) if waiting else 0.0
+            if not wait:
+                del self._waiting[namespace]
+                if waiting:
+                    await self._read(waiting)
+                return 0.0
+            least = min(least, wait)
+        return least
+
+    async def _read(self, waiting: dict[Name, tuple[Json, int]]) -> None:
+        """Read the first of a namespace; the others wait until other namespaces have had their turn."""
+        name = next(iter(waiting))
+        (obj, size), self._reading = waiting.pop(name), name
+        if waiting:
+            self._waiting[name.namespace] = waiting
+        self._spend(name, size)
         try:
             policy, problems = await alone(parse.policy, obj)
             if self._reading == name:
@@ -78,8 +121,9 @@ class PolicyIntake:
         self._took(policy, str(object_or_empty(obj.get("metadata")).get("uid", "")), problems)
 
 
-def _is_large(obj: Json) -> bool:
+def _size(obj: Json) -> int:
+    """Bytes as JSON."""
     try:
-        return len(orjson.dumps(obj.get("spec"))) > _LARGE
+        return len(orjson.dumps(obj.get("spec")))
     except TypeError:  # a text that is none, a number that is too long
-        return True
+        return _LARGE + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable
+from functools import partial
 
 from nodelib.errors import NodewrightError
 from nodelib.firewall.iptables import RestoreError, Tables
@@ -12,6 +13,7 @@ from nodelib.firewall.objects import BUILT_IN, Change, TableContent
 from nodelib.flows import UdpFlow
 from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
+from proxy.backends.beside import planned
 from proxy.backends.context import NodeBackend, NodeContext
 from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
@@ -30,9 +32,6 @@ from proxy.plan.iptables.sync import (
 )
 
 log = logging.getLogger(__name__)
-
-# With fewer changed ports than this, planning takes a few milliseconds at most and needs no thread.
-_INLINE_PORTS = 20
 
 
 class IptablesBackend(NodeBackend):
@@ -95,10 +94,9 @@ class IptablesBackend(NodeBackend):
         return stage
 
     async def _plan_some(self, desired: Desired, changed: frozenset[ServicePortName], applied: AppliedState) -> Plan:
+        work = partial(plan_partial, desired, changed, self._context.ctx, applied)
         with step("plan"):
-            if len(changed) > _INLINE_PORTS:
-                return await asyncio.to_thread(plan_partial, desired, changed, self._context.ctx, applied)
-            return plan_partial(desired, changed, self._context.ctx, applied)
+            return await planned(work, ports=len(changed), size=lambda: desired.size(changed) + applied.size(changed))
 
     async def audit(self, *, deep: bool) -> list[str]:
         """Read nothing as long as the ruleset's generation is unchanged. Raises CommandError."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
+from functools import partial
 
 from nodelib.errors import NodewrightError
 from nodelib.flows import UdpFlow
@@ -13,6 +14,7 @@ from nodelib.nft.edge import NftError, Table
 from nodelib.nft.wire import Element, Message
 from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
+from proxy.backends.beside import planned
 from proxy.backends.context import NodeBackend, NodeContext
 from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
@@ -24,10 +26,11 @@ from proxy.plan.nftables.sync import AppliedState, Delta, Kernel, difference, pl
 
 log = logging.getLogger(__name__)
 
-# With fewer changed ports than this, planning takes a few milliseconds at most and needs no thread.
-_INLINE_PORTS = 20
 # A first sync with more elements than this is sent in parts, endpoints before the frontends that lead to them.
 _ATOMIC = 20_000
+# On-demand chains that are not worth a look at which of them nobody uses any more. There may be one for each second of
+# an affinity and each number of endpoints, and all of them are read in every audit.
+_FEW_CHAINS = 1000
 
 
 class NftablesBackend(NodeBackend):
@@ -45,6 +48,7 @@ class NftablesBackend(NodeBackend):
         self._applied: AppliedState | None = None
         self._seen: int | None = None
         self._rules = ""
+        self._tolerated = _FEW_CHAINS
 
     mode = "nftables"
 
@@ -94,8 +98,8 @@ class NftablesBackend(NodeBackend):
         if element is None:
             return None
         for name, port in desired.ports.items():
-            planned = port_elements(port, desired.endpoints.get(name, ()), self._context.ctx)
-            if element in planned.shared or any(element in mine for mine in planned.frontends.values()):
+            known = port_elements(port, desired.endpoints.get(name, ()), self._context.ctx)
+            if element in known.shared or any(element in mine for mine in known.frontends.values()):
                 return name
         return None
 
@@ -114,8 +118,23 @@ class NftablesBackend(NodeBackend):
             delta.delete, delta.add = await asyncio.to_thread(difference, applied, kernel)
         rules = [*layout.fixed_messages(ctx), *layout.chain_messages(delta.chains, ctx)]
         await self._write_much(rules, delta.delete, delta.add)
+        there = (await self._table.digests()).keys() - layout.fixed_chains(ctx).keys()
+        await self._remove_unused(there, applied)
         self._rules = await self._table.rules_digest()
         return applied, delta
+
+    async def _remove_unused(self, there: Set[str], applied: AppliedState) -> None:
+        """Remove the on-demand chains of these that no port uses. They do no harm, so that a refusal is none either."""
+        needed = await asyncio.to_thread(applied.needed_chains)
+        self._tolerated = max(_FEW_CHAINS, 2 * len(needed))
+        if unused := sorted(there - needed):
+            try:
+                await self._table.write([], [], rules=layout.removal_messages(unused))
+            except NftError as error:
+                log.warning("%s: %d chains that nothing uses stay: %s", self._table.family, len(unused), error)
+                self._tolerated = max(self._tolerated, 2 * len(applied.chains))
+            else:
+                applied.chains -= set(unused)
 
     async def _prepared(self, ctx: Context) -> Kernel:
         """Create the table, its sets and its chains where they are missing; the elements that the sets hold."""
@@ -143,17 +162,17 @@ class NftablesBackend(NodeBackend):
 
     async def _write_some(self, desired: Desired, changed: frozenset[ServicePortName], applied: AppliedState) -> Delta:
         ctx = self._context.ctx
+        work = partial(plan, desired, changed, ctx, applied)
         with step("plan"):
-            if len(changed) > _INLINE_PORTS:
-                delta = await asyncio.to_thread(plan, desired, changed, ctx, applied)
-            else:
-                delta = plan(desired, changed, ctx, applied)
+            delta = await planned(work, ports=len(changed), size=lambda: desired.size(changed) + applied.size(changed))
         rules = layout.chain_messages(delta.chains, ctx)
         if rules or delta.delete or delta.add:
             await self._table.write(delta.delete, delta.add, rules=rules)
-        if rules:
-            self._rules = await self._table.rules_digest()
         applied.commit(delta)
+        if rules:
+            if len(applied.chains) > self._tolerated:
+                await self._remove_unused(applied.chains, applied)
+            self._rules = await self._table.rules_digest()
         return delta
 
     async def _delete_stale_clients(self, applied: AppliedState) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable
 
 from proxy.model import Problem
 
@@ -24,3 +25,11 @@ def limited(problems: list[Problem]) -> list[Problem]:
         return problems
     more = Problem(problems[0].obj, f"{len(problems) - _MOST} more like these")
     return [*problems[:_MOST], more]
+
+
+def limited_each(problems: Iterable[Problem]) -> list[Problem]:
+    """The same for many objects: a Service may have a problem for each of its ports, and each of their addresses."""
+    found: dict[str, list[Problem]] = {}
+    for one in problems:
+        found.setdefault(one.obj.partition(":")[0], []).append(one)  # a Service without the name of its port
+    return [one for own in found.values() for one in limited(own)]

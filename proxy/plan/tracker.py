@@ -18,6 +18,12 @@ from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort,
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
 
+# Of the addresses and endpoints of one Service, those of nodes and the cluster IP aside: in nftables mode each is an
+# element. Upstream has one rule or element for each address.
+MOST_PAIRS = 100_000
+_LEAST = 4  # addresses, however many endpoints there are
+_SHOWN = 3  # addresses in one line of the log
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -54,6 +60,7 @@ class Tracker:
         self._cluster_ips: Counter[str] = Counter()
         self._outer: dict[str, set[ServicePortName]] = {}  # by address outside the cluster that a Service asks for
         self._refused: list[Problem] = []
+        self._room: dict[NamespacedName, int] = {}  # addresses outside the cluster, of Services that have too many
         self._names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         self._slices: dict[NamespacedName, dict[str, Slice]] = {}
@@ -138,12 +145,17 @@ class Tracker:
         port, old = self._ports.get(name), self._served.pop(name, None)
         if port is not None and not self._cluster_ips.keys().isdisjoint(_outer(port)):
             taken = sorted(self._cluster_ips.keys() & set(_outer(port)))
-            self._refused.append(Problem(f"Service {name}", f"{', '.join(taken)}: a cluster IP is not an external IP"))
+            shown = ", ".join(taken[:_SHOWN]) + (f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else "")
+            self._refused.append(Problem(f"Service {name}", f"{shown}: a cluster IP is not an external IP"))
             port = replace(
                 port,
-                external_ips=tuple(one for one in port.external_ips if one not in taken),
-                load_balancer_ips=tuple(one for one in port.load_balancer_ips if one not in taken),
+                external_ips=tuple(one for one in port.external_ips if one not in self._cluster_ips),
+                load_balancer_ips=tuple(one for one in port.load_balancer_ips if one not in self._cluster_ips),
             )
+        room = self._room.get(name.service)
+        if port is not None and room is not None:
+            balanced = port.load_balancer_ips[:room]
+            port = replace(port, load_balancer_ips=balanced, external_ips=port.external_ips[: room - len(balanced)])
         if port is not None:
             self._served[name] = port
         if port != old:
@@ -160,10 +172,14 @@ class Tracker:
 
     def take(self) -> Changes:
         """A copy of the state with the changes since the last call; the tracker starts a new list of changes."""
-        problems, self._refused = self._refused, []
+        problems: list[Problem] = []
         for service in self._unmerged:
             problems += self._merge(service)
         self._unmerged.clear()
+        for service in {name.service for name in self._changed}:
+            problems += self._bound(service)
+        problems += self._refused
+        self._refused = []
         changed, self._changed = frozenset(self._changed), set()
         triggers, self._triggers = self._triggers, {}
         desired = self.current()
@@ -186,6 +202,21 @@ class Tracker:
         if merged:
             self._merged[service] = tuple(merged)
         return problems
+
+    def _bound(self, service: NamespacedName) -> list[Problem]:
+        """Leave out addresses of a Service that has too many for its endpoints, the last ones, until it has fewer."""
+        names = self._names.get(service, ())
+        endpoints = sum(len(self._endpoints.get(name, ())) for name in names)
+        addresses = max((self._ports[name].address_count for name in names), default=0)
+        room, before = max(_LEAST, MOST_PAIRS // max(1, endpoints)), self._room.pop(service, None)
+        too_many = addresses - room
+        if too_many > 0:
+            self._room[service] = room
+        if self._room.get(service) != before:
+            for name in names:
+                self._serve(name)
+        text = f"{too_many} of {addresses} addresses are left out: too many for {endpoints} endpoints of its ports"
+        return [Problem(f"Service {service}", text)] if too_many > 0 else []
 
     def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
         annotations = object_or_empty((obj.get("metadata") or {}).get("annotations"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from nodelib.firewall.objects import Family
 from nodelib.netlink import attributes
-from nodelib.nft import wire
+from nodelib.nft import objects, wire
 from nodelib.nft.edge import NftError
 from nodelib.nft.wire import Element, Message, element_data
 
@@ -70,6 +70,9 @@ class FakeNft:
     async def rules_digest(self) -> str:
         return repr(self.chains) if self.there else ""
 
+    async def digests(self) -> dict[str, str]:
+        return {name: repr(rules) for name, rules in self.chains.items() if rules}
+
     async def exists(self) -> bool:
         return self.there
 
@@ -80,6 +83,9 @@ class FakeNft:
         if kind == wire.NEW_CHAIN:
             chains.setdefault(_name(parts[3]), [])
             return
+        if kind == objects.DELETE_CHAIN:
+            self._remove(chains, _name(parts[3]))
+            return
         chain = _name(parts[2])
         if chain not in chains:
             raise self._refused(errno.ENOENT, f"chain {chain}")
@@ -87,6 +93,14 @@ class FakeNft:
             chains[chain].clear()
         else:
             chains[chain].append(body)
+
+    def _remove(self, chains: dict[str, list[bytes]], name: str) -> None:
+        led_to = {element_data(raw) for held in self.sets.values() for raw in held.values()}
+        if chains.get(name) or f"goto {name}" in led_to:
+            raise self._refused(errno.EBUSY, f"chain {name}")
+        if name not in chains:
+            raise self._refused(errno.ENOENT, f"chain {name}")
+        del chains[name]
 
     def _refused(self, code: int, what: str) -> NftError:
         return NftError(what, family=self.family, code=code)

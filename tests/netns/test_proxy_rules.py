@@ -99,6 +99,20 @@ async def test_the_kernel_has_the_nftables_table_that_was_meant(case: Case, spac
     assert not await table.exists()
 
 
+async def test_chains_that_an_earlier_proxy_used_are_removed(space: Namespace) -> None:
+    """Rules of some lead to others, and elements to them: the kernel removes a chain only when nothing does."""
+    table = nft_inside(space, Family.IPV4)
+    endpoints = endpoint_slice("a", ["10.180.0.1", "10.180.0.2"])
+    fields: Json = {"externalIPs": ["1.2.3.4"], "externalTrafficPolicy": "Local"}
+    first = service("a", "172.30.0.1", sessionAffinity="ClientIP", type="LoadBalancer", lb=["1.2.3.5"], **fields)
+    await NftablesBackend(table, NodeContext(CONTEXT)).sync(desired(first, endpoints), None)
+    assert {"sticky-pick-2", "remember-10800"} < (await table.digests()).keys()
+    backend = NftablesBackend(table, NodeContext(CONTEXT))
+    await backend.sync(desired(service("a", "172.30.0.1"), endpoint_slice("a", ["10.180.0.1"])), None)
+    assert (await table.digests()).keys() == layout.fixed_chains(CONTEXT).keys() | {"pick-1"}
+    assert await backend.audit(deep=True) == []
+
+
 async def test_the_kernels_refusal_is_an_error_and_changes_nothing(space: Namespace) -> None:
     table = nft_inside(space, Family.IPV4)
     backend = NftablesBackend(table, NodeContext(CONTEXT))

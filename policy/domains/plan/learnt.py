@@ -1,6 +1,7 @@
 """What pods have learnt from DNS answers. Pure: it is told the time.
 
-Who asks much gets no more memory than others: each pod has so many addresses, the latest ones.
+Who asks much gets no more memory than others: each pod has so many addresses, the latest ones. When all pods together
+have as many as there may be, the one that has most makes room for one that has fewer.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Memory:
         own = {one.version: one for one in reversed(tuple(pod))}
         news: dict[Key, Learnt] = {}
         gone: list[Key] = []
+        largest: OrderedDict[Key, float] | None = None
         for address, seconds in answer.addresses:
             if address.version not in own:
                 continue
@@ -46,6 +48,10 @@ class Memory:
                 known = self._pods.setdefault(key.pod, OrderedDict())
                 if known.get(key, 0.0) < now + lasts:
                     gone += self._room(known, key, now)
+                    if key not in known and self.count >= MOST:
+                        # Looked for once in an answer: there may be a thousand a second with hundreds of addresses.
+                        largest = max(self._pods.values(), key=len) if largest is None else largest
+                        gone += self._shared(largest, known)
                     if key in known or self.count < MOST:
                         self._put(known, key, now + lasts + GRACE)
                         news[key] = Learnt(key, lasts + GRACE)
@@ -93,6 +99,13 @@ class Memory:
         self.count += key not in known
         known[key] = until
         known.move_to_end(key)
+
+    def _shared(self, largest: OrderedDict[Key, float], known: OrderedDict[Key, float]) -> list[Key]:
+        """The oldest address of the pod that has most, if it has clearly more."""
+        if len(largest) <= len(known) + 1:
+            return []
+        self.count -= 1
+        return [largest.popitem(last=False)[0]]
 
     def _room(self, known: OrderedDict[Key, float], key: Key, now: float) -> list[Key]:
         gone = []

@@ -19,16 +19,19 @@ from policy.plan.entries import KNOWN
 
 
 def written(family: Family, news: Iterable[Learnt], gone: Iterable[Key]) -> list[Message]:
-    """What changes in the table of one family."""
+    """What changes in the table of one family. What goes comes first: the kernel adds nothing to a set that is full."""
     fresh = [one for one in news if one.key.pod.version == VERSION[family]]
-    keys = [one.key for one in fresh] + [one for one in gone if one.pod.version == VERSION[family]]
-    plain = [Element(name, wire.plain(_raw(key))) for key in keys for name in _sets(key)]
     added = [one for learnt in fresh for one in _elements(learnt)]
     return [
-        *wire.added(layout.TABLE, plain),
-        *wire.removed(layout.TABLE, plain),
+        *_removed([one for one in gone if one.pod.version == VERSION[family]]),
+        *_removed([one.key for one in fresh]),
         *wire.added(layout.TABLE, added),
     ]
+
+
+def _removed(keys: Iterable[Key]) -> list[Message]:
+    plain = [Element(name, wire.plain(_raw(key))) for key in keys for name in _sets(key)]
+    return [*wire.added(layout.TABLE, plain), *wire.removed(layout.TABLE, plain)]
 
 
 def kept(family: Family, sets: Mapping[str, DomainNames], learnt: Iterable[Learnt]) -> list[Message]:

@@ -1,21 +1,25 @@
 """Which rule of a policy came nearest to allowing a flow, and what it lacks. Pure.
 
-A policy may have thousands of rules with thousands of peers and ports each, and a selector a hundred requirements: only
-so many of them are looked at.
+A policy may have thousands of rules with thousands of peers and ports each, a selector a hundred requirements, and a
+network a hundred thousand exceptions: only so many of them are looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from policy.drops.model import Flow, Near
 from policy.model import Block, Direction, NamedPort, Party, Peer, Policy, PolicyRule, Selection
 from policy.plan import words
 from policy.plan.entries import requirements
 
-_LOOKS = 2000  # peers and ports that are compared for one flow; four requirements of a selector count as one
+# Rules, peers, ports and exceptions that are compared for one flow; four requirements of a selector count as one.
+_LOOKS = 2000
 _BOTH, _PEER, _PORT, _NONE = 3, 2, 1, 0
+
+T = TypeVar("T")
 
 
 class Looks:
@@ -24,21 +28,32 @@ class Looks:
     def __init__(self, left: int = _LOOKS) -> None:
         self.left = left
 
-    def take(self, of: Peer | None = None) -> bool:
-        self.left -= 1 + (requirements(of) // 4 if isinstance(of, Selection) else 0)
+    def take(self, of: object) -> bool:
+        self.left -= 1
+        if isinstance(of, Selection):
+            self.left -= requirements(of) // 4
+        elif isinstance(of, Block):
+            self.left -= len(of.excepted)
         return self.left >= 0
+
+    def over(self, given: Iterable[T]) -> Iterator[T]:
+        """Those that there are looks for: not even counting goes on after that."""
+        for one in given:
+            if not self.take(one):
+                return
+            yield one
 
 
 def near(policy: Policy, flow: Flow, client: Party, server: Party, looks: Looks) -> Near:
     """The policy isolates the pod in the flow's direction."""
     peer = client if flow.direction is Direction.INGRESS else server
     rules = policy.rules.get(flow.direction, ())
-    best, at = -1, 0
-    for number, rule in enumerate(rules):
+    best, at = _NONE if rules else -1, 0
+    for number, rule in enumerate(looks.over(rules)):
         rank = _rank(rule, flow, peer, server, looks)
         if rank > best:
             best, at = rank, number
-        if looks.left < 0 or best == _BOTH:
+        if best == _BOTH:
             break
     found = _described(policy, flow, rules, best, at)
     cut_off = looks.left < 0 and best < _BOTH
@@ -90,7 +105,7 @@ def _described(policy: Policy, flow: Flow, rules: tuple[PolicyRule, ...], rank: 
 
 def _rank(rule: PolicyRule, flow: Flow, peer: Party, server: Party, looks: Looks) -> int:
     fits_port = _port(rule, flow, server, looks)
-    fits_peer = rule.peers is None or any(looks.take(one) and _peer(one, peer) for one in rule.peers)
+    fits_peer = rule.peers is None or any(_peer(one, peer) for one in looks.over(rule.peers))
     if fits_peer:
         return _BOTH if fits_port else _PEER
     return _PORT if fits_port else _NONE
@@ -107,10 +122,11 @@ def _peer(of: Peer, party: Party) -> bool:
 def _port(rule: PolicyRule, flow: Flow, server: Party, looks: Looks) -> bool:
     if rule.ports is None:
         return True
-    if any(looks.take() and one.protocol == flow.protocol and one.first <= flow.port <= one.last for one in rule.ports):
+    ports = looks.over(rule.ports)
+    if any(one.protocol == flow.protocol and one.first <= flow.port <= one.last for one in ports):
         return True
     pod = server.pod
-    return pod is not None and any(looks.take() and _has(pod.ports.get(one), one, flow) for one in rule.named)
+    return pod is not None and any(_has(pod.ports.get(one), one, flow) for one in looks.over(rule.named))
 
 
 def _has(numbers: frozenset[int] | None, port: NamedPort, flow: Flow) -> bool:

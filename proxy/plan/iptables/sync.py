@@ -50,6 +50,12 @@ class AppliedState:
     rules: int = 0  # in `chains`
     large: bool = False
 
+    def size(self, names: Collection[ServicePortName]) -> int:
+        """How many rules these ports have."""
+        known = [port for name in names if (port := self.ports.get(name)) is not None]
+        own = sum(one.rules for name in names for one in self.chains.get(name, {}).values())
+        return own + sum(len(rules) for port in known for rules in port.dispatch.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -18,6 +18,7 @@ from nodelib.nft import wire
 from nodelib.nft.actions import DestinationNat, Masquerade, Reject, SetMark, UpdateMap, Verdict, VerdictOf
 from nodelib.nft.keys import Field, Key
 from nodelib.nft.matches import Connection, From, FromInterface, FromThisNode, InSet, Marked, To
+from nodelib.nft.objects import removed_chain
 from nodelib.nft.rules import NftRule, rule
 from nodelib.nft.wire import Message
 from proxy.plan.context import Context, LocalDetector
@@ -195,6 +196,13 @@ def needed_chains(name: str) -> tuple[str, ...]:
         if name.startswith(prefix):
             return (*needed_chains(name.removeprefix(prefix)), name)
     return (name,)
+
+
+def removal_messages(names: Iterable[str]) -> list[Message]:
+    """Messages that remove on-demand chains, to which nothing else may lead."""
+    every = list(names)
+    # All are emptied first: some lead to others.
+    return [wire.flushed_chain(TABLE, name) for name in every] + [removed_chain(TABLE, name) for name in every]
 
 
 def fixed_messages(ctx: Context) -> list[Message]:

@@ -66,6 +66,16 @@ class AppliedState:
             self.no_local_internal += step * port.no_local_internal
             self.no_local_external += step * port.no_local_external
 
+    def size(self, names: Iterable[ServicePortName]) -> int:
+        """How many elements these ports have."""
+        known = [port for name in names if (port := self.ports.get(name)) is not None]
+        return sum(len(mine) for port in known for mine in port.frontends.values())
+
+    def needed_chains(self) -> set[str]:
+        """The on-demand chains that any port uses; the kernel may have more, which earlier ones used."""
+        used = {chain for port in self.ports.values() for chain in port.chains}
+        return {name for chain in used for name in layout.needed_chains(chain)}
+
     def expected(self) -> dict[str, set[bytes]]:
         """Every element that the kernel should have, by set."""
         found: dict[str, set[bytes]] = {name: set() for name in layout.FILLED}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
+from loadbalancer import leader
 from loadbalancer.leader import FRESH, Leader
 from loadbalancer.leases import LEADER, Election, Membership, holder, member
 from loadbalancer.model import Address, Problem, Service
@@ -80,6 +83,24 @@ def status(api: FakeObjects, name: str) -> list[str]:
 @pytest.fixture
 def api() -> FakeObjects:
     return FakeObjects()
+
+
+async def test_many_ports_are_planned_beside_the_loop(api: FakeObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside: list[bool] = []
+    decide = leader._decide
+
+    def decided(*given: Any) -> Any:
+        beside.append(threading.current_thread() is not threading.main_thread())
+        return decide(*given)
+
+    monkeypatch.setattr(leader, "_decide", decided)
+    lab = Lab(api, "l1")
+    put(api, balanced("x"))
+    await lab.rounds(1)
+    for number in range(30):
+        put(api, balanced(f"y{number}", ports=tuple(range(1, 1001))))
+    await lab.rounds(1)
+    assert beside == [False, True]
 
 
 async def test_an_address_is_in_the_table_before_it_is_in_the_status(api: FakeObjects) -> None:

@@ -24,9 +24,9 @@ from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.node import parse_node, with_node
 from proxy.plan.services import parse_service
 from proxy.plan.slices import MOST_ENDPOINTS, parse_slice
-from proxy.plan.tracker import Tracker
+from proxy.plan.tracker import MOST_PAIRS, Tracker
 from proxy.watches import update_ranges
-from tests.builders.services import endpoint_slice, node, service
+from tests.builders.services import PORT, endpoint_slice, node, service
 from tests.unit.proxy.build import CONTEXT, HERE, POD, desired, flow
 
 SPECIAL_FOUR = ["0.0.0.0", "0.1.2.3", "127.0.0.1", "127.9.9.9", "169.254.169.254", "224.0.0.1", "239.1.1.1"]
@@ -221,6 +221,40 @@ def test_the_slices_of_a_service_are_merged_up_to_a_number_of_pairs() -> None:
     taken = tracker.take()
     assert {one.ip.split(".")[1] for many in taken.desired.endpoints.values() for one in many} == {"0", "1", "2", "3"}
     assert [f"web-{left}" in problem.message for left, problem in zip("45", taken.problems, strict=True)] == [True] * 2
+
+
+def test_external_addresses_are_not_multiplied_with_endpoints_without_end() -> None:
+    """In nftables mode each pair is an element: an object of 300 KB with 50 endpoints made a million, of 400 MB."""
+    tracker = Tracker(Family.IPV4, HERE, 0.0)
+    many = [f"20.{one >> 16}.{one >> 8 & 255}.{one & 255}" for one in range(20_000)]
+    tracker.service(service("web", "172.30.0.1", externalIPs=many, ports=[PORT, PORT | {"name": "p81", "port": 81}]))
+
+    def pairs() -> int:
+        taken = tracker.take().desired
+        return sum(len(port.external_ips) * len(taken.endpoints.get(name, ())) for name, port in taken.ports.items())
+
+    both = [PORT, {"name": "p81", "port": 81, "protocol": "TCP"}]
+    tracker.endpoint_slice(endpoint_slice("web", ["10.1.0.1"], ports=both))
+    assert pairs() == 40_000
+    tracker.endpoint_slice(endpoint_slice("web", [f"10.1.0.{one}" for one in range(100)], ports=both))
+    (problem,) = tracker.take().problems
+    assert problem.obj == "Service ns/web" and "19500 of 20000 addresses are left out" in problem.message
+    tracker.endpoint_slice(endpoint_slice("web", [f"10.1.0.{one}" for one in range(99)], ports=both))
+    assert 90_000 < pairs() <= MOST_PAIRS
+    tracker.endpoint_slice(endpoint_slice("web", ["10.1.0.1"], ports=both))
+    assert pairs() == 40_000, "those that were left out come back"
+    tracker.service(service("web", "172.30.0.1"), gone=True)
+    assert pairs() == 0 and not tracker.take().problems
+
+
+def test_the_first_addresses_of_any_service_are_served() -> None:
+    tracker = Tracker(Family.IPV4, HERE, 0.0)
+    ports = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in range(1, 101)]
+    for number in range(4):
+        some = [f"10.{number}.{one >> 8}.{one & 255}" for one in range(1000)]
+        tracker.endpoint_slice(endpoint_slice("web", some, ports=ports, suffix=str(number)))
+    tracker.service(service("web", "172.30.0.1", type="LoadBalancer", lb=["192.0.2.1"], ports=ports))
+    assert {port.load_balancer_ips for port in tracker.take().desired.ports.values()} == {("192.0.2.1",)}
 
 
 class Picky(FakeIptables):

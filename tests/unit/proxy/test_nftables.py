@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.nft.wire import Element, ranged, valued
+from proxy.backends import nftables
 from proxy.backends.base import SyncReport
 from proxy.backends.context import NodeContext
 from proxy.backends.nftables import NftablesBackend
 from proxy.plan.nftables import layout
 from proxy.plan.nftables.affinity import stale_clients
 from proxy.plan.nftables.ports import Frontend, frontend_key
-from proxy.plan.nftables.sync import AppliedState, plan
+from proxy.plan.nftables.sync import AppliedState, Delta, plan
 from proxy.plan.nftables.text import element_text
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint_slice, service
@@ -79,6 +83,57 @@ async def test_a_change_touches_only_its_own_elements() -> None:
     count = len(world.fake.writes)
     await world.put(service("s7", "172.30.1.7"))
     assert len(world.fake.writes) == count, "nothing that rules depend on has changed"
+
+
+async def test_what_takes_long_is_planned_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One port may have thousands of addresses and endpoints: planned on the loop they held it for seconds."""
+    beside: list[bool] = []
+
+    def planned(*given: Any) -> Delta:
+        beside.append(threading.current_thread() is not threading.main_thread())
+        return plan(*given)
+
+    world = World()
+    await world.put(service("a", "172.30.0.1"))
+    monkeypatch.setattr(nftables, "plan", planned)
+    many = [f"20.0.{number >> 8}.{number & 255}" for number in range(2000)]
+    await world.put(endpoint_slice("a", ["10.1.0.1"]))
+    await world.put(service("a", "172.30.0.1", externalIPs=many))
+    await world.put(service("a", "172.30.0.1"))
+    await world.put(endpoint_slice("a", ["10.1.0.2"]))
+    assert beside == [False, True, True, False], "a little, many addresses, the same ones that go, and a little"
+
+
+async def test_chains_that_nothing_leads_to_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Service whose affinity lasts ever longer left a chain for each second, and all are read in each audit."""
+    monkeypatch.setattr(nftables, "_FEW_CHAINS", 8)
+    world = World()
+
+    async def lasting(*seconds: int) -> None:
+        for one in seconds:
+            last: Json = {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": one}}}
+            await world.put(service("a", "172.30.0.1", externalIPs=["1.2.3.4"], sessionAffinity="ClientIP", **last))
+
+    def remembering() -> set[str]:
+        return {name for name in world.fake.chains if name.startswith("remember-")}
+
+    await world.put(endpoint_slice("a", ["10.1.0.1", "10.1.0.2"]), service("b", "172.30.0.2", externalIPs=["1.2.3.5"]))
+    await world.put(endpoint_slice("b", ["10.1.0.3"]))
+    await lasting(*range(1, 30))
+    assert len(remembering()) < 12 and "remember-29" in remembering()
+    assert {
+        "external-sticky-pick-2",
+        "sticky-pick-2",
+        "pick-2",
+        "external-pick-1",
+        "pick-1",
+    } <= world.fake.chains.keys()
+    await world.put(service("a", "172.30.0.1"), gone=True)
+    assert await world.backend.audit(deep=True) == []
+    again = World(world.fake)
+    await again.put(service("b", "172.30.0.2"), endpoint_slice("b", ["10.1.0.3"]))
+    assert not remembering() and "pick-2" not in world.fake.chains and "pick-1" in world.fake.chains
+    assert await again.backend.audit(deep=True) == []
 
 
 async def test_a_restart_over_a_standing_table_writes_no_element() -> None:

@@ -113,6 +113,23 @@ async def test_many_events_make_few_syncs(world: World) -> None:
     assert world.metric("sync_proxy_rules_last_timestamp_seconds") > 1_767_225_600
 
 
+async def test_what_is_wrong_with_a_service_is_told_in_a_few_lines(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line for each of 20,000 ports was three megabytes of the log with every change, and a second of the loop."""
+    world.proxier.on_service("ADDED", service("dns", "172.30.0.10"))
+    ports = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in range(1, 301)]
+    world.proxier.on_service("ADDED", service("a", "172.30.0.1", ports=ports, externalIPs=["172.30.0.10"]))
+    world.proxier.on_service("ADDED", service("b", "172.30.0.2", externalIPs=["172.30.0.10"]))
+    world.proxier.start()
+    await world.until(lambda: world.metric("sync_proxy_rules_duration_seconds_count") == 1)
+    lines = [
+        one.getMessage() for one in caplog.records if one.name == "proxy.proxier" and "left out" in one.getMessage()
+    ]
+    assert len(lines) < 10
+    assert [line for line in lines if "ns/b" in line] and [line for line in lines if "295 more like these" in line]
+
+
 async def test_a_failure_is_tried_again_in_full_and_shows(world: World) -> None:
     world.proxier.start()
     await world.until(lambda: world.fake.inputs)

@@ -86,6 +86,30 @@ def test_what_all_pods_have_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (memory.count, memory.left_out) == (3, 7)
 
 
+def test_who_has_most_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pods of one namespace had all there was for a day, and those of others were allowed nothing new."""
+    monkeypatch.setattr(learnt, "MOST", 20)
+    memory, many = Memory(), [ip_address(f"10.244.1.{number}") for number in range(4)]
+    for pod in many:
+        learn(memory, said("example.org", *[f"192.0.2.{number}" for number in range(5)]), pod=(pod,))
+    gone: list[Key] = []
+    for number in range(6):
+        news, went = memory.learn(said("example.org", f"198.51.100.{number}"), (OTHER,), SETS, 0)
+        assert len(news) == (1 if number < 4 else 0)
+        gone += went
+    assert sorted(str(one.pod) for one in gone) == sorted(map(str, many)), "one of each"
+    assert memory.count == 20 and memory.left_out == 2
+    assert len({one.key for one in memory.all(0)} & set(gone)) == 0
+
+
+def test_what_goes_goes_before_what_comes() -> None:
+    """The kernel counts: a full set takes nothing before something has left it."""
+    gone, fresh = (Key("names-1", POD, ip_address(f"192.0.2.{number}")) for number in (1, 2))
+    batch = messages.written(Family.IPV4, [Learnt(fresh, 30)], [gone])
+    at = [(one.kind, fresh.address.packed in one.body) for one in batch]
+    assert at.index((wire.DELETE_ELEMENTS, False)) < at.index((wire.NEW_ELEMENTS, True))
+
+
 def test_an_expired_address_is_kept_for_its_connections_and_then_forgotten() -> None:
     memory = Memory()
     learn(memory, said("example.org", "192.0.2.1"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import Any
 
 import pytest
@@ -170,6 +170,39 @@ def test_of_selectors_with_many_requirements_fewer_are_looked_at(monkeypatch: py
     told = found(policy(ingress=[{"from": [apps(f"x{number}"), unfit]} for number in range(1000)]), ingress())
     assert "only part of it was looked at" in told.text
     assert len(asked) < 10_000
+
+
+def test_of_a_network_with_many_exceptions_fewer_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a megabyte has 70,000: compared with each, sixteen packets held the daemon's loop for seconds."""
+    compared: list[object] = []
+
+    def contains(self: IPv4Network, address: IPv4Address) -> bool:
+        compared.append(address)
+        return self.prefixlen == 0
+
+    monkeypatch.setattr(IPv4Network, "__contains__", contains)
+    many = [f"20.{n >> 15}.{n >> 7 & 255}.{n << 1 & 255}/32" for n in range(20_000)]
+    told = found(policy(ingress=[{"from": [block("0.0.0.0/0", *many)], "ports": [{"port": 1}]}]), ingress(OUT))
+    assert "only part of it was looked at" in told.text
+    assert len(compared) < 10_000
+
+
+def test_what_there_are_no_looks_for_is_not_gone_through() -> None:
+    """A pod has many policies, each with a hundred thousand ports that the rules have as one range."""
+    taken: list[object] = []
+
+    class Counted(Looks):
+        def take(self, of: object) -> bool:
+            taken.append(of)
+            return super().take(of)
+
+    directory, looks, flow = Directory("node1"), Counted(), ingress(OUT)
+    ends = directory.party(flow.client), directory.party(flow.server)
+    entry = {"from": [block("10.0.0.0/8")] * 2, "ports": [{"port": 1000 + number} for number in range(5000)]}
+    read = [parse.policy(policy(f"p{number}", ingress=[entry] * 3))[0] for number in range(20)]
+    every = [near(one, flow, *ends, looks) for one in read]
+    assert len(taken) < 2500
+    assert all("only part of it was looked at" in one.text for one in every)
 
 
 def test_a_requirement_with_very_many_values_is_told_in_part() -> None:

@@ -21,8 +21,8 @@ from tests.waiting import until
 LARGE = [f"10.{number >> 8}.{number & 255}.0/24" for number in range(2000)]
 
 
-def large(entries: int = 1, name: str = "large") -> Json:
-    return policy(name, ingress=[{"from": [block(one) for one in LARGE]}] * entries)
+def large(entries: int = 1, name: str = "large", namespace: str = "a") -> Json:
+    return policy(name, namespace=namespace, ingress=[{"from": [block(one) for one in LARGE]}] * entries)
 
 
 class World:
@@ -96,3 +96,48 @@ async def test_one_that_is_deleted_while_it_is_read_stays_deleted(world: World) 
     world.held.set()
     await world.intake.settled()
     assert world.took == [] and world.gone == [Name("a", "large")]
+
+
+async def test_a_namespace_that_writes_much_waits_and_nobody_else_does(world: World) -> None:
+    """Written every second, one policy of a megabyte kept the kernel of each node busy: new pods waited for it."""
+    await world.intake.settled()
+    world.intake.on_policy("ADDED", large(14))
+    await until(lambda: world.took == [("large", 14)])
+    world.intake.on_policy("MODIFIED", large(15))
+    world.intake.on_policy("ADDED", policy("small", ingress=[{}]))
+    world.intake.on_policy("ADDED", policy("of another", namespace="b", ingress=[{}]))
+    assert world.took[1:] == [("of another", 1)]
+    world.intake.on_policy("ADDED", large(2, namespace="b"))
+    await until(lambda: world.took[2:] == [("large", 2)])
+    await world.clock.advance(10)
+    world.intake.on_policy("MODIFIED", large(16))
+    assert len(world.took) == 3
+    await until(lambda: world.clock.sleeping)
+    await world.clock.advance(120)
+    await until(lambda: ("large", 16) in world.took)
+    await until(lambda: world.clock.sleeping)
+    await world.clock.advance(120)
+    await until(lambda: ("small", 1) in world.took)
+    assert ("large", 15) not in world.took
+
+
+async def test_whoever_waits_is_deleted_at_once(world: World) -> None:
+    await world.intake.settled()
+    world.intake.on_policy("ADDED", large(14))
+    await until(lambda: world.took)
+    world.intake.on_policy("MODIFIED", large(15))
+    world.intake.on_policy("DELETED", large(15))
+    assert world.gone == [Name("a", "large")]
+    await world.clock.advance(1000)
+    assert world.took == [("large", 14)]
+
+
+async def test_what_is_listed_first_does_not_wait(world: World) -> None:
+    for number in range(5):
+        world.intake.on_policy("ADDED", large(12, f"large{number}"))
+    settled = asyncio.create_task(world.intake.settled())
+    for _ in range(5):
+        await until(lambda: world.clock.sleeping or settled.done())
+        await world.clock.advance(2)
+    await settled
+    assert len(world.took) == 5
