@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.admission.plan.admit import NodeView
 from agent.common.model import labels
+from agent.common.model.errors import AttachLimitExceeded
 from agent.common.model.pods import ContainerState, ImageFacts, Pod, ProbeState
 from agent.common.model.states import BackOffBounds
 from agent.common.work.pod_warnings import PodWarnings
@@ -57,12 +58,14 @@ IMAGE = BUSYBOX
 
 
 class FakeVolumes:
-    """Volumes are mounted at once, unless `missing` names what a pod lacks. `slow`: mount() waits for this event;
-    `refused`: how often mount() gets no token after that. `stuck`: UIDs of pods whose volumes cannot be unmounted."""
+    """Volumes are mounted at once, unless `missing` names what a pod lacks (`full`: room on the node). `slow`: mount()
+    waits for this event; `refused`: how often mount() gets no token after that. `stuck`: UIDs of pods whose volumes
+    cannot be unmounted."""
 
     def __init__(self) -> None:
         self.mounted: set[str] = set()
         self.missing: str = ""
+        self.full = False
         self.slow: asyncio.Event | None = None
         self.refused = 0
         self.release_fails = 0
@@ -71,7 +74,8 @@ class FakeVolumes:
 
     async def mount(self, pod: Pod) -> Mapping[str, MountedVolume]:
         if self.missing:
-            raise Temporary(self.missing, obj=f"pod {pod.full_name}")
+            kind = AttachLimitExceeded if self.full else Temporary
+            raise kind(self.missing, obj=f"pod {pod.full_name}")
         if self.slow is not None:
             await self.slow.wait()
         if self.refused:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agent.common.model.refusal import ATTACH_LIMIT, UNEXPECTED
 from agent.common.model.states import Failure
 from agent.common.plan import backoff
@@ -24,6 +26,11 @@ def failure(before: Failure | None, reason: str, message: str, action: str, now:
     times = again.times + 1 if again else 1
     retry_at = now + backoff.step_delay(times) * jitter
     return Failure(reason, message, retry_at, times, again.since if again else now, action)
+
+
+def without_pause(failure: Failure) -> Failure:
+    """Worth another try now, as if it had not been tried; it has lasted as long as before."""
+    return replace(failure, retry_at=float("-inf"), times=0)
 
 
 def resize_failure(reason: str, message: str, now: float, jitter: float) -> Failure:

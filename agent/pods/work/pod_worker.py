@@ -133,7 +133,7 @@ class PodWorker:
     def retry_blocked(self) -> None:
         """Something that a failed step may have waited for is there: try the step again at once."""
         if self.memory.blocked is not None:
-            self.memory.blocked = None
+            self.memory.blocked = failures.without_pause(self.memory.blocked)
             self._awake.set()
 
     async def run(self) -> None:

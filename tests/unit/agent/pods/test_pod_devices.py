@@ -68,3 +68,15 @@ async def test_retry_blocked_tries_failed_steps_at_once(world: World) -> None:
     world.registry.retry_blocked()
     await settle(300)
     assert world.is_ready()
+
+
+async def test_a_full_node_rejects_the_pod_however_many_drivers_come_meanwhile(world: World) -> None:
+    """Each driver that registers has failed steps tried again; that is no new beginning of what they wait for."""
+    world.volumes.missing, world.volumes.full = "attachment limit exceeded", True
+    world.create()
+    for _ in range(26):
+        await world.clock.advance(5)
+        world.registry.retry_blocked()
+        await settle(20)
+    await world.until(lambda: world.phase() == "Failed")
+    assert world.status()["reason"] == "VolumeAttachmentLimitExceeded"
