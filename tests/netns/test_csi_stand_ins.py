@@ -119,6 +119,19 @@ def test_the_driver_makes_folders_and_logs_calls_as_the_specs_read_them(tmp_path
     assert [one["FullError"] and one["FullError"]["code"] for one in calls] == [None] * 4 + [5]  # NotFound
 
 
+def test_a_volume_that_nobody_attached_is_staged_and_published(tmp_path: Path) -> None:
+    """A CSIDriver may be changed while its driver still attaches."""
+    path, stage = tmp_path / "csi.sock", tmp_path / "stage"
+    stage.mkdir()
+    with running(_DRIVER, "-v=5", f"--endpoint={path}", f"--drivername={_NAME}", "--enable-attach"):
+        asked = {"volume_capabilities": [_MOUNT], "capacity_range": {"required_bytes": 1 << 20}}
+        number = ask(path, "Controller.CreateVolume", name="one", **asked)["volume"]["volume_id"]
+        volume = {"volume_id": number, "staging_target_path": str(stage), "volume_capability": _MOUNT}
+        ask(path, "Node.NodeStageVolume", **volume)
+        ask(path, "Node.NodePublishVolume", **volume, target_path=str(tmp_path / "target"))
+        assert (tmp_path / "target").is_dir()
+
+
 def test_the_proxy_joins_each_connection_with_the_oldest_that_lives(tmp_path: Path) -> None:
     path, port = tmp_path / "csi.sock", free_port()
     path.touch()  # what a killed one leaves

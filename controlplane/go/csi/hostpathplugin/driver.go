@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
@@ -64,18 +65,33 @@ func logged(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle
 	return response, err
 }
 
-// node adds to the mock what it lacks: volumes that are written in a pod, of which its own code knows no volume and
-// panics.
+// node adds to the mock what it lacks. Volumes that are written in a pod: its own code knows none of them and panics. And
+// volumes that nobody has attached, after a CSIDriver has been changed to say that it needs no attachment.
 type node struct {
 	csi.NodeServer
 	mutex  sync.Mutex
 	inline map[string]string // path by the volume's id
 }
 
+// attached is the context of a volume with the device that the mock insists on.
+func attached(context map[string]string) map[string]string {
+	with := map[string]string{"device": "mock device"}
+	maps.Copy(with, context)
+	return with
+}
+
+func (n *node) NodeStageVolume(
+	ctx context.Context, request *csi.NodeStageVolumeRequest,
+) (*csi.NodeStageVolumeResponse, error) {
+	request.PublishContext = attached(request.GetPublishContext())
+	return n.NodeServer.NodeStageVolume(ctx, request)
+}
+
 func (n *node) NodePublishVolume(
 	ctx context.Context, request *csi.NodePublishVolumeRequest,
 ) (*csi.NodePublishVolumeResponse, error) {
 	if request.GetVolumeContext()["csi.storage.k8s.io/ephemeral"] != "true" {
+		request.PublishContext = attached(request.GetPublishContext())
 		return n.NodeServer.NodePublishVolume(ctx, request)
 	}
 	n.mutex.Lock()
