@@ -10,7 +10,7 @@ from controlplane.scoreboard.model import Group, Match, Part, Partition, Rule, S
 from controlplane.scoreboard.plan.groups import GROUPS
 from controlplane.scoreboard.plan.rules import RULES
 
-LARGEST = 30  # specs of a part: what a run that is killed has to repeat
+LARGEST = 60  # specs of a part: what a run that is killed has to repeat
 
 
 def matches(match: Match, spec: Spec) -> bool:
