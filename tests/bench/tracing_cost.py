@@ -1,9 +1,12 @@
-"""What tracing costs the agent: `python -m tests.bench.tracing_cost [ROUNDS PODS]`.
+"""What tracing costs the agent: `python -m tests.bench.tracing_cost [ROUNDS PODS [STANDING]]`.
 
 Four nodes do the same at the same time: two trace every pod to a collector, two trace none. In each round every node
 gets as many pods with a probe, a hook and two volumes; the agents' CPU is read before, when all are Ready, and when all
 are gone. What else the machine does meets all four alike. After half of the rounds a second cluster changes places:
 the same nodes of four differ by two percent even where none traces.
+
+With STANDING, as many pods with a probe every five seconds stay on each node all the time, and a round takes ten
+seconds at least: a node that mostly runs pods, and starts some.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,6 +29,7 @@ from tests.cluster.world import World, cpu_seconds, is_ready
 from tests.fakes.collector import collector
 
 NAME, PORT = "tcost", 14318
+ROUND = 10.0  # seconds
 NODES = ("node2", "node3", "node4", "node5")
 PLACES = (("node3", "node5"), ("node2", "node4"))  # that trace, in one half and the other
 _KUBELET = f'kubelet: {{tracing: {{endpoint: "10.89.94.1:{PORT}", samplingRatePerMillion: 1000000}}}}'
@@ -39,7 +44,8 @@ def cluster_file(traced: Sequence[str]) -> str:
     )
 
 
-async def round_of(world: World, number: int, pods: int) -> Cpu:
+async def round_of(world: World, number: int, pods: int, seconds: float) -> Cpu:
+    end = time.monotonic() + seconds
     pids = {node: world.pid(node, "agent") for node in NODES}
     before = {node: cpu_seconds(pid) for node, pid in pids.items()}
     turns = [NODES[(number + one) % 4 :] + NODES[: (number + one) % 4] for one in range(pods)]  # each is first as often
@@ -53,6 +59,7 @@ async def round_of(world: World, number: int, pods: int) -> Cpu:
         await world.delete(name)
     for name in names:
         await world.gone(name)
+    await asyncio.sleep(end - time.monotonic())
     over = {node: cpu_seconds(pid) for node, pid in pids.items()}
     return {node: (ready[node] - before[node], over[node] - before[node]) for node in NODES}
 
@@ -80,7 +87,15 @@ def _collect(taken: object) -> None:
     asyncio.run(run())
 
 
-async def measured(traced: Sequence[str], rounds: int, pods: int, taken: object) -> list[Cpu]:
+async def _stand(world: World, pods: int) -> None:
+    names = {f"standing-{node}-{one}": node for one in range(pods) for node in NODES}
+    for name, node in names.items():
+        await world.create(_pod(name, node))
+    for name in names:
+        await world.until(name, is_ready, "Ready")
+
+
+async def measured(traced: Sequence[str], rounds: int, pods: int, standing: int, taken: object) -> list[Cpu]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "cluster.yaml"
         file.write_text(cluster_file(traced))
@@ -90,8 +105,10 @@ async def measured(traced: Sequence[str], rounds: int, pods: int, taken: object)
             process.start()
             try:
                 world = World(cluster, api, "default", [])
-                await round_of(world, 0, pods)  # warms up
-                return [await round_of(world, number, pods) for number in range(1, rounds + 1)]
+                await _stand(world, standing)
+                least = ROUND if standing else 0.0
+                await round_of(world, 0, pods, least)  # warms up
+                return [await round_of(world, number, pods, least) for number in range(1, rounds + 1)]
             finally:
                 process.terminate()
                 process.join(10)
@@ -115,13 +132,13 @@ def report(found: Sequence[tuple[Sequence[str], Cpu]], pods: int, spans: int) ->
     print(f"{len(found)} rounds of {pods} pods on each node; {spans} spans taken; load {os.getloadavg()[1]:.1f}")
 
 
-async def main(rounds: int, pods: int) -> None:
+async def main(rounds: int, pods: int, standing: int = 0) -> None:
     taken = get_context("spawn").Value("q", 0)
     found: list[tuple[Sequence[str], Cpu]] = []
     for traced in PLACES:
-        found += [(traced, cpu) for cpu in await measured(traced, rounds // 2, pods, taken)]
+        found += [(traced, cpu) for cpu in await measured(traced, rounds // 2, pods, standing, taken)]
     report(found, pods, taken.value)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(int(one) for one in (*sys.argv[1:], "16", "8")[:2])))
+    asyncio.run(main(*(int(one) for one in sys.argv[1:] or ("16", "8"))))

@@ -26,15 +26,16 @@ from agent.volumes.work.csi_attachments import CsiAttachments
 from agent.volumes.work.csi_contexts import CsiContexts
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_grower import CsiGrower
+from agent.volumes.work.csi_stagings import CsiStagings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound, Temporary
 from nodelib.json_values import Json
-from nodelib.key_locks import KeyLocks
+from nodelib.tasks import side_by_side
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
-_REPUBLISH_INTERVAL, _SWEEP_INTERVAL = 60.0, 120.0  # seconds
+_REPUBLISH_INTERVAL = 60.0  # seconds
 _AT_ONCE = 16  # volumes of one pod that drivers are asked for at a time: a pod may have thousands
 
 T = TypeVar("T")
@@ -94,10 +95,7 @@ class CsiVolumes:
 
     def __init__(self, root_dir: str, node: str, deps: CsiVolumesDeps) -> None:
         self._root_dir, self._node, self._deps = root_dir, node, deps
-        self._locks = KeyLocks[VolumeKey]()
-        self._users: dict[VolumeKey, set[str]] = {}
-        self._staged: set[VolumeKey] = set()
-        self._left_staged: set[VolumeKey] = set()
+        self._stagings = CsiStagings(deps.drivers, deps.disk, deps.clock, deps.in_use, self._remove)
         self._contexts = deps.contexts
         self._attachments = CsiAttachments(node, deps.api, deps.clock, deps.in_use, deps.limit_exceeded)
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
@@ -108,11 +106,7 @@ class CsiVolumes:
         """Find the volumes that an earlier run of the agent mounted: those of dead pods are in use until released."""
         published = await asyncio.to_thread(self._deps.disk.all_published)
         self._contexts.load(published)
-        for uid, found in published.items():
-            for one in found:
-                if not one.ephemeral:
-                    self._users.setdefault(one.key, set()).add(uid)
-        self._left_staged = {one.key for one in await asyncio.to_thread(self._deps.disk.all_staged)}
+        await self._stagings.load(published)
 
     async def mount(self, pod: Pod, paths: PodPaths, volumes: list[CsiVolume]) -> dict[str, MountedVolume]:
         """By name of the pod's volume. Raises Temporary or Permanent, which name the volume."""
@@ -124,7 +118,7 @@ class CsiVolumes:
     async def release(self, paths: PodPaths) -> None:
         """Unpublish the volumes found in the pod's directory, and unstage those that no other pod uses.
 
-        Raises NodewrightError for a driver that fails, OSError for the disk.
+        Raises NodewrightError for a driver that cannot unpublish, OSError for the disk.
         """
         self._deps.api.drop_pod(paths.uid)
         self._mounted.pop(paths.uid, None)
@@ -134,15 +128,13 @@ class CsiVolumes:
         if found:
             await alone(self._deps.disk.unbind_sub_paths, paths)
         await _few_at_a_time(self._unpublish(paths, one) for one in found)
-        for key in [key for key, users in self._users.items() if paths.uid in users]:
-            self._users[key].discard(paths.uid)
+        for key in self._stagings.used_by(paths.uid):
             self._contexts.ended(paths.uid, key)
-            await self._unstage_unused(key)
+            await self._stagings.leave(key, paths.uid)
 
     def names_in_use(self) -> frozenset[str]:
         """The volumes that pods of this node use, as Node.status.volumesInUse lists them."""
-        used = {key for key, users in self._users.items() if users}
-        return frozenset(key.unique_name for key in used | self._left_staged)
+        return self._stagings.names_in_use()
 
     def mounted_volumes(self) -> list[MountedCsiVolume]:
         """Every volume that is mounted for a pod now; `new_mount` is set whenever there is a new one."""
@@ -156,13 +148,12 @@ class CsiVolumes:
     async def run(self) -> None:
         """Until cancelled: republish volumes whose drivers ask for it, and unstage those that no pod uses any more."""
         await self._deps.pods_known.wait()
-        # A driver that does not answer delays the next call for the same volume, or the same driver, and no other.
-        jobs, swept = Jobs(), float("-inf")
+        await side_by_side(unstage=self._stagings.sweep(), republish=self._keep_republished())
+
+    async def _keep_republished(self) -> None:
+        jobs = Jobs()  # a driver that does not answer delays the next call for the same volume, and no other
         try:
             while True:
-                if self._deps.clock.monotonic() - swept >= _SWEEP_INTERVAL:
-                    await self._sweep(jobs)
-                    swept = self._deps.clock.monotonic()
                 await self._deps.clock.sleep(_REPUBLISH_INTERVAL)
                 for one in self.mounted_volumes():
                     if one.republish:
@@ -194,14 +185,14 @@ class CsiVolumes:
             published = None
         volume = replace(volume, context=self._contexts.admit(pod, volume, described, published))
         if not volume.ephemeral:
-            self._users.setdefault(volume.key, set()).add(pod.uid)
+            self._stagings.use(volume.key, pod.uid)
         if published is not None and volume.name not in self._growing.get(pod.uid, ()):
             return await self._record(pod, volume, target, described)
         driver, facts = self._deps.drivers.get(volume.driver)
         context = await self._attachments.wait(volume, described)
         secrets = await self._read_secrets(volume, facts)
         mounting = _Mounting(pod, volume, target, described, driver, facts, context, secrets)
-        async with self._locks.of(volume.key):
+        async with self._stagings.locks.of(volume.key):
             staging = await self._stage_and_publish(mounting)
             await self._grow_first(mounting, staging)
         if plan.applies_fs_group(volume, described, facts) and volume.fs_group is not None:
@@ -231,9 +222,7 @@ class CsiVolumes:
         await one.driver.unpublish(key.handle, target)
         await self._remove(target.rpartition("/")[0], target)
         if staging:
-            await one.driver.unstage(key.handle, staging)
-            await self._remove(staging.rpartition("/")[0], staging)
-            self._staged.discard(key)
+            await self._stagings.unstage(key, staging)
         await self._stage_and_publish(one)
         return True
 
@@ -264,8 +253,8 @@ class CsiVolumes:
             return ""
         folder, path = plan.staging_folder(self._root_dir, volume), self.staging_of(volume)
         if self._contexts.enabled:
-            await self._unstage_other_context(driver, volume)
-        if volume.key in self._staged:
+            await self._unstage_other_context(volume)
+        if self._stagings.is_staged(volume.key):
             return path
         disk = self._deps.disk
         await asyncio.to_thread(disk.make, path)
@@ -276,16 +265,14 @@ class CsiVolumes:
             if plan.is_final_error(error.code):
                 await alone(disk.remove, folder, path)
             raise
-        self._staged.add(volume.key)
+        self._stagings.staged(volume.key)
         return path
 
-    async def _unstage_other_context(self, driver: CsiDriver, volume: CsiVolume) -> None:
+    async def _unstage_other_context(self, volume: CsiVolume) -> None:
         """A mount keeps its context: what an earlier pod left staged with another one is made anew."""
         for one in await asyncio.to_thread(self._deps.disk.all_staged):
             if one.key == volume.key and one.context != volume.context:
-                await driver.unstage(volume.handle, one.path)
-                await self._remove(one.path.rpartition("/")[0], one.path)
-                self._staged.discard(volume.key)
+                await self._stagings.unstage(volume.key, one.path)
 
     async def _publish_request(self, one: _Mounting, staging: str) -> Json:
         requests = plan.token_requests(one.described)
@@ -321,7 +308,7 @@ class CsiVolumes:
             described = await self._deps.api.driver(volume.driver)
             context = await self._attachments.wait(volume, described)
             secrets = await self._read_secrets(volume, facts)
-            async with self._locks.of(volume.key):
+            async with self._stagings.locks.of(volume.key):
                 if volume.name not in self._mounted.get(pod.uid, {}):
                     return  # released meanwhile
                 mounting = _Mounting(pod, volume, target, described, driver, facts, context, secrets)
@@ -333,40 +320,11 @@ class CsiVolumes:
 
     async def _unpublish(self, paths: PodPaths, one: Published) -> None:
         if not one.ephemeral:
-            self._users.setdefault(one.key, set()).add(paths.uid)
+            self._stagings.use(one.key, paths.uid)
         driver, _ = self._deps.drivers.get(one.key.driver)
-        async with self._locks.of(one.key):
+        async with self._stagings.locks.of(one.key):
             await driver.unpublish(one.key.handle, one.target)
             await self._remove(one.target.rpartition("/")[0], one.target)
-
-    async def _unstage_unused(self, key: VolumeKey) -> None:
-        async with self._locks.of(key):
-            published = await asyncio.to_thread(self._deps.disk.all_published)
-            if self._users.get(key) or any(one.key == key for ones in published.values() for one in ones):
-                return
-            for one in await asyncio.to_thread(self._deps.disk.all_staged):
-                if one.key == key:
-                    driver, _ = self._deps.drivers.get(key.driver)
-                    await driver.unstage(key.handle, one.path)
-                    await self._remove(one.path.rpartition("/")[0], one.path)
-            self._staged.discard(key)
-            self._users.pop(key, None)
-            self._left_staged.discard(key)
-        await self._deps.in_use(frozenset())
-
-    async def _sweep(self, jobs: Jobs) -> None:
-        by_driver: dict[str, list[VolumeKey]] = {}
-        for one in await asyncio.to_thread(self._deps.disk.all_staged):
-            by_driver.setdefault(one.key.driver, []).append(one.key)
-        for driver, keys in by_driver.items():
-            jobs.start(("unstage", driver), partial(self._sweep_driver, keys))
-
-    async def _sweep_driver(self, keys: list[VolumeKey]) -> None:
-        for key in keys:
-            try:
-                await self._unstage_unused(key)
-            except (NodewrightError, OSError) as error:
-                log.warning("volume %s of %s stays staged for now: %s", key.handle, key.driver, error)
 
     async def _remove(self, folder: str, mount: str) -> None:
         try:

@@ -171,8 +171,7 @@ async def test_what_is_mounted_for_a_pod_stays_as_it_is(world: World) -> None:
 async def test_a_volume_that_was_left_staged_with_another_context_is_staged_anew(world: World) -> None:
     await world.mount(A)
     world.driver.fail["unstage"] = "INTERNAL"
-    with pytest.raises(Exception, match="as the test asked for"):
-        await world.release(A)
+    await world.release(A)
     world.driver.fail.clear()
     await world.restart()
     await world.mount(OTHER)

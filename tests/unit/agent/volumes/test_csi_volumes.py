@@ -17,9 +17,11 @@ from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_limits import CsiLimits
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.csi import FakeCsiApi, FakeCsiDisk, FakeDriver, no_growth
+from tests.waiting import until
 
 FACTS = DriverFacts("drv", "/p/drv.sock", "node-7", capabilities=frozenset({STAGE}))
 INFO = PluginInfo("CSIPlugin", "drv", "/p/drv.sock", ("1.0.0",))
@@ -118,6 +120,37 @@ async def test_a_refusal_leaves_nothing_behind(world: World) -> None:
     with pytest.raises(NodewrightError):
         await world.mount(A, SCRATCH)
     assert not world.disk.files
+
+
+@pytest.mark.parametrize("code", ["DEADLINE_EXCEEDED", "INVALID_ARGUMENT"])
+async def test_a_volume_that_cannot_be_unstaged_keeps_no_pod(world: World, code: str) -> None:
+    """Upstream: "should call NodeStage after previous NodeUnstage transient error" and "final error"."""
+    world.driver.fail["unstage"] = code
+    await world.mount(A)
+    await world.release(A)  # its pod is gone
+    assert world.agent.names_in_use() == {"kubernetes.io/csi/drv^h"}  # and the volume must not be detached
+    await world.mount(B)
+    assert world.driver.calls == ["stage", "publish", "unpublish", "unstage", "stage", "publish"]
+    world.driver.fail.clear()
+    await world.release(B)
+    assert world.driver.calls[-1] == "unstage" and not world.disk.files and not world.agent.names_in_use()
+
+
+async def test_a_volume_that_cannot_be_unstaged_is_tried_again(world: World) -> None:
+    run = asyncio.create_task(world.agent.run())
+    world.driver.fail["unstage"] = "INTERNAL"
+    await world.mount(A)
+    await world.release(A)
+    for pause in (0.5, 1.0, 2.0):
+        world.driver.calls.clear()
+        await until(lambda: world.clock.sleeping == 3, 5)  # it, the next sweep, the next republishing
+        await world.clock.advance(pause)
+        await until(lambda: world.driver.calls == ["unstage"], 5)
+    world.driver.fail.clear()
+    await until(lambda: world.clock.sleeping == 3, 5)
+    await world.clock.advance(4)
+    await until(lambda: not world.disk.files and not world.agent.names_in_use(), 5)
+    await cancel_and_wait(run)
 
 
 async def test_a_pod_that_gives_up_releases_what_was_only_staged(world: World) -> None:

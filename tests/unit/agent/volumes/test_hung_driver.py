@@ -138,7 +138,7 @@ async def test_others_are_unstaged(world: World) -> None:
         for folder in [one for one in world.disk.files if f"/pods/p{number}/" in one]:
             world.disk.mounted.discard(f"{folder}/mount")
             del world.disk.files[folder]
-        world.volumes._users.clear()  # as after a restart
+        world.volumes._stagings._users.clear()  # as after a restart
     world.run(world.volumes.run())
     await until(lambda: "unstage" in world.made["good"].calls, 5)
 
