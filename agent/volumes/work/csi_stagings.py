@@ -85,10 +85,7 @@ class CsiStagings:
     async def leave(self, key: VolumeKey, uid: str) -> None:
         """This pod does not use the volume any more: unstage it if no other does, or again later if that fails."""
         self._users.get(key, set()).discard(uid)
-        try:
-            await self._unstage_unused(key)
-        except (NodewrightError, OSError) as error:
-            _stays(key, error)
+        if not await self._try(key):
             self._left.add(key)
             self._again.start(("unstage", key), partial(self._unstage_later, key))
 
@@ -109,20 +106,23 @@ class CsiStagings:
 
     async def _sweep_driver(self, keys: list[VolumeKey]) -> None:
         for key in keys:
-            try:
-                await self._unstage_unused(key)
-            except (NodewrightError, OSError) as error:
-                _stays(key, error)
+            await self._try(key)
 
     async def _unstage_later(self, key: VolumeKey) -> None:
         """Until it is done, or a pod uses the volume."""
-        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-        while True:
+        pause, done = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), False
+        while not done:
             await self._clock.sleep(pause.next())
-            try:
-                return await self._unstage_unused(key)
-            except (NodewrightError, OSError) as error:
-                _stays(key, error)
+            done = await self._try(key)
+
+    async def _try(self, key: VolumeKey) -> bool:
+        """False: the volume stays staged for now, and the log says why."""
+        try:
+            await self._unstage_unused(key)
+        except (NodewrightError, OSError) as error:
+            log.warning("volume %s of %s stays staged for now: %s", key.handle, key.driver, error)
+            return False
+        return True
 
     async def _unstage_unused(self, key: VolumeKey) -> None:
         async with self.locks.of(key):
@@ -136,7 +136,3 @@ class CsiStagings:
             self._users.pop(key, None)
             self._left.discard(key)
         await self._in_use(frozenset())
-
-
-def _stays(key: VolumeKey, error: Exception) -> None:
-    log.warning("volume %s of %s stays staged for now: %s", key.handle, key.driver, error)
