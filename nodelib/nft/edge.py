@@ -12,7 +12,7 @@ import errno
 import hashlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -74,6 +74,11 @@ class Table(Protocol):
     async def digests(self) -> dict[str, str]: ...
 
     async def exists(self) -> bool: ...
+
+
+def digest_of(chains: Mapping[str, str]) -> str:
+    """The digest of a table whose chains with rules have these digests, as Table.rules_digest() reads it."""
+    return hashlib.sha256(repr(sorted(chains.items())).encode()).hexdigest() if chains else ""
 
 
 class NftTable(Generic[F]):
@@ -138,8 +143,7 @@ class NftTable(Generic[F]):
 
     async def rules_digest(self) -> str:
         """A digest of the table's rules and their order; "" if it has no rules or does not exist."""
-        found = await self.digests()
-        return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest() if found else ""
+        return digest_of(await self.digests())
 
     async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]:
         """Digests of the rules and their order in each of these chains, or in all that have rules."""

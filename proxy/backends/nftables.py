@@ -10,7 +10,7 @@ from functools import partial
 
 from nodelib.errors import NodewrightError
 from nodelib.flows import UdpFlow
-from nodelib.nft.edge import NftError, Table
+from nodelib.nft.edge import NftError, Table, digest_of
 from nodelib.nft.wire import Element, Message
 from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
@@ -118,23 +118,25 @@ class NftablesBackend(NodeBackend):
             delta.delete, delta.add = await asyncio.to_thread(difference, applied, kernel)
         rules = [*layout.fixed_messages(ctx), *layout.chain_messages(delta.chains, ctx)]
         await self._write_much(rules, delta.delete, delta.add)
-        there = (await self._table.digests()).keys() - layout.fixed_chains(ctx).keys()
-        await self._remove_unused(there, applied)
-        self._rules = await self._table.rules_digest()
+        there = await self._table.digests()
+        removed = await self._remove_unused(there.keys() - layout.fixed_chains(ctx).keys(), applied)
+        self._rules = digest_of({name: digest for name, digest in there.items() if name not in removed})
         return applied, delta
 
-    async def _remove_unused(self, there: Set[str], applied: AppliedState) -> None:
-        """Remove the on-demand chains of these that no port uses. They do no harm, so that a refusal is none either."""
+    async def _remove_unused(self, there: Set[str], applied: AppliedState) -> Set[str]:
+        """Remove the on-demand chains of these that no port uses, and return them. They do no harm, so that a refusal
+        is none either."""
         needed = await asyncio.to_thread(applied.needed_chains)
         self._tolerated = max(_FEW_CHAINS, 2 * len(needed))
-        if unused := sorted(there - needed):
+        if unused := there - needed:
             try:
-                await self._table.write([], [], rules=layout.removal_messages(unused))
+                await self._table.write([], [], rules=layout.removal_messages(sorted(unused)))
             except NftError as error:
                 log.warning("%s: %d chains that nothing uses stay: %s", self._table.family, len(unused), error)
                 self._tolerated = max(self._tolerated, 2 * len(applied.chains))
-            else:
-                applied.chains -= set(unused)
+                return frozenset()
+            applied.chains -= unused
+        return unused
 
     async def _prepared(self, ctx: Context) -> Kernel:
         """Create the table, its sets and its chains where they are missing; the elements that the sets hold."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from nodelib.firewall.objects import Family
 from nodelib.netlink import attributes
 from nodelib.nft import objects, wire
-from nodelib.nft.edge import NftError
+from nodelib.nft.edge import NftError, digest_of
 from nodelib.nft.wire import Element, Message, element_data
 
 
@@ -68,7 +68,7 @@ class FakeNft:
         return {name: set(self.sets[name].values()) for name in sets} if self.there else None
 
     async def rules_digest(self) -> str:
-        return repr(self.chains) if self.there else ""
+        return digest_of(await self.digests()) if self.there else ""
 
     async def digests(self) -> dict[str, str]:
         return {name: repr(rules) for name, rules in self.chains.items() if rules}
