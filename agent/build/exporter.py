@@ -37,4 +37,4 @@ def traced_cri(exporter: Exporter | None) -> Callable[[Any], Any]:
         return lambda channel: channel
     from agent.runtime.edge.traced_calls import TracedChannel
 
-    return partial(TracedChannel, sink=exporter.add)
+    return partial(TracedChannel, sink=exporter.add_later)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from contextvars import ContextVar, Token
 from types import TracebackType
 
-from nodelib.traces.model import SpanContext
+from nodelib.traces.model import LazyContext, SpanContext
 
-_CURRENT: ContextVar[SpanContext | None] = ContextVar("span", default=None)
+_CURRENT: ContextVar[LazyContext | None] = ContextVar("span", default=None)
 
 
 def current() -> SpanContext | None:
     """None: what this task does is not traced."""
-    return _CURRENT.get()
+    span = _CURRENT.get()
+    return None if span is None else span.context
 
 
 class working_for:
@@ -20,11 +21,11 @@ class working_for:
 
     __slots__ = ("_span", "_token")
 
-    def __init__(self, span: SpanContext | None) -> None:
+    def __init__(self, span: LazyContext | None) -> None:
         self._span = span
 
     def __enter__(self) -> None:
-        self._token: Token[SpanContext | None] = _CURRENT.set(self._span)
+        self._token: Token[LazyContext | None] = _CURRENT.set(self._span)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -32,6 +33,6 @@ class working_for:
         _CURRENT.reset(self._token)
 
 
-def from_now_on(span: SpanContext | None) -> None:
+def from_now_on(span: LazyContext | None) -> None:
     """Until the enclosing working_for() or this task ends, and in tasks that are made until then."""
     _CURRENT.set(span)

@@ -52,7 +52,7 @@ class Exporter:
     ) -> None:
         self._connect, self._resource, self._clock = connect, dict(resource), clock
         self._exported, self._dropped = exported, dropped
-        self._waiting = deque[Span]()
+        self._waiting = deque[Callable[[], Span]]()
         self._under_way = 0  # spans of the request that is being sent
         self._some, self._many = asyncio.Event(), asyncio.Event()
         self._sender: Sender | None = None
@@ -66,10 +66,14 @@ class Exporter:
 
     def add(self, span: Span) -> None:
         """Send this span soon. Never blocks; beyond MOST spans, it is dropped."""
+        self.add_later(lambda: span)
+
+    def add_later(self, make: Callable[[], Span]) -> None:
+        """As add(), for a span that is made when it is sent; `make` may be called for each try."""
         if len(self._waiting) >= MOST:
             self._dropped("queue_full", 1)
             return
-        self._waiting.append(span)
+        self._waiting.append(make)
         self._some.set()
         if len(self._waiting) >= BATCH:
             self._many.set()
@@ -111,7 +115,7 @@ class Exporter:
                 self._under_way = 0
             raise
 
-    def _take(self) -> list[Span]:
+    def _take(self) -> list[Callable[[], Span]]:
         batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
         self._under_way = len(batch)
         if len(self._waiting) < BATCH:
@@ -120,13 +124,14 @@ class Exporter:
             self._some.clear()
         return batch
 
-    async def _try(self, batch: list[Span]) -> bool:
+    async def _try(self, batch: list[Callable[[], Span]]) -> bool:
         """True: this batch is done with, taken or refused. False: worth another try."""
         rejected = 0
         try:
             if self._sender is None:
                 self._sender = self._connect()
-            rejected = min(len(batch), await self._sender.send(otlp.message(self._resource, batch)))
+            request = otlp.message(self._resource, (make() for make in batch))
+            rejected = min(len(batch), await self._sender.send(request))
             self._note("")
         except NodewrightError as error:
             self._note(str(error))

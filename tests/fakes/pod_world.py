@@ -420,8 +420,16 @@ class World:
         self.policies = Policies()
         self.restarts = BackOffBounds()
         self.traced = 0  # pods of a million whose spans come into `spans`
-        self.spans: list[Span] = []
+        self._made_later: list[Callable[[], Span]] = []
         self._tasks: list[asyncio.Task[Any]] = []
+
+    @property
+    def spans(self) -> list[Span]:
+        """As the exporter makes them: long after what they tell of."""
+        return [make() for make in self._made_later]
+
+    def forget_spans(self) -> None:
+        self._made_later.clear()
 
     async def start_agent(self, *, events: bool = True, audits: bool = True) -> None:
         observer = Observer(self.cri, self.files, self.clock, self.metrics)
@@ -486,7 +494,7 @@ class World:
             metrics=self.metrics,
             clock=self.clock,
             host_ips=lambda: ("10.89.0.11",),
-            tracing=PodTracing(self.spans.append, self.traced, self.clock) if self.traced else None,
+            tracing=PodTracing(self._made_later.append, self.traced, self.clock) if self.traced else None,
         )
         self.workers = PodWorkers(self.registry, self.deps, lambda: self.node, self.sources)
         inbox = self.connected()

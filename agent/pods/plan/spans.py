@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from agent.pods.model.timeline import ActivityKind, TimelineEntry
-from nodelib.traces.model import Span, SpanContext
+from nodelib.traces.model import LazyContext, Span, SpanContext
 from nodelib.traces.sampling import span_id, trace_id
 
 START = "pod start"
@@ -67,6 +67,11 @@ class TracedPod:
         return waited if waited > 1.0 else 0.0
 
     @cached_property
+    def start(self) -> LazyContext:
+        """As `root`, for what may never be asked for it."""
+        return LazyContext(lambda: self.root)
+
+    @cached_property
     def root(self) -> SpanContext:
         """The span of its start."""
         trace = trace_id(START, self.uid)
@@ -81,6 +86,16 @@ def context_of(trace: bytes, entry: TimelineEntry) -> SpanContext:
     """Equal for an entry that is under way and the same one when it has ended."""
     what = entry.what
     return SpanContext(trace, span_id(trace, what.kind.value, what.container, what.volume, repr(entry.at)))
+
+
+def part_of(above: LazyContext, entry: TimelineEntry) -> SpanContext:
+    """The span of an entry that is a part of another span."""
+    return context_of(above.context.trace, entry)
+
+
+def span_below(pod: TracedPod, entry: TimelineEntry, span: LazyContext, above: LazyContext) -> Span:
+    """As span_of(), with ids that are not made before this."""
+    return span_of(pod, entry, span.context, above.context.span)
 
 
 def span_of(pod: TracedPod, entry: TimelineEntry, context: SpanContext, parent: bytes) -> Span:
@@ -112,13 +127,28 @@ def start_span(pod: TracedPod, ended: float, error: str = "") -> Iterable[Span]:
         yield Span(context, WAIT, begin, pod.waited, pod.root.span, precision)
 
 
-def sync_span(
-    pod: TracedPod, name: str, context: SpanContext, parent: bytes, times: tuple[float, float], of_start: bool
-) -> Span:
-    """One plan whose steps have ended, from `times[0]` to `times[1]`. Beyond the start it is a trace of its own."""
-    attributes = {**pod.attributes, "k8s.pod.update_type": "create" if of_start else "sync"}
-    links = () if of_start else (pod.root,)
-    return Span(context, name, times[0], times[1] - times[0], parent, attributes, links=links)
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A plan that is walked: the `number`th of this agent for the pod. `of_start`: a part of the pod's start, and not a
+    trace of its own."""
+
+    pod: TracedPod
+    name: str
+    number: int
+    began: float
+    of_start: bool
+
+    def context(self) -> SpanContext:
+        what = (self.name, self.pod.uid, repr(self.began), str(self.number))
+        trace = self.pod.root.trace if self.of_start else trace_id(*what)
+        return SpanContext(trace, span_id(trace, *what))
+
+    def span(self, context: LazyContext, ended: float) -> Span:
+        """All steps of the plan ended then."""
+        pod, of_start = self.pod, self.of_start
+        attributes = {**pod.attributes, "k8s.pod.update_type": "create" if of_start else "sync"}
+        parent, links = (pod.root.span, ()) if of_start else (b"", (pod.root,))
+        return Span(context.context, self.name, self.began, ended - self.began, parent, attributes, links=links)
 
 
 def record_spans(pod: TracedPod, entries: Sequence[TimelineEntry], now: float) -> list[Span]:

@@ -10,20 +10,23 @@ import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from agent.common.model.pods import Pod
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan import spans
-from agent.pods.plan.spans import TracedPod
+from agent.pods.plan.spans import Sync, TracedPod
 from nodelib.clock import Clock
 from nodelib.kube.times import time_or
 from nodelib.traces.current import from_now_on, working_for
-from nodelib.traces.model import Span, SpanContext
-from nodelib.traces.sampling import is_sampled, span_id, trace_id
+from nodelib.traces.model import LazyContext, Span, SpanContext
+from nodelib.traces.sampling import is_sampled
 
-Sink = Callable[[Span], None]
+# Takes what makes a span, so that it is made when it is sent, with many others, and not between a pod's steps.
+Sink = Callable[[Callable[[], Span]], None]
 # What no plan does, although it may be noted while one is walked.
 _BESIDE_PLANS = (ActivityKind.ADMIT, ActivityKind.ENDED, ActivityKind.FIRST_PROBE, ActivityKind.SHOWN_READY)
+_OF_THE_START = (*_BESIDE_PLANS, ActivityKind.PULL)  # a pull outlives the plan that began it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,81 +48,83 @@ class PodTracing:
         return PodTracer(traced, self, starting=is_new)
 
 
-@dataclass(slots=True)
-class _Sync:
-    name: str
-    context: SpanContext
-    parent: bytes
-    began: float
-
-
 class PodTracer:
     """Follows the timeline of one pod (Follower in work/timeline.py)."""
 
     def __init__(self, pod: TracedPod, node: PodTracing, *, starting: bool) -> None:
         self._pod, self._node, self._starting = pod, node, starting
-        self._sync: _Sync | None = None
+        self._sync: tuple[Sync, LazyContext] | None = None
         self._syncs = itertools.count()
-        self._open: dict[int, tuple[Activity, SpanContext, bytes]] = {}  # by the entry's id(): it is under way
+        # What is under way, its span and the one above, by the entry's id().
+        self._open: dict[int, tuple[Activity, LazyContext, LazyContext]] = {}
 
     def sync_began(self, name: str, *, finished: bool = False) -> None:
         """A plan with steps begins; `name`: upstream's function. `finished`: the pod ends because its work is done."""
         if name != spans.SYNC:
             self.start_ended("" if finished else "it ended before it was ready")
-        now = self._node.clock.now()
-        what = (name, self._pod.uid, repr(now), str(next(self._syncs)))
-        if self._starting:
-            trace, parent = self._pod.root.trace, self._pod.root.span
-        else:
-            trace, parent = trace_id(*what), b""
-        self._sync = _Sync(name, SpanContext(trace, span_id(trace, *what)), parent, now)
+        sync = Sync(self._pod, name, next(self._syncs), self._node.clock.now(), self._starting)
+        self._sync = sync, LazyContext(sync.context)
 
     def sync_ended(self) -> None:
         """All steps of the plan have ended."""
-        sync, self._sync = self._sync, None
-        if sync is not None:
-            times, of_start = (sync.began, self._node.clock.now()), sync.parent != b""
-            self._node.sink(spans.sync_span(self._pod, sync.name, sync.context, sync.parent, times, of_start))
+        if self._sync is not None:
+            sync, context = self._sync
+            self._sync = None
+            self._node.sink(partial(sync.span, context, self._node.clock.now()))
 
     def start_ended(self, error: str = "") -> None:
         """The pod is ready and the API shows it, or it will never be."""
         if self._starting:
             self._starting = False
             for span in spans.start_span(self._pod, self._node.clock.now(), error):
-                self._node.sink(span)
+                self._node.sink(partial(_itself, span))
 
     def begun(self, entry: TimelineEntry) -> None:
         above = self._above(entry)
         if above is not None:
-            context = spans.context_of(above.trace, entry)
-            self._open[id(entry)] = (entry.what, context, above.span)
+            span = LazyContext(partial(spans.part_of, above, entry))
+            self._open[id(entry)] = (entry.what, span, above)
             if entry.what.kind is ActivityKind.PULL:  # it goes on beside the step that began it
-                from_now_on(context)
+                from_now_on(span)
 
     def ended(self, entry: TimelineEntry, begun: TimelineEntry | None) -> None:
-        _, context, parent = self._open.pop(id(begun), (None, None, b"")) if begun is not None else (None, None, b"")
-        if context is None and (above := self._above(entry)) is not None:
-            context, parent = spans.context_of(above.trace, entry), above.span
-        if context is not None and spans.has_span(entry):
-            self._node.sink(spans.span_of(self._pod, entry, context, parent))
+        known = self._open.pop(id(begun), None) if begun is not None else None
+        if known is not None:
+            _, span, above = known
+            if spans.has_span(entry):
+                self._node.sink(partial(spans.span_below, self._pod, entry, span, above))
+        elif spans.has_span(entry) and (found := self._above(entry)) is not None:
+            span = LazyContext(partial(spans.part_of, found, entry))
+            self._node.sink(partial(spans.span_below, self._pod, entry, span, found))
         if entry.what.kind is (ActivityKind.SHOWN_READY if self._node.tells else ActivityKind.READY):
             self.start_ended()
 
     def within(self, entry: TimelineEntry) -> AbstractContextManager[None]:
-        _, context, _ = self._open.get(id(entry), (None, None, b""))
-        return working_for(context)
+        known = self._open.get(id(entry))
+        return working_for(None if known is None else known[1])
 
     def context_of(self, what: Activity) -> SpanContext | None:
         """The span of this step, which is under way; the newest if there are several."""
-        return next((context for one, context, _ in reversed(self._open.values()) if one == what), None)
+        found = self._newest(what)
+        return None if found is None else found.context
 
-    def _above(self, entry: TimelineEntry) -> SpanContext | None:
+    def _newest(self, what: Activity) -> LazyContext | None:
+        for one, span, _ in reversed(self._open.values()):
+            if one.kind is what.kind and one == what:
+                return span
+        return None
+
+    def _above(self, entry: TimelineEntry) -> LazyContext | None:
         """The span that this entry is a part of. None: it is in no trace, as what happens between later plans."""
-        if entry.of is not None and (context := self.context_of(entry.of)) is not None:
-            return context
+        if entry.of is not None and (span := self._newest(entry.of)) is not None:
+            return span
         kind = entry.what.kind
-        if self._starting and kind in (*_BESIDE_PLANS, ActivityKind.PULL):  # a pull outlives the plan that began it
-            return self._pod.root
+        if self._starting and kind in _OF_THE_START:
+            return self._pod.start
         if self._sync is not None and kind not in _BESIDE_PLANS:
-            return self._sync.context
-        return self._pod.root if self._starting else None
+            return self._sync[1]
+        return self._pod.start if self._starting else None
+
+
+def _itself(span: Span) -> Span:
+    return span

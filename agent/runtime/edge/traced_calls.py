@@ -11,6 +11,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import grpc.aio
@@ -20,11 +21,11 @@ from nodelib.traces.model import SPAN_BYTES, Span, SpanContext, SpanKind
 
 _HEADER = "traceparent"
 _KIND = {"rpc.system": "grpc"}
-Sink = Callable[[Span], None]
+Sink = Callable[[Callable[[], Span]], None]
 
 
 class TracedChannel:
-    """What the generated stubs ask of a channel. `sink` takes the span of each unary call when it has ended."""
+    """What the generated stubs ask of a channel. `sink` takes what makes the span of a unary call that has ended."""
 
     def __init__(self, channel: grpc.aio.Channel, sink: Sink) -> None:
         self._channel, self._sink = channel, sink
@@ -65,4 +66,4 @@ async def _traced(
         raise
     finally:
         took = time.monotonic() - started
-        sink(Span(context, name, began, took, parent, _KIND, error, SpanKind.CLIENT))
+        sink(partial(Span, context, name, began, took, parent, _KIND, error, SpanKind.CLIENT))

@@ -18,11 +18,12 @@ from agent.runtime.edge.cri import Cri
 from agent.runtime.edge.traced_calls import TracedChannel
 from nodelib.tasks import cancel_and_wait
 from nodelib.traces.current import working_for
-from nodelib.traces.model import Span, SpanContext, SpanKind
+from nodelib.traces.model import LazyContext, Span, SpanContext, SpanKind
 from tests.waiting import until
 
 pb: Any = api_pb2
 STEP = SpanContext(b"t" * 16, b"s" * 8)
+UNDER_WAY = LazyContext(lambda: STEP)
 
 
 class Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
@@ -57,7 +58,7 @@ async def world(tmp_path: Path) -> AsyncIterator[tuple[Cri, Runtime, list[Span]]
     api_pb2_grpc.add_RuntimeServiceServicer_to_server(runtime, server)
     server.add_insecure_port(f"unix:{tmp_path}/r.sock")
     await server.start()
-    cri = Cri(f"{tmp_path}/r.sock", traced=partial(TracedChannel, sink=spans.append))
+    cri = Cri(f"{tmp_path}/r.sock", traced=partial(TracedChannel, sink=lambda make: spans.append(make())))
     yield cri, runtime, spans
     await cri.close()
     await server.stop(None)
@@ -68,7 +69,7 @@ World = tuple[Cri, Runtime, list[Span]]
 
 async def test_the_runtime_is_told_whose_child_its_span_is(world: World) -> None:
     cri, runtime, spans = world
-    with working_for(STEP):
+    with working_for(UNDER_WAY):
         await cri.version()
     (span,) = spans
     assert (span.name, span.kind, span.parent) == ("runtime.v1.RuntimeService/Version", SpanKind.CLIENT, STEP.span)
@@ -84,7 +85,7 @@ async def test_a_call_that_belongs_to_no_trace_says_nothing(world: World) -> Non
 
 async def test_a_failed_call_is_the_same_error_and_a_failed_span(world: World) -> None:
     cri, _, spans = world
-    with working_for(STEP), pytest.raises(CriError, match="exec format error") as caught:
+    with working_for(UNDER_WAY), pytest.raises(CriError, match="exec format error") as caught:
         await cri.start_container("bad")
     assert caught.value.code == "UNKNOWN"
     assert [one.error for one in spans] == ["UNKNOWN: exec format error"]
@@ -94,7 +95,7 @@ async def test_starts_over_the_connection_that_outlives_the_agent_are_traced_too
     cri, runtime, spans = world
     keeping = asyncio.create_task(cri.keep_starts())
     await until(lambda: cri._starts.stub is not None)
-    with working_for(STEP):
+    with working_for(UNDER_WAY):
         await cri.start_container("good")
     await cancel_and_wait(keeping)
     assert len(runtime.told) == 1 and [one.name for one in spans] == ["runtime.v1.RuntimeService/StartContainer"]
@@ -102,7 +103,7 @@ async def test_starts_over_the_connection_that_outlives_the_agent_are_traced_too
 
 async def test_a_cancelled_call_is_cancelled_at_the_runtime_and_a_failed_span(world: World) -> None:
     cri, runtime, spans = world
-    with working_for(STEP):
+    with working_for(UNDER_WAY):
         calling = asyncio.create_task(cri.start_container("slow"))
     await until(lambda: runtime.told != [])
     await cancel_and_wait(calling)

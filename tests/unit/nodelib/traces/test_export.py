@@ -166,3 +166,24 @@ async def test_without_a_span_there_is_no_connection() -> None:
         await world.clock.advance(600)
     await world.exporter.close(1)
     assert world.connected == 0
+
+
+async def test_a_span_may_be_made_when_it_is_sent_and_one_that_cannot_be_made_stops_nothing() -> None:
+    async with running() as world:
+        made: list[str] = []
+
+        def make() -> Span:
+            made.append("span")
+            return Span(SpanContext(b"t" * 16, b"s" * 8), "later", 1.0, 1.0)
+
+        world.exporter.add_later(make)
+        await world.clock.advance(4.9)
+        assert made == []
+        await world.clock.advance(0.2)
+        assert (made, world.sender.names) == (["span"], ["later"])
+
+        world.exporter.add_later(lambda: Span(*()))  # type: ignore[call-arg]
+        await world.clock.advance(6)
+        world.exporter.add_later(make)
+        await world.clock.advance(6)
+        assert (world.sender.names, world.dropped) == (["later", "later"], {"rejected": 1})
