@@ -51,6 +51,7 @@ async def keep_trimmed(clock: Clock) -> None:
     malloc_trim takes a millisecond or two.
     """
     libc = _glibc()
+    gc.freeze()  # the imports' objects: to look at all of them later would hold up the loop for 50 ms
     await clock.sleep(_START)
     settle_collector()
     while True:
