@@ -14,7 +14,11 @@ GROUPS: tuple[Group, ...] = (
     Group(
         "e2e-gates",
         "features and versions of APIs that are off by default, with all gates on",
-        Match(("Feature:OffByDefault", "Alpha"), r"\[DRA\].* with v1beta\d API ", program=_E2E),
+        Match(
+            ("Feature:OffByDefault", "Alpha", "Feature:StorageVersionAPI"),
+            r"\[DRA\].* with v1beta\d API ",
+            program=_E2E,
+        ),
         gates=_GATES,
         api_server={"runtime-config": "api/all=true"},
     ),

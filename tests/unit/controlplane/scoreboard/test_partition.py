@@ -85,6 +85,7 @@ def test_what_a_machine_can_do_voids_a_rule() -> None:
         (Program.E2E, "[sig-storage] CSI Mock volume attach should not require VolumeAttach", "e2e-storage"),
         (Program.E2E, "[sig-node] [DRA] [Feature:DynamicResourceAllocation] must run", "e2e-node"),
         (Program.E2E, "[sig-node] [DRA] kubelet [Feature:X] with v1beta2 API supports claims", "e2e-gates"),
+        (Program.E2E, "[sig-api-machinery] StorageVersion resources [Feature:StorageVersionAPI] GC", "e2e-gates"),
         (
             Program.NODE,
             "[sig-node] InodeEviction [Slow] [Serial] [Disruptive] [Feature:Eviction] when full",
