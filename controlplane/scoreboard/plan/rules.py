@@ -36,7 +36,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "needs upstream's hostpath CSI driver, which is not built here (the module proxy does not carry its module)",
-        Match(("Driver: csi-hostpath",)),
+        Match(("Driver: csi-hostpath",), r"Volume metrics (PVC|Ephemeral) "),
     ),
     Rule(
         "needs the image resource-consumer, which is not built here",
