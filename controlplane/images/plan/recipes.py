@@ -130,6 +130,9 @@ _AGNHOST_FILES = (
     FileOf(BUSYBOX_NAME, "bin/busybox", "usr/bin/nmeter"),
     Files(
         (
+            symlink(
+                "usr/bin/netstat", "nmeter"
+            ),  # busybox goes by its name; port forwarding's probes ask it who listens
             symlink("agnhost-2", "agnhost"),
             directory("uploads"),
             directory("home/user-defined-in-image", uid=1000, gid=1000),
