@@ -37,11 +37,6 @@ class Quarantine:
     def ready(self) -> bool:
         return self._inner.ready
 
-    @property
-    def quarantined(self) -> dict[ServicePortName, str]:
-        """The ports that are not served, each with the reason."""
-        return dict(self._quarantined)
-
     def node_changed(self, node: NodeFacts) -> bool:
         return self._inner.node_changed(node)
 

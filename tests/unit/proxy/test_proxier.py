@@ -10,7 +10,6 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from nodelib.errors import Permanent
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.flows import UdpFlow
 from nodelib.tasks import cancel_and_wait
@@ -28,6 +27,7 @@ from proxy.proxier import Periods, Proxier, Reporting
 from proxy.tracing import SyncTracing
 from tests.builders.services import endpoint_slice, node, service
 from tests.fakes.clock import FakeClock, settle
+from tests.fakes.fake_iptables import FakeIptables
 from tests.unit.proxy.build import CONTEXT, HERE, desired
 from tests.waiting import until
 
