@@ -20,10 +20,11 @@ from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
+from nodelib.netlink.families import BRIDGE
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import GenerationReader
 from nodelib.nft.traced import TracedBatches
-from nodelib.nft.wire import BRIDGE, Message
+from nodelib.nft.wire import Message
 from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
 from nodelib.traces.steps import NOT_TRACED

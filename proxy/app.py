@@ -12,7 +12,6 @@ from pathlib import Path
 import yaml
 
 from nodelib.clock import Clock, SystemClock
-from nodelib.conntrack import Conntrack
 from nodelib.daemon import run_daemon
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
@@ -20,6 +19,7 @@ from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.kube.request_metrics import RequestMetrics
 from nodelib.kube.skew import version_skew
+from nodelib.netlink.conntrack import Conntrack
 from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.sdnotify import notify_systemd
 from nodelib.shortage import raise_file_limit

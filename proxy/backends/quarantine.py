@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nodelib.errors import NodewrightError
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from proxy.backends.base import Backend, SyncReport
 from proxy.model import Desired, NodeFacts, ServicePortName
 

@@ -25,7 +25,7 @@ from cni.model import (
 )
 from cni.plan import hostports, ipam, iptables, links, names, nftables, node, orphans, overlay, routes
 from cni.spec.configuration import NetConf, address_range
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 
 SMALL = (address_range({"subnet": "10.1.0.0/29"}),)
 

@@ -11,7 +11,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from nodelib.errors import Permanent
 from nodelib.firewall.objects import Family
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from nodelib.tasks import cancel_and_wait
 from proxy.backends.base import Backend
 from proxy.backends.context import NodeContext

@@ -11,7 +11,7 @@ import pytest
 
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from proxy.backends.context import NodeContext
 from proxy.backends.userspace import Choose, UserspaceBackend
 from proxy.edge import relay
