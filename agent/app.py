@@ -22,11 +22,11 @@ from agent.config.parse import parse
 from agent.node.edge.lock_file import LockFile
 from agent.node.model import NodePlace
 from agent.settings import ProcessSettings, Settings
-from nodelib import log as logging_setup
-from nodelib import memory
 from nodelib.clock import SystemClock
+from nodelib.daemons import log as logging_setup
+from nodelib.daemons import memory
+from nodelib.daemons.sdnotify import notify_systemd
 from nodelib.errors import NodewrightError
-from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
 
 log = logging.getLogger(__name__)

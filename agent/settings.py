@@ -27,8 +27,8 @@ from agent.server.model import ServerSettings
 from agent.userns.model import UserNamespaceSettings
 from agent.volumes.model.detection import ChangeDetection
 from nodelib import quantity
+from nodelib.daemons.log import LogOptions
 from nodelib.json_values import Json
-from nodelib.log import LogOptions
 
 
 @dataclass(frozen=True, slots=True)

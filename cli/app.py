@@ -9,12 +9,12 @@ import sys
 from typing import Any
 
 from cli.command_line import program
-from cli.options import cluster, diagnosis, files, members, nodes, policies, testing
+from cli.options import cluster, diagnosis, files, members, nodes, policies, testing, use
 from cli.options.application import app, with_only
 from cli.options.plain_help import called_as
 from cli.project import is_checkout
 
-__all__ = ["app", "cluster", "diagnosis", "files", "members", "nodes", "policies", "testing"]
+__all__ = ["app", "cluster", "diagnosis", "files", "members", "nodes", "policies", "testing", "use"]
 
 
 def main() -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from nodelib import memory
-from nodelib.process_name import answer_to
+from nodelib.daemons import memory
+from nodelib.daemons.process_name import answer_to
 
 NAME = "kubelet"
 

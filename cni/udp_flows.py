@@ -8,8 +8,8 @@ from collections.abc import Collection
 from cni.model import HostPort
 from cni.plan import hostports
 from cni.ports import OpenLinks
-from nodelib.conntrack import Conntrack
 from nodelib.firewall.objects import Family
+from nodelib.netlink.conntrack import Conntrack
 
 log = logging.getLogger(__name__)
 

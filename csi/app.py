@@ -16,11 +16,11 @@ from csi.node import Node
 from csi.operations import Operations
 from csi.settings import Settings, load_settings
 from nodelib.clock import SystemClock
-from nodelib.daemon import run_daemon
+from nodelib.daemons.program import run_daemon
+from nodelib.daemons.sdnotify import notify_systemd
 from nodelib.plugin_apis.csi import CSI
 from nodelib.plugin_apis.registration import REGISTRATION
 from nodelib.plugin_apis.server import serve
-from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
 
 log = logging.getLogger(__name__)

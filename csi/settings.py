@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from csi.model import DRIVER
-from nodelib.daemon_flags import DaemonParser, node_name
+from nodelib.daemons.flags import DaemonParser, node_name
 from nodelib.errors import Invalid
 
 KUBELET = "/var/lib/kubelet"

@@ -27,14 +27,14 @@ from loadbalancer.settings import Settings, load_settings
 from loadbalancer.watches import LEASES, Watches
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, SystemClock
-from nodelib.daemon import run_daemon
+from nodelib.daemons.http_server import Handler, json_response, serve, text_response
+from nodelib.daemons.program import run_daemon
+from nodelib.daemons.sdnotify import notify_systemd
 from nodelib.errors import NodewrightError
-from nodelib.http_server import Handler, json_response, serve, text_response
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
-from nodelib.sdnotify import notify_systemd
 from nodelib.tasks import Supervisor
 
 log = logging.getLogger(__name__)

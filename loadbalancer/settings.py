@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from loadbalancer.plan import pool
 from loadbalancer.plan.pool import Pool
-from nodelib.daemon_flags import DaemonParser, listen_address, node_name
+from nodelib.daemons.flags import DaemonParser, listen_address, node_name
 from nodelib.errors import Invalid
 
 STATE = "/run/nodewright/loadbalancer.json"

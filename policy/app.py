@@ -13,18 +13,19 @@ from aiohttp import web
 from prometheus_client import disable_created_metrics
 
 from nodelib.clock import Clock, SystemClock
-from nodelib.daemon import run_daemon
+from nodelib.daemons.http_server import Handler, json_response, serve, text_response
+from nodelib.daemons.program import run_daemon
+from nodelib.daemons.sdnotify import notify_systemd
 from nodelib.firewall.objects import Family
-from nodelib.http_server import Handler, json_response, serve, text_response
 from nodelib.json_values import Json
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
+from nodelib.netlink.families import BRIDGE
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.generation import GenerationReader
 from nodelib.nft.traced import TracedBatches
-from nodelib.nft.wire import BRIDGE, Message
-from nodelib.sdnotify import notify_systemd
+from nodelib.nft.wire import Message
 from nodelib.tasks import Supervisor
 from nodelib.traces.steps import NOT_TRACED
 from policy import abilities

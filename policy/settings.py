@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodelib.addresses import parse_address
-from nodelib.daemon_flags import DaemonParser, listen_address, node_name
+from nodelib.daemons.flags import DaemonParser, listen_address, node_name
 from nodelib.errors import Invalid
 from nodelib.traces import settings as tracing
 from nodelib.traces.settings import OFF, TracingSettings, tracing_settings

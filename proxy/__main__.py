@@ -2,7 +2,7 @@
 
 import sys
 
-from nodelib.process_name import answer_to
+from nodelib.daemons.process_name import answer_to
 from proxy.app import main
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ from pathlib import Path
 import yaml
 
 from nodelib.clock import Clock, SystemClock
-from nodelib.conntrack import Conntrack
-from nodelib.daemon import run_daemon
+from nodelib.daemons.program import run_daemon
+from nodelib.daemons.sdnotify import notify_systemd
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.events import Events
 from nodelib.kube.request_metrics import RequestMetrics
 from nodelib.kube.skew import version_skew
+from nodelib.netlink.conntrack import Conntrack
 from nodelib.rate_limiter import RateLimiter, TokenBucket
-from nodelib.sdnotify import notify_systemd
 from nodelib.shortage import raise_file_limit
 from nodelib.tasks import Supervisor
 from nodelib.traces.steps import Tracer

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from nodelib.clock import Clock
-from nodelib.http_server import Handler, json_response, serve, text_response
+from nodelib.daemons.http_server import Handler, json_response, serve, text_response
 from proxy.config.effective import GROUP, document
 from proxy.config.settings import Settings
 from proxy.edge.metrics import Metrics

@@ -16,8 +16,8 @@ from typing import Protocol
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Permanent
 from nodelib.firewall.objects import Family
-from nodelib.flows import UdpFlow
 from nodelib.json_values import Json
+from nodelib.netlink.flows import UdpFlow
 from nodelib.runner import BoundedFrequencyRunner
 from nodelib.traces.steps import NOT_TRACED, OpenSpan, step
 from proxy.backends.base import Backend
@@ -41,7 +41,7 @@ _SHOWN = 5  # differences in one log line
 
 
 class Flows(Protocol):
-    """UDP entries of connection tracking (nodelib.conntrack.Conntrack). Calls block and raise Permanent."""
+    """UDP entries of connection tracking (nodelib.netlink.conntrack.Conntrack). Calls block and raise Permanent."""
 
     def list_udp(self) -> list[UdpFlow]: ...
 

@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from nodelib.clock import SystemClock
+from nodelib.daemons.memory import keep_trimmed
 from nodelib.errors import NodewrightError
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
-from nodelib.memory import keep_trimmed
 from nodelib.tasks import Supervisor
 from view.edge.custom import watch_custom
 from view.edge.files import files

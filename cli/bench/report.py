@@ -96,7 +96,7 @@ def percentile(values: list[float], share: float) -> float:
 
 def markdown(table: Sequence[Row], heading: str, note: str = "", head: tuple[str, ...] = HEAD) -> str:
     """A section for docs/benchmarks.md."""
-    lines = [f"## {heading}", "", *([note, ""] if note else [])]
+    lines = [f"### {heading}", "", *([note, ""] if note else [])]
     lines += [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
     lines += [f"| {' | '.join(row.cells)} |" for row in table]
     return "\n".join(lines) + "\n"
@@ -108,7 +108,7 @@ def placed(document: str, section: str, what: str) -> str:
     What is written below the older table stays: it was written by hand.
     """
     table_or_next = r"(?:(?:^\|[^\n]*\n)+\n*|(?=^#|^<!-- )|\Z)"
-    old = re.search(rf"^## {re.escape(what)},.*?{table_or_next}", document, re.MULTILINE | re.DOTALL)
+    old = re.search(rf"^### {re.escape(what)},.*?{table_or_next}", document, re.MULTILINE | re.DOTALL)
     if old is None:
         return f"{document.rstrip()}\n\n{section}"
     return f"{document[: old.start()]}{section}\n{document[old.end() :]}".rstrip() + "\n"

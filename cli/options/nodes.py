@@ -10,7 +10,7 @@ import typer
 from cli.errors import reported
 from cli.options.application import PASS, command
 from cli.options.shared import Binaries, Plain
-from nodelib.process_name import answer_to
+from nodelib.daemons.process_name import answer_to
 
 # The daemons parse upstream's flags themselves, --help included.
 _OWN_HELP = {**PASS, "help_option_names": []}

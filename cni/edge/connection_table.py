@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Any, NamedTuple
 
-from nodelib import netfilter
-from nodelib.netlink import ATTRIBUTE, HEADER, attributes, messages
+from nodelib.netlink import netfilter
+from nodelib.netlink.framing import ATTRIBUTE, HEADER, attributes, messages
 
 UNANSWERED, PASSING, LIVING = 0, 1, 2  # classes of entries, in the order in which they are deleted
 _GET, _DELETE = (1 << 8) | 1, (1 << 8) | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_*

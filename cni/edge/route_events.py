@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from cni.edge.messages import DELADDR, DELLINK, DELROUTE, NEWLINK
 from cni.model import Loss
-from nodelib.netfilter_listener import datagrams, readable
-from nodelib.netlink import attributes, messages
+from nodelib.netlink.framing import attributes, messages
+from nodelib.netlink.listener import datagrams, readable
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodelib.pyroute2_parts import part
+from nodelib.netlink.pyroute2_parts import part
 
 nlmsg, nlmsgerr = part("netlink").nlmsg, part("netlink").nlmsgerr
 ifaddrmsg = part("netlink.rtnl.ifaddrmsg").ifaddrmsg

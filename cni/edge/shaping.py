@@ -28,7 +28,7 @@ from cni.edge.messages import (
 )
 from cni.model import Bucket
 from nodelib.errors import NotFound
-from nodelib.netlink import attribute, attributes, nested
+from nodelib.netlink.framing import attribute, attributes, nested
 
 # linux/pkt_sched.h, linux/pkt_cls.h, linux/tc_act/tc_mirred.h
 _ROOT, _INGRESS, _INGRESS_HANDLE, _HANDLE = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFF0000, 0x00010000

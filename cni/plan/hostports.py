@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from cni.model import Address, Attachment, AttachmentKey, HostPort, Listener, PortMapping
 from nodelib.addresses import parse_address
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 
 
 def host_ports(attachments: Iterable[Attachment], version: int = 4) -> tuple[HostPort, ...]:

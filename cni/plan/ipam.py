@@ -29,12 +29,6 @@ def pick(
     return None
 
 
-def capacity(ranges: RangeSet) -> int:
-    """How many addresses the set can assign."""
-    total = sum(int(item.last) - int(item.first) + 1 for item in ranges)
-    return total - sum(1 for gateway in {item.gateway for item in ranges} if any(gateway in item for item in ranges))
-
-
 def _after(ranges: RangeSet, last: Address | None) -> Iterator[Address]:
     """Every address of the set once, starting after `last`."""
     start = next((n for n, item in enumerate(ranges) if last is not None and last in item), None)

@@ -21,8 +21,8 @@ from controlplane.cluster.plan import components as cluster_components
 from controlplane.host.plan.package import runtime_lock
 from controlplane.host.work import package, payload
 from controlplane.images.edge.archive import merge_archives
+from controlplane.images.plan.image_names import AGNHOST_NAME, BUSYBOX_NAME, COREDNS_NAME, PAUSE_NAME
 from controlplane.images.plan.known import BY_NAME
-from controlplane.images.plan.recipes import AGNHOST_NAME, BUSYBOX_NAME, COREDNS_NAME, PAUSE_NAME
 from controlplane.images.work import binaries_for, ensure_images, identities
 from controlplane.machine.edge import files
 from controlplane.prebuilt import plan as prebuilt_plan

@@ -32,7 +32,7 @@ Run = Callable[..., Awaitable[Completed]]
 
 
 class Tables(Protocol):
-    """What users of iptables need. `Iptables` is the real one, `fake.FakeIptables` an interpreting fake."""
+    """What users of iptables need. `Iptables` is the real one, `tests/fakes/fake_iptables.py` an interpreting fake."""
 
     @property
     def family(self) -> Family: ...

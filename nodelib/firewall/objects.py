@@ -148,9 +148,3 @@ def check_chain_name(name: str) -> str:
             step="name a chain",
         )
     return name
-
-
-def chunked(chains: Iterable[Chain], size: int) -> list[tuple[Chain, ...]]:
-    """Groups of `size` chains: iptables-nft-restore takes quadratic time in the chains of one input."""
-    every = list(chains)
-    return [tuple(every[start : start + size]) for start in range(0, len(every), size)]

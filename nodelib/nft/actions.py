@@ -6,10 +6,10 @@ import struct
 from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import ATTRIBUTE, attribute, nested, text_attribute
+from nodelib.netlink.families import NF_FAMILY
+from nodelib.netlink.framing import ATTRIBUTE, attribute, nested, text_attribute
 from nodelib.nft.expressions import FIRST, expression, load_mark, lookup, masked, size, u32, u64
 from nodelib.nft.keys import Key, ip, key_text, load
-from nodelib.nft.wire import NF_FAMILY
 
 _VERDICT_REGISTER = 0
 _ACCEPT, _DROP, _JUMP, _GOTO, _RETURN = 1, 0, -3, -4, -5

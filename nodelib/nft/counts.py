@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodelib.netlink import attributes, text_attribute
+from nodelib.netlink.framing import attributes, text_attribute
 
 _NAME = text_attribute(1, "counter")  # NFTA_EXPR_NAME, which comes first
 _DATA, _PACKETS = 2, 2  # NFTA_EXPR_DATA, NFTA_COUNTER_PACKETS

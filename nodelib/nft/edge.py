@@ -16,13 +16,15 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from nodelib import command, netfilter
+from nodelib import command
 from nodelib.command import CommandError, Completed
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
-from nodelib.netlink import attributes, messages, text_attribute
+from nodelib.netlink import netfilter
+from nodelib.netlink.families import TableFamily
+from nodelib.netlink.framing import attributes, messages, text_attribute
 from nodelib.nft import counts, wire
-from nodelib.nft.wire import Element, Message, TableFamily
+from nodelib.nft.wire import Element, Message
 
 _DUMP_INTERRUPTED = 0x10
 _SNDBUFFORCE, _RCVBUFFORCE = 32, 33

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import ATTRIBUTE, attribute, nested, text_attribute
+from nodelib.netlink.framing import ATTRIBUTE, attribute, nested, text_attribute
 
 FIRST = 8  # NFT_REG32_00
 _EQUAL, _UNEQUAL = 0, 1

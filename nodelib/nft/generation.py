@@ -10,8 +10,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from nodelib import netfilter
-from nodelib.netlink import attributes, messages
+from nodelib.netlink import netfilter
+from nodelib.netlink.framing import attributes, messages
 
 _NFT_MSG_GETGEN = (10 << 8) | 16  # NFNL_SUBSYS_NFTABLES, NFT_MSG_GETGEN
 _NFTA_GEN_ID = 1

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import nested, text_attribute
+from nodelib.netlink.framing import nested, text_attribute
 from nodelib.nft.expressions import FIRST, compare, expression, load_mark, lookup, masked, size, u32, u64
 from nodelib.nft.keys import Field, Key, ip, key_text, load
 

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import ATTRIBUTE, nested, text_attribute
+from nodelib.netlink.framing import ATTRIBUTE, nested, text_attribute
 from nodelib.nft.expressions import size, u32
 from nodelib.nft.wire import CREATE, Message
 

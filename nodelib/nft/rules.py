@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import attribute, nested, text_attribute
+from nodelib.netlink.framing import attribute, nested, text_attribute
 from nodelib.nft.actions import Action
 from nodelib.nft.matches import Match
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from nodelib.firewall.objects import Family
-from nodelib.netlink import ATTRIBUTE, HEADER, attributes, text_attribute
+from nodelib.netlink.families import NF_FAMILY, TableFamily
+from nodelib.netlink.framing import ATTRIBUTE, HEADER, attributes, text_attribute
 
 SUBSYSTEM = 10 << 8  # NFNL_SUBSYS_NFTABLES
 GET_TABLE, NEW_CHAIN, NEW_RULE, GET_RULE, DELETE_RULE, GET_SETS = 1, 3, 6, 7, 8, 10
 NEW_ELEMENTS, GET_ELEMENTS, DELETE_ELEMENTS = 12, 13, 14
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _REQUEST, _ACK, CREATE, APPEND = 0x1, 0x4, 0x400, 0x800
-BRIDGE: Final = "bridge"
-TableFamily: TypeAlias = Family | Literal["bridge"]
-NF_FAMILY: dict[TableFamily, int] = {Family.IPV4: 2, Family.IPV6: 10, BRIDGE: 7}  # NFPROTO_*, linux/netfilter.h
 
 _TWO = struct.Struct("=HHHH")
 _VERDICT = struct.Struct("=HHHHHH")

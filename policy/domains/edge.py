@@ -8,10 +8,10 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from nodelib import netfilter, nfqueue
 from nodelib.clock import Clock
-from nodelib.netfilter_listener import Listener, datagrams, readable
-from nodelib.nfqueue import Held
+from nodelib.netlink import netfilter, nfqueue
+from nodelib.netlink.listener import Listener, datagrams, readable
+from nodelib.netlink.nfqueue import Held
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable
 
-from nodelib import netfilter, nflog
 from nodelib.clock import Clock
-from nodelib.netfilter_listener import Listener, datagrams, readable
-from nodelib.nflog import Record
+from nodelib.netlink import netfilter, nflog
+from nodelib.netlink.listener import Listener, datagrams, readable
+from nodelib.netlink.nflog import Record
 
 COPIED = 128  # bytes of a packet: what `Log` has the kernel copy
 _GATHERED, _HUNDREDTHS = 16, 10  # records that the kernel sends together, and how long it waits for them

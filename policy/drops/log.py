@@ -11,7 +11,7 @@ from typing import Protocol
 from nodelib.clock import Clock
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
-from nodelib.nflog import Record
+from nodelib.netlink.nflog import Record
 from policy.drops.model import Drop, Flow
 from policy.drops.plan import packets, reported
 from policy.drops.plan.document import document

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from nodelib.errors import NodewrightError
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from proxy.model import Desired, NodeFacts, ServicePortName
 from proxy.model import SyncReport as SyncReport
 

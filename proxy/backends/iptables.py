@@ -10,7 +10,7 @@ from functools import partial
 from nodelib.errors import NodewrightError
 from nodelib.firewall.iptables import RestoreError, Tables
 from nodelib.firewall.objects import BUILT_IN, Change, TableContent
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
 from proxy.backends.beside import planned

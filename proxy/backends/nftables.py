@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Set
 from functools import partial
 
 from nodelib.errors import NodewrightError
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from nodelib.nft.edge import NftError, Table, digest_of
 from nodelib.nft.wire import Element, Message
 from nodelib.traces.steps import step

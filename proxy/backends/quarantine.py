@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nodelib.errors import NodewrightError
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from proxy.backends.base import Backend, SyncReport
 from proxy.model import Desired, NodeFacts, ServicePortName
 
@@ -36,11 +36,6 @@ class Quarantine:
     @property
     def ready(self) -> bool:
         return self._inner.ready
-
-    @property
-    def quarantined(self) -> dict[ServicePortName, str]:
-        """The ports that are not served, each with the reason."""
-        return dict(self._quarantined)
 
     def node_changed(self, node: NodeFacts) -> bool:
         return self._inner.node_changed(node)

@@ -9,7 +9,7 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.firewall.iptables import RestoreError, Tables
 from nodelib.firewall.objects import BUILT_IN, Chain, Family, TableChange, TableContent
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
 from proxy.backends.context import NodeBackend, NodeContext

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodelib.daemons.log import JSON, TEXT, LogOptions
 from nodelib.errors import Invalid
-from nodelib.log import JSON, TEXT, LogOptions
 from nodelib.text_numbers import is_number
 from nodelib.traces import settings as tracing
 from nodelib.traces.settings import OFF, TracingSettings, tracing_settings

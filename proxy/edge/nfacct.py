@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 
-from nodelib import netfilter
-from nodelib.netlink import attributes, text_attribute
+from nodelib.netlink import netfilter
+from nodelib.netlink.framing import attributes, text_attribute
 
 _ACCT_NEW = (7 << 8) | 0  # NFNL_SUBSYS_ACCT, NFNL_MSG_ACCT_NEW; linux/netfilter/nfnetlink_acct.h
 _ACCT_GET = (7 << 8) | 1

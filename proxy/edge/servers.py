@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from nodelib.daemons.http_server import Handler, HttpServer, json_response, start
 from nodelib.errors import Temporary
-from nodelib.http_server import Handler, HttpServer, json_response, start
 from proxy.model import NamespacedName
 
 log = logging.getLogger(__name__)

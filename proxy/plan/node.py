@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty, objects_in
 from proxy.model import NodeFacts
 from proxy.plan.addresses import family_of, parse_cidr, parse_ip
@@ -42,10 +41,6 @@ def with_node(ctx: Context, node: NodeFacts, *, detect_node_cidr: bool) -> Conte
         cidrs = [cidr for cidr in node.pod_cidrs if family_of(cidr) is ctx.family and not cidr.endswith("/0")]
         fresh = replace(fresh, detector=by_cidr(cidrs[0]) if cidrs else LocalDetector())
     return fresh
-
-
-def node_ips(node: NodeFacts, family: Family) -> tuple[str, ...]:
-    return tuple([address for address in node.ips if family_of(address) is family])
 
 
 def _addresses(given: object) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
-from nodelib.netlink import HEADER, attribute
+from nodelib.netlink.framing import HEADER, attribute
 
 TCP, UDP, ICMP = 6, 17, 1
 SYN, SYN_ACK, ACK = 0x02, 0x12, 0x10

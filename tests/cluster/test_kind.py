@@ -20,7 +20,7 @@ import pytest
 
 from controlplane.binaries.work import ensure
 from controlplane.cluster.edge.roots import cache_root
-from controlplane.images.plan.recipes import BUSYBOX_NAME
+from controlplane.images.plan.image_names import BUSYBOX_NAME
 from controlplane.images.work import ensure_images
 from tests.cluster.command_line import PROJECT, until
 

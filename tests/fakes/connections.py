@@ -10,7 +10,7 @@ from cni.model import Connections, Held, PodAddresses
 from cni.plan import connection_rules as rules
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
-from nodelib.netlink import attributes
+from nodelib.netlink.framing import attributes
 from nodelib.nft import wire
 from nodelib.nft.edge import NftError
 from nodelib.nft.wire import Element, Message

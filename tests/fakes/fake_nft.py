@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterable, Sequence
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import attributes
+from nodelib.netlink.framing import attributes
 from nodelib.nft import objects, wire
 from nodelib.nft.edge import NftError, digest_of
 from nodelib.nft.wire import Element, Message, element_data

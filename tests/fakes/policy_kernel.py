@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import attributes
+from nodelib.netlink.framing import attributes
 from nodelib.nft import wire
 from nodelib.nft.actions import Counter, Log, MarkConnection, UpdateSet, Verdict, VerdictOf
 from nodelib.nft.edge import NftError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.trace import Node, Packet, trace
 from proxy.plan.userspace.roundrobin import Address
+from tests.fakes.fake_iptables import FakeIptables
 
 
 @dataclass(frozen=True)

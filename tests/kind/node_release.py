@@ -29,17 +29,10 @@ from controlplane.images.edge.archive import merge_archives
 from controlplane.images.edge.layout import read_archive
 from controlplane.images.model.oci import RunConfig, file
 from controlplane.images.model.recipe import Built, Files, LayerRecipe, Recipe
+from controlplane.images.plan.image_names import COREDNS_NAME, ETCD_NAME, PAUSE_NAME
 from controlplane.images.plan.known import BY_NAME
 from controlplane.images.plan.kubeadm_recipes import KUBEADM_RECIPES, component_images
-from controlplane.images.plan.recipes import (
-    BUSYBOX_LAYER,
-    COREDNS_NAME,
-    DEBIAN_LAYER,
-    ETCD_NAME,
-    IPTABLES_LAYER,
-    PAUSE_NAME,
-    SKELETON,
-)
+from controlplane.images.plan.layers import BUSYBOX_LAYER, DEBIAN_LAYER, IPTABLES_LAYER, SKELETON
 from controlplane.images.work import binaries_for, ensure_images
 
 BASE = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "crictl", "kind")

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from cni.edge.netns import in_namespace
-from nodelib import command, netfilter
+from nodelib import command
 from nodelib.addresses import hardware_address
 from nodelib.clock import SystemClock
 from nodelib.command import Completed
@@ -21,8 +21,9 @@ from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Node, Outcome, Packet, trace
 from nodelib.firewall.trace_nft import bases
 from nodelib.json_values import Json
+from nodelib.netlink import netfilter
+from nodelib.netlink.families import BRIDGE
 from nodelib.nft.edge import F, NftTable
-from nodelib.nft.wire import BRIDGE
 from policy.enforcer import Enforcer
 from policy.frames import Frames
 from policy.plan import parse, parse_cluster

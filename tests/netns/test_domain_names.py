@@ -24,11 +24,11 @@ import pytest
 from cli.explain.facts import Facts
 from cli.explain.reasons import reason
 from cni.edge.netns import in_namespace
-from nodelib import netfilter
 from nodelib.clock import SystemClock
 from nodelib.firewall.objects import Family
 from nodelib.firewall.trace import Packet
 from nodelib.json_values import Json
+from nodelib.netlink import netfilter
 from nodelib.nft.actions import Queue
 from nodelib.nft.edge import NftError
 from policy.domains.edge import HeldAnswers

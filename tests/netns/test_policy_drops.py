@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from cni.edge.netns import in_namespace
-from nodelib import netfilter
 from nodelib.clock import SystemClock
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
+from nodelib.netlink import netfilter
 from nodelib.tasks import cancel_and_wait
 from policy.drops.edge import Refusals
 from policy.drops.log import DropLog

@@ -14,7 +14,7 @@ import pytest
 
 from loadbalancer.plan.frames import announcements, solicited_node
 from nodelib.addresses import hardware_address
-from nodelib.nft.wire import BRIDGE
+from nodelib.netlink.families import BRIDGE
 from policy.model import Name
 from policy.plan import frames as plan
 from tests.netns.cni_world import Namespace

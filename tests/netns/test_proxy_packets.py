@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from cni.edge.netns import in_namespace
-from nodelib import command, netfilter
+from nodelib import command
 from nodelib.command import Completed
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family
 from nodelib.firewall.variant import Variant
 from nodelib.json_values import Json
+from nodelib.netlink import netfilter
 from nodelib.nft.edge import NftTable
 from proxy.backends.base import Backend
 from proxy.backends.context import NodeContext

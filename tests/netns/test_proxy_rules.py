@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from cni.edge.netns import in_namespace
-from nodelib import command, netfilter
+from nodelib import command
 from nodelib.command import Completed
 from nodelib.firewall.canonical import canonical
 from nodelib.firewall.iptables import Iptables, RestoreError
 from nodelib.firewall.objects import Chain, Family, Jump, TableChange, comment, jump, rule
 from nodelib.firewall.variant import Variant
 from nodelib.json_values import Json
+from nodelib.netlink import netfilter
 from nodelib.nft.edge import NftError, NftTable
 from nodelib.nft.wire import Element, plain, verdict
 from proxy.backends.context import NodeContext

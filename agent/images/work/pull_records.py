@@ -20,8 +20,6 @@ from nodelib.errors import Invalid, NodewrightError
 
 log = logging.getLogger(__name__)
 
-Credentials = Callable[[], Awaitable[list[PullCredential]]]
-
 
 class PullRecords:
     """Call load() first. `pulling` and `pulled`: the directories of intents and of records."""

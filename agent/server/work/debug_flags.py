@@ -10,7 +10,7 @@ import re
 from aiohttp import web
 
 from agent.server.work.responses import text
-from nodelib import log as logs
+from nodelib.daemons import log as logs
 
 _LARGEST = 2**31 - 1
 _DIGITS = 10  # of the largest

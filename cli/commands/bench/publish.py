@@ -34,7 +34,7 @@ def show_sized(table: Sequence[report.Row]) -> None:
 
 def write_section(table: Sequence[report.Row], what: str, *, peer: str, note: str = "") -> None:
     """Put the table into docs/benchmarks.md in place of the older one; `peer` says what the second column is."""
-    heading = f"{what}, {datetime.date.today()}, commit {commit()}, upstream {peer}"
+    heading = f"{what}, upstream {peer}, commit {commit()}, {datetime.date.today()}"
     text = _DOCUMENT.read_text() if _DOCUMENT.exists() else "# Benchmarks\n"
     _DOCUMENT.write_text(report.placed(text, report.markdown(table, heading, note), what))
 

@@ -11,7 +11,7 @@ from cli.why.sources import own_kubeconfig
 from cli.why.wording import Wording
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME
-from nodelib import log, memory
+from nodelib.daemons import log, memory
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from view.app import serve

@@ -1,9 +1,9 @@
-"""Joins upstream's facts with the answers, and says what is unanswered or answered for nothing. Pure."""
+"""Joins upstream's facts with the answers. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -54,29 +54,6 @@ def gate_rows(facts: Json, answers: Mapping[str, Answer], switched: Collection[s
         for one in facts["gates"]
         if one["read_by"] or one["name"] in answers
     )
-
-
-def unanswered(programs: tuple[Program, ...], gates: tuple[Row, ...]) -> Iterator[str]:
-    """What upstream has and no answer is about."""
-    for one in programs:
-        known = {row.name for row in one.fields}
-        yield from (f"{one.name} field {row.name}" for row in one.fields if row.answer is None)
-        for row in one.flags:
-            if row.answer is None and row.sets not in known:
-                yield f"{one.name} flag --{row.name}"
-    yield from (f"feature gate {row.name}" for row in gates if row.answer is None)
-
-
-def answered_for_nothing(
-    programs: Mapping[str, tuple[Collection[str], Collection[str]]], gates: Collection[str], facts: Mapping[str, Json]
-) -> Iterator[str]:
-    """Answers about what upstream does not have. `programs`: by name, the answered fields and flags."""
-    for name, (fields, flags) in programs.items():
-        there = facts[name]
-        yield from (f"{name} field {one}" for one in sorted(set(fields) - {field["path"] for field in there["fields"]}))
-        yield from (f"{name} flag --{one}" for one in sorted(set(flags) - {flag["name"] for flag in there["flags"]}))
-    known = {gate["name"] for gate in facts["gates"]["gates"]}
-    yield from (f"feature gate {one}" for one in sorted(set(gates) - known))
 
 
 def _shown(default: Any) -> str:

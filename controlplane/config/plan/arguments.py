@@ -7,14 +7,7 @@ from collections.abc import Callable
 from controlplane.config.plan.fields import matches
 
 _FLAG = matches(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "is not the name of a flag (without '--', in lower case)", 100)
-# Flags of ours that a user may replace; every other one holds the cluster together.
-REPLACEABLE = frozenset(
-    {
-        "allow-privileged", "authorization-mode", "controllers", "enable-admission-plugins",
-        "enable-aggregator-routing", "enable-bootstrap-token-auth", "etcd-compaction-interval", "kube-api-burst",
-        "kube-api-qps", "leader-elect", "node-monitor-period", "profiling", "service-node-port-range", "v",
-    }
-)  # fmt: skip
+# Flags of ours that hold the cluster together: a file cannot replace them.
 FIXED = {
     "kube-apiserver": frozenset(
         {

@@ -16,8 +16,8 @@ from pathlib import Path
 from controlplane.binaries.work import ensure
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.images.edge.archive import merge_archives
+from controlplane.images.plan.image_names import BUSYBOX_NAME, COREDNS_NAME, ETCD_NAME, PAUSE_NAME
 from controlplane.images.plan.kubeadm_recipes import component_images
-from controlplane.images.plan.recipes import BUSYBOX_NAME, COREDNS_NAME, ETCD_NAME, PAUSE_NAME
 from controlplane.images.work import binaries_for, ensure_images
 from controlplane.machine.edge.files import refuse_of_others
 from controlplane.progress import Progress

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from controlplane.images.model.oci import RunConfig, directory
 from controlplane.images.model.recipe import Built, Files, LayerRecipe, Recipe
-from controlplane.images.plan.recipes import BUSYBOX_LAYER
+from controlplane.images.plan.layers import BUSYBOX_LAYER
 
 _SIG = "registry.k8s.io/sig-storage"
 _BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.36.1-1"

@@ -6,6 +6,7 @@ from controlplane.images.model.recipe import Recipe, Upstream
 from controlplane.images.plan import recipes
 from controlplane.images.plan.addon_recipes import ADDON_RECIPES
 from controlplane.images.plan.csi_recipes import CSI_RECIPES
+from controlplane.images.plan.image_names import AGNHOST_NAME, BUSYBOX_NAME, COREDNS_NAME, ETCD_NAME, PAUSE_NAME
 from controlplane.images.plan.kubeadm_recipes import KUBEADM_RECIPES
 
 RECIPES: tuple[Recipe, ...] = (
@@ -14,10 +15,10 @@ RECIPES: tuple[Recipe, ...] = (
 )
 BY_NAME: dict[str, Recipe] = {name: recipe for recipe in RECIPES for name in (recipe.name, *recipe.aliases)}
 
-DEMO: tuple[str, ...] = (recipes.PAUSE_NAME, recipes.COREDNS_NAME, recipes.AGNHOST_NAME, recipes.BUSYBOX_NAME)
+DEMO: tuple[str, ...] = (PAUSE_NAME, COREDNS_NAME, AGNHOST_NAME, BUSYBOX_NAME)
 CONFORMANCE: tuple[str, ...] = tuple(recipe.name for recipe in (*recipes.RECIPES, *CSI_RECIPES))
 NODE_SUITE: tuple[str, ...] = tuple(recipe.name for recipe in (*recipes.RECIPES, *recipes.NODE_RECIPES))
-KUBEADM: tuple[str, ...] = (*DEMO, recipes.ETCD_NAME, *(recipe.name for recipe in KUBEADM_RECIPES))
+KUBEADM: tuple[str, ...] = (*DEMO, ETCD_NAME, *(recipe.name for recipe in KUBEADM_RECIPES))
 UPSTREAM_FILES: tuple[str, ...] = tuple(
     dict.fromkeys(
         source.source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controlplane.binaries.model import KUBERNETES_VERSION
 from controlplane.images.model.oci import RunConfig, symlink
 from controlplane.images.model.recipe import Built, Files, LayerRecipe, Packages, Recipe
-from controlplane.images.plan.recipes import DEBIAN_LAYER, IPTABLES_LAYER, SKELETON, USERLAND
+from controlplane.images.plan.layers import DEBIAN_LAYER, IPTABLES_LAYER, SKELETON, USERLAND
 
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _BIN = "usr/local/bin"

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controlplane.images.model.oci import RunConfig, directory, file, symlink
+from controlplane.images.model.oci import RunConfig, directory, file
 from controlplane.images.model.recipe import (
     Built,
-    BusyBox,
     CProgram,
-    FileOf,
     Files,
     LayerRecipe,
-    Packages,
     Recipe,
-    RegistryTree,
     Upstream,
 )
-
-_E2E = "registry.k8s.io/e2e-test-images"
-
-PAUSE_NAME = "registry.k8s.io/pause:3.10.2"
-AGNHOST_NAME = f"{_E2E}/agnhost:2.66.1"
-BUSYBOX_NAME = f"{_E2E}/busybox:1.37.0-2"
-ETCD_NAME = "registry.k8s.io/etcd:3.7.0-0"
-COREDNS_NAME = "registry.k8s.io/coredns/coredns:v1.15.0"
+from controlplane.images.plan.image_names import AGNHOST_NAME, BUSYBOX_NAME, COREDNS_NAME, E2E, ETCD_NAME, PAUSE_NAME
+from controlplane.images.plan.layers import (
+    AGNHOST_LAYER,
+    BUSYBOX_LAYER,
+    DEBIAN_LAYER,
+    IPTABLES_LAYER,
+    NGINX_LAYER,
+    SKELETON,
+)
 
 _PAUSE_C = r"""
 #include <signal.h>
@@ -56,95 +53,6 @@ int main(int count, char **words) {
 }
 """
 
-_PASSWD = """root:x:0:0:root:/root:/bin/sh
-daemon:x:1:1:daemon:/usr/sbin:/bin/false
-bin:x:2:2:bin:/bin:/bin/false
-www-data:x:33:33:www-data:/var/www:/bin/false
-nobody:x:65534:65534:nobody:/home:/bin/false
-"""
-_GROUP = """root:x:0:
-daemon:x:1:
-bin:x:2:
-tty:x:5:
-www-data:x:33:
-nogroup:x:65534:
-"""
-
-SKELETON = Files(
-    (
-        *(directory(path) for path in ("dev", "etc", "home", "proc", "run", "sys", "usr/bin", "usr/sbin", "var/log")),
-        directory("root", 0o700),
-        directory("tmp", 0o1777),
-        directory("var/tmp", 0o1777),
-        file("etc/passwd", _PASSWD),
-        file("etc/group", _GROUP),
-        file("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"),
-    )
-)
-
-# The userland that tests with agnhost use: the packages of its Dockerfile under their Debian names.
-USERLAND = (
-    *("base-files", "bash", "coreutils", "dash", "findutils", "grep", "gzip", "hostname", "mawk", "mount"),
-    *("sed", "tar"),
-    *("bind9-dnsutils", "ca-certificates", "curl", "iperf", "iproute2", "iputils-ping", "libc-bin"),
-    *("netcat-openbsd", "procps", "socat", "util-linux", "wget"),
-)
-
-# Milliseconds in `date` are off by default; `tc` uses kernel headers that Linux 6.8 dropped (CBQ), see
-# https://bugs.busybox.net/show_bug.cgi?id=15934
-_BUSYBOX_OPTIONS = (("CONFIG_STATIC", "y"), ("CONFIG_TC", "n"), ("CONFIG_FEATURE_DATE_NANO", "y"))
-BUSYBOX_LAYER = LayerRecipe("busybox", (SKELETON, BusyBox(_BUSYBOX_OPTIONS)))
-
-DEBIAN_LAYER = LayerRecipe(
-    "Debian userland",
-    (
-        Packages(
-            USERLAND,
-            links=(
-                symlink("usr/bin/awk", "mawk"),
-                symlink("usr/bin/nc", "nc.openbsd"),
-                symlink("usr/local/bin/iperf", "/usr/bin/iperf"),
-            ),
-        ),
-        SKELETON,
-    ),
-)
-
-# The packages are unpacked, not configured: these are the links that update-alternatives would make.
-_IPTABLES = tuple(
-    symlink(f"usr/sbin/{family}{suffix}", "xtables-nft-multi")
-    for family in ("iptables", "ip6tables")
-    for suffix in ("", "-save", "-restore")
-)
-IPTABLES_LAYER = LayerRecipe(
-    "iptables", (Packages(("iptables", "nftables", "conntrack", "kmod"), above=USERLAND, links=_IPTABLES),)
-)
-
-_AGNHOST_FILES = (
-    Built("agnhost", "agnhost"),
-    Built("coredns", "coredns"),
-    Upstream("test/images/agnhost/porter/localhost.crt", "localhost.crt"),
-    Upstream("test/images/agnhost/porter/localhost.key", "localhost.key", 0o600),
-    RegistryTree(PAUSE_NAME, "pause", "testing"),
-    # Tests that change the image of a running container watch what this program of Alpine's busybox prints.
-    FileOf(BUSYBOX_NAME, "bin/busybox", "usr/bin/nmeter"),
-    Files(
-        (
-            symlink(
-                "usr/bin/netstat", "nmeter"
-            ),  # busybox goes by its name; port forwarding's probes ask it who listens
-            symlink("agnhost-2", "agnhost"),
-            directory("uploads"),
-            directory("home/user-defined-in-image", uid=1000, gid=1000),
-            file("etc/passwd", _PASSWD + "user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh\n"),
-            file(
-                "etc/group",
-                _GROUP + "user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n",
-            ),
-        )
-    ),
-)
-AGNHOST_LAYER = LayerRecipe("agnhost", _AGNHOST_FILES)
 _AGNHOST_RUN = RunConfig(
     entrypoint=("/agnhost",), cmd=("pause",), ports=("80/tcp", "8080/tcp", "8081/tcp", "9376/tcp", "5000/tcp")
 )
@@ -171,38 +79,11 @@ ID=nodewright-fixture
 NAME="nodewright fixture standing in for Alpine Linux"
 """
 
-# Upstream's nginx image serves plain HTTP on port 80 and logs to the container's output.
-_NGINX_CONF = """user www-data;
-worker_processes 1;
-pid /run/nginx.pid;
-error_log /dev/stderr notice;
-events { worker_connections 256; }
-http {
-  include /etc/nginx/mime.types;
-  access_log /dev/stdout;
-  server { listen 80 default_server; root /usr/share/nginx/html; index index.html; }
-}
-"""
-_NGINX_LAYER = LayerRecipe(
-    "nginx",
-    (
-        Packages(("nginx",), above=USERLAND),
-        Files(
-            (
-                file("etc/nginx/nginx.conf", _NGINX_CONF),
-                directory("var/log/nginx"),
-                directory("var/lib/nginx"),
-                file("usr/share/nginx/html/index.html", "<html><body>Welcome to nginx!</body></html>\n"),
-            )
-        ),
-    ),
-)
-
 
 def _nginx(tag: str) -> Recipe:
     return Recipe(
-        f"{_E2E}/nginx:{tag}",
-        (DEBIAN_LAYER, _NGINX_LAYER),
+        f"{E2E}/nginx:{tag}",
+        (DEBIAN_LAYER, NGINX_LAYER),
         RunConfig(
             cmd=("nginx", "-g", "daemon off;"),
             ports=("80/tcp",),
@@ -216,7 +97,7 @@ def _nginx(tag: str) -> Recipe:
 def _agnhost(tag: str) -> Recipe:
     # To the CRI two tags of one config digest are one image, reported under either name; the label keeps them apart.
     return Recipe(
-        f"{_E2E}/agnhost:{tag}",
+        f"{E2E}/agnhost:{tag}",
         (DEBIAN_LAYER, AGNHOST_LAYER),
         RunConfig(
             entrypoint=_AGNHOST_RUN.entrypoint,
@@ -292,25 +173,25 @@ RECIPES: tuple[Recipe, ...] = (
     _nginx("1.27.0-2"),
     _nginx("1.28.0-2"),
     Recipe(
-        f"{_E2E}/nonewprivs:1.4",
+        f"{E2E}/nonewprivs:1.4",
         (BUSYBOX_LAYER, LayerRecipe("nonewprivs", (Built("nnp", "usr/local/bin/nnp", 0o6755),))),
         RunConfig(cmd=("nnp",)),
         differs="busybox userland instead of Debian's",
     ),
     Recipe(
-        f"{_E2E}/nonroot:1.5",
+        f"{E2E}/nonroot:1.5",
         (BUSYBOX_LAYER,),
         RunConfig(cmd=("sh",), user="1234"),
         differs="busybox userland instead of Alpine's",
     ),
     Recipe(
-        f"{_E2E}/nautilus:1.8",
+        f"{E2E}/nautilus:1.8",
         (DEBIAN_LAYER, AGNHOST_LAYER, _pet("nautilus")),
         _with(_AGNHOST_RUN, cmd=("test-webserver",)),
         differs=_DEBIAN_DIFFERS,
     ),
     Recipe(
-        f"{_E2E}/kitten:1.8",
+        f"{E2E}/kitten:1.8",
         (
             DEBIAN_LAYER,
             AGNHOST_LAYER,
@@ -322,19 +203,19 @@ RECIPES: tuple[Recipe, ...] = (
         " tests look for, though nothing in it is Alpine's",
     ),
     Recipe(
-        f"{_E2E}/glibc-dns-testing:2.1.1",
+        f"{E2E}/glibc-dns-testing:2.1.1",
         (DEBIAN_LAYER, LayerRecipe("coredns", (Built("coredns", "coredns"),))),
         RunConfig(cmd=("/bin/sh",)),
         differs="/coredns is the one of the cluster",
     ),
     Recipe(
-        f"{_E2E}/sample-apiserver:1.29.2",
+        f"{E2E}/sample-apiserver:1.29.2",
         (LayerRecipe("sample-apiserver", (Built("sample-apiserver", "sample-apiserver"), SKELETON)),),
         RunConfig(entrypoint=("/sample-apiserver",)),
         differs="k8s.io/sample-apiserver v0.37.1, the one of this Kubernetes version",
     ),
     Recipe(
-        f"{_E2E}/regression-issue-74839:1.5",
+        f"{E2E}/regression-issue-74839:1.5",
         (LayerRecipe("regression-issue-74839", (Built("regression-issue-74839", "regression-issue-74839"), SKELETON)),),
         RunConfig(entrypoint=("/regression-issue-74839",)),
         differs="no shell",
@@ -356,7 +237,7 @@ RECIPES: tuple[Recipe, ...] = (
 # What the e2e_node suite needs beyond those.
 NODE_RECIPES: tuple[Recipe, ...] = (
     Recipe(
-        f"{_E2E}/sample-device-plugin:1.8.0",
+        f"{E2E}/sample-device-plugin:1.8.0",
         (
             BUSYBOX_LAYER,
             LayerRecipe("sample-device-plugin", (Built("sample-device-plugin", "sampledeviceplugin"),)),

@@ -14,7 +14,7 @@ from typing import Any
 
 from controlplane.machine import model as links
 from nodelib.errors import NodewrightError, Permanent, Temporary
-from nodelib.pyroute2_parts import part
+from nodelib.netlink.pyroute2_parts import part
 
 _RT_TABLE_MAIN = 254
 _RT_SCOPE_LINK = 253

@@ -8,7 +8,6 @@ from controlplane.scoreboard.model import Group, Partition, Step
 from controlplane.scoreboard.plan.results import Runs
 
 _CLUSTER = 30.0  # seconds that a cluster takes to come and go, where none has been measured
-_ALONE = 30.0  # seconds of a spec that failed and is run again, beside what it took
 
 
 class Estimate:

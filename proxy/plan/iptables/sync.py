@@ -67,11 +67,6 @@ class Plan:
     rules_written: Mapping[str, int]
 
 
-def plan_full(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Plan:
-    """A full sync, whatever was written before: all of `full_stages` at once."""
-    return _all_at_once(full_stages(desired, ctx, kernel))
-
-
 def _all_at_once(stages: Generator[Change, None, Plan]) -> Plan:
     changes: list[Change] = []
     while True:
@@ -212,7 +207,7 @@ def plan_cleanup(kernel: Mapping[str, TableContent], family: Family) -> Change:
 
 
 def drift(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent], *, large: bool) -> list[str]:
-    """What somebody else changed, one sentence each. `kernel` as for plan_full, `large` as in the applied state."""
+    """What somebody else changed, one sentence each. `kernel` as for full_stages, `large` as in the applied state."""
     found = []
     for change in _all_at_once(_stages(desired, replace(ctx, large=large), kernel)).changes:
         for one in change:

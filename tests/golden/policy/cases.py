@@ -15,7 +15,6 @@ from policy.model import Resolvers
 from policy.plan import parse, parse_cluster
 from policy.plan.index import Index
 from policy.plan.program import Planner
-from policy.plan.text import dump
 from tests.builders.cluster_policies import (
     BASELINE,
     cluster_policy,
@@ -31,6 +30,7 @@ from tests.builders.cluster_policies import (
     spaces,
 )
 from tests.builders.policies import apps, block, namespaces, pod, policy
+from tests.golden.policy.text import dump
 
 FOLDER = Path(__file__).parent
 SPACES = {"a": {"team": "red"}, "b": {"team": "blue"}}

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER, Context, by_cidr, by_interface
 from proxy.plan.nftables.sync import AppliedState, plan
-from proxy.plan.nftables.text import dump
 from tests.builders.services import endpoint, endpoint_slice, service
+from tests.fakes.fake_iptables import FakeIptables
+from tests.golden.proxy.text import dump
 from tests.unit.proxy.build import CONTEXT, HERE, desired, installed
 
 FOLDER = Path(__file__).parent

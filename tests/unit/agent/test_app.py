@@ -11,8 +11,8 @@ import pytest
 from agent.app import run
 from agent.config.parse import parse
 from agent.node.edge.lock_file import LockFile
-from nodelib import memory
 from nodelib.clock import SystemClock
+from nodelib.daemons import memory
 from nodelib.tasks import cancel_and_wait
 
 
@@ -20,7 +20,7 @@ async def test_the_garbage_collector_runs_while_the_start_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For its lock, or for a bootstrap's approval: both may take hours."""
-    monkeypatch.setattr("nodelib.memory._START", 0.01)
+    monkeypatch.setattr("nodelib.daemons.memory._START", 0.01)
     lock = LockFile(str(tmp_path / "kubelet.lock"))
     await lock.acquire(SystemClock())
     memory.rest_collector()

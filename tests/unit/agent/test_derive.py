@@ -12,7 +12,7 @@ import agent
 from agent import settings
 from agent.build import derive
 from agent.config.parse import parse
-from nodelib import log
+from nodelib.daemons import log
 
 
 def test_the_cgroup_policy_is_what_was_configured(tmp_path: Path) -> None:

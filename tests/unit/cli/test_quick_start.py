@@ -62,7 +62,7 @@ print(set(asked), os.environ == before)
 def test_parts_of_pyroute2_come_without_the_rest() -> None:
     code = """
 import sys
-from nodelib.pyroute2_parts import part
+from nodelib.netlink.pyroute2_parts import part
 print(part("iproute.linux").IPRoute.__name__, "pyroute2.ndb" in sys.modules)
 import pyroute2
 print(pyroute2.NDB.__name__, "pyroute2.ndb" in sys.modules)

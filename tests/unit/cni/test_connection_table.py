@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import pytest
 
 from cni.edge.connection_table import LIVING, PASSING, UNANSWERED, Entry, Walk, entry
-from nodelib.netlink import attribute, nested
+from nodelib.netlink.framing import attribute, nested
 
 UDP, TCP, ICMP = 17, 6, 1
 SEEN, ESTABLISHED, TIME_WAIT = 1 << 1 | 1 << 3, 3, 7

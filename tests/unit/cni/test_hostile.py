@@ -26,8 +26,8 @@ from cni.spec.arguments import Args
 from cni.spec.configuration import NetConf, address_range, parse_conf
 from cni.spec.errors import CNIError
 from nodelib.addresses import hardware_address
-from nodelib.flows import UdpFlow
 from nodelib.json_values import Json
+from nodelib.netlink.flows import UdpFlow
 from tests.fakes.fake_netlink import FakeKernel, FakePorts
 from tests.fakes.fake_store import FakeStore
 

@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from nodelib import connections, http_server
+from nodelib import connections
 from nodelib.connections import OPEN, ConnectionLimits, Gate
-from nodelib.log import LogOptions, setup
+from nodelib.daemons import http_server
+from nodelib.daemons.log import LogOptions, setup
 from tests.waiting import until
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"

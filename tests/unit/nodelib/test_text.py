@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodelib import log
+from nodelib.daemons import log
 from nodelib.text import cut, harmless, one_line
 
 _ANY = st.text(st.characters(), max_size=300)

@@ -9,8 +9,9 @@ from ipaddress import ip_address
 
 from nodelib.addresses import hardware_address
 from nodelib.command import CommandError
+from nodelib.netlink.families import BRIDGE
 from nodelib.nft.edge import NftError
-from nodelib.nft.wire import BRIDGE, Element
+from nodelib.nft.wire import Element
 from policy.frames import PERIOD, Frames
 from policy.model import Address, Name
 from policy.plan import frames

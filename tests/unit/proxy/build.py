@@ -6,18 +6,19 @@ Nodes: this one 192.168.0.10 (and 192.168.1.10), named "here". Pods of the clust
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from nodelib.firewall.fake import FakeIptables
-from nodelib.firewall.objects import Family
+from nodelib.firewall.objects import Change, Family, TableContent
 from nodelib.firewall.trace import Node, Packet, trace
 from nodelib.json_values import Json
 from proxy.model import Desired
 from proxy.plan.context import Context, by_cidr
-from proxy.plan.iptables.sync import plan_full
+from proxy.plan.iptables.sync import Plan, full_stages, next_stage
 from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.tracker import Tracker
 from proxy.plan.userspace import portals
+from tests.fakes.fake_iptables import FakeIptables
 from tests.fakes.nft_trace import Tracer
 from tests.fakes.userspace_trace import UserspaceTracer
 
@@ -39,6 +40,15 @@ def desired(*objects: Json, family: Family = Family.IPV4, node: str = HERE) -> D
         else:
             tracker.service(obj)
     return tracker.take().desired
+
+
+def plan_full(desired: Desired, ctx: Context, kernel: Mapping[str, TableContent]) -> Plan:
+    """All stages of a full sync at once, which the backend writes one by one."""
+    stages = full_stages(desired, ctx, kernel)
+    changes: list[Change] = []
+    while not isinstance(step := next_stage(stages), Plan):
+        changes.append(step)
+    return replace(step, changes=tuple(changes))
 
 
 def installed(*objects: Json, ctx: Context = CONTEXT) -> FakeIptables:

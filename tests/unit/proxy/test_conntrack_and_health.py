@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from nodelib.firewall.objects import Family
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from proxy.edge.servers import ServiceHealthServers
 from proxy.model import NamespacedName
 from proxy.plan.conntrack import stale_flows

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.trace import Node, Packet
 from nodelib.json_values import Json
 from proxy.plan.context import Context, LocalDetector, by_interface
 from tests.builders.services import endpoint, endpoint_slice, service
+from tests.fakes.fake_iptables import FakeIptables
 from tests.fakes.nft_trace import Tracer
 from tests.fakes.userspace_trace import UserspaceTracer
 from tests.unit.proxy.build import (

@@ -21,10 +21,10 @@ from proxy.plan.nftables import layout
 from proxy.plan.nftables.affinity import stale_clients
 from proxy.plan.nftables.ports import Frontend, frontend_key
 from proxy.plan.nftables.sync import AppliedState, Delta, plan
-from proxy.plan.nftables.text import element_text
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint_slice, service
 from tests.fakes.fake_nft import FakeNft
+from tests.golden.proxy.text import element_text
 from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, desired
 from tests.unit.proxy.histories import Step, histories, replay
 

@@ -7,16 +7,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from proxy.plan.addresses import parse_cidr, parse_ip
-from proxy.plan.iptables.sync import plan_full
 from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.node import parse_node
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint_slice, service
-from tests.unit.proxy.build import CONTEXT, HERE, POD, flow
+from tests.fakes.fake_iptables import FakeIptables
+from tests.unit.proxy.build import CONTEXT, HERE, POD, flow, plan_full
 
 junk: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

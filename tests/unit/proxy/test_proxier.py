@@ -10,9 +10,8 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from nodelib.errors import Permanent
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from nodelib.tasks import cancel_and_wait
 from proxy.backends.base import Backend
 from proxy.backends.context import NodeContext
@@ -28,6 +27,7 @@ from proxy.proxier import Periods, Proxier, Reporting
 from proxy.tracing import SyncTracing
 from tests.builders.services import endpoint_slice, node, service
 from tests.fakes.clock import FakeClock, settle
+from tests.fakes.fake_iptables import FakeIptables
 from tests.unit.proxy.build import CONTEXT, HERE, desired
 from tests.waiting import until
 

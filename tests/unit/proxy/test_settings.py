@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nodelib.daemons.log import LogOptions
 from nodelib.errors import Invalid
 from nodelib.firewall.objects import Family
-from nodelib.log import LogOptions
 from nodelib.upstream.answers import facts
 from proxy.app import main, rate_limit
 from proxy.config import derive

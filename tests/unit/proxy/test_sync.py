@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodelib.errors import NodewrightError
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family, rule
 from nodelib.json_values import Json
 from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.plan.context import LOCALHOST_COUNTER, Context
-from proxy.plan.iptables.sync import GROUP_CHAINS, plan_full, plan_partial
+from proxy.plan.iptables.sync import GROUP_CHAINS, plan_partial
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint, endpoint_slice, service
-from tests.unit.proxy.build import CONTEXT, HERE, desired, installed
+from tests.fakes.fake_iptables import FakeIptables
+from tests.unit.proxy.build import CONTEXT, HERE, desired, installed, plan_full
 from tests.unit.proxy.histories import Step, histories, replay
 
 

@@ -10,9 +10,8 @@ from dataclasses import replace
 import pytest
 
 from nodelib.errors import Temporary
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import Family
-from nodelib.flows import UdpFlow
+from nodelib.netlink.flows import UdpFlow
 from proxy.backends.context import NodeContext
 from proxy.backends.userspace import Choose, UserspaceBackend
 from proxy.edge import relay
@@ -21,6 +20,7 @@ from proxy.plan.userspace.portals import Pool, pools
 from proxy.plan.userspace.roundrobin import Address, RoundRobin
 from tests.builders.services import endpoint, endpoint_slice, service
 from tests.fakes.clock import FakeClock
+from tests.fakes.fake_iptables import FakeIptables
 from tests.unit.proxy.build import CONTEXT, HERE, desired
 
 ONE, TWO = Endpoint("10.1.0.1", 80), Endpoint("10.1.0.2", 80)

@@ -8,7 +8,7 @@ import pytest
 
 from agent.common.model.rates import Rate
 from agent.volumes.model.detection import ChangeDetection
-from nodelib.log import LogOptions
+from nodelib.daemons.log import LogOptions
 from tests.unit.agent.config.test_settings import parsed, refusal
 
 

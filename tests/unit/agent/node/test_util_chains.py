@@ -12,11 +12,11 @@ from agent.node.ports import NodeTables
 from agent.node.work.util_chains import CHECK, UNCOUNTED_CHECK, UtilChains
 from nodelib.errors import NotFound
 from nodelib.firewall import localnet
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.objects import BUILT_IN, Family, Rule
 from proxy.plan.iptables.fixed import TABLES
 from proxy.plan.iptables.sync import drift
 from tests.fakes.clock import FakeClock, settle
+from tests.fakes.fake_iptables import FakeIptables
 from tests.unit.proxy.build import CONTEXT, desired, installed
 
 FOREIGN = Rule(("-s", "192.0.2.0/24", "-j", "DROP"))

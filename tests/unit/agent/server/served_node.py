@@ -17,8 +17,8 @@ from typing import Any
 import uvloop
 
 from agent.server.edge.listeners import Listeners
-from nodelib import memory
 from nodelib.connections import ConnectionLimits
+from nodelib.daemons import memory
 from tests.fakes.agent_view import add_pod
 from tests.unit.agent.server.conftest import Authority, Bench, Reviewer
 

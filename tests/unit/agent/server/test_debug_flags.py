@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodelib import log
-from nodelib.log import LogOptions
+from nodelib.daemons import log
+from nodelib.daemons.log import LogOptions
 from tests.unit.agent.server.conftest import Bench
 
 

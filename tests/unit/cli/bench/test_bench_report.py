@@ -10,6 +10,7 @@ from cli.bench import plot
 from cli.bench.report import BEGIN, END, HEAD, SIZED_HEAD, Row, Target, markdown, placed, placed_between
 from cli.bench.services import results
 from cli.bench.services.results import Result
+from cli.project import PROJECT
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_a_row_says_whether_its_target_is_met(row: Row, verdict: str) -> None:
 
 def test_a_section_takes_the_place_of_its_older_one() -> None:
     section = markdown([Row("new", 1, 2, "s")], "Pods, today")
-    before = "# B\n\n## Pods, yesterday\n\n| old |\n\n## Pods of others, x\n\nkept\n"
+    before = "# B\n\n### Pods, yesterday\n\n| old |\n\n### Pods of others, x\n\nkept\n"
     found = placed(before, section, "Pods")
     assert "old" not in found and "kept" in found and found.index("new") < found.index("Pods of others")
     assert placed(found, section, "Pods") == found
@@ -39,9 +40,18 @@ def test_a_section_takes_the_place_of_its_older_one() -> None:
 
 def test_what_was_written_below_an_older_table_stays() -> None:
     section = markdown([], "Pods, today", "A note.")
-    below = "By hand.\n\n### Why\n\n| a | b |\n| --- | --- |\n\n## Others\n"
-    found = placed(f"# B\n\n## Pods, before\n\nAn older note.\n\n| x |\n| --- |\n| 1 |\n\n{below}", section, "Pods")
+    below = "By hand.\n\n#### Why\n\n| a | b |\n| --- | --- |\n\n### Others\n"
+    found = placed(f"# B\n\n### Pods, before\n\nAn older note.\n\n| x |\n| --- |\n| 1 |\n\n{below}", section, "Pods")
     assert found == f"# B\n\n{section}\n{below}"
+
+
+@pytest.mark.parametrize("what", ["Pods", "CNI plugin"])
+def test_the_page_has_a_place_for_what_a_command_writes(what: str) -> None:
+    page = (PROJECT / "docs/benchmarks.md").read_text()
+    section = markdown([], f"{what}, today")
+    written = placed(page, section, what)
+    assert section in written and not written.endswith(section)
+    assert written.count(f"### {what}, ") == page.count(f"### {what}, ")
 
 
 def test_the_plot_has_a_bar_a_row_that_both_have() -> None:

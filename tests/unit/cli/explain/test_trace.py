@@ -14,11 +14,11 @@ from cli.explain.places import sender, target
 from cli.explain.walk import Machine, Path, Rules, paths
 from controlplane.machine.model import Listener
 from nodelib.errors import Invalid, NodewrightError, NotFound
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.fib import Route
 from nodelib.firewall.trace_model import Fib, Hop, Packet
 from tests.builders.pods import pod_json
 from tests.builders.services import endpoint, endpoint_slice, node, service
+from tests.fakes.fake_iptables import FakeIptables
 
 HOST, NODES, PODS = "192.0.2.1", {"node1": "192.0.2.11", "node2": "192.0.2.12"}, {"a": "10.0.1.2", "b": "10.0.2.2"}
 CLUSTER_IP = "10.9.0.7"

@@ -15,12 +15,12 @@ from agent.config.load import switched_gates
 from agent.config.schema import FIELDS
 from agent.settings import Settings
 from controlplane.compatibility.model import Row
-from controlplane.compatibility.plan.rows import answered_for_nothing, unanswered
 from controlplane.compatibility.work import FEATURES, PAGE, compatibility_page, features_page, node_gates, programs
 from nodelib.upstream import answers
 from nodelib.upstream.answers import Answer, Kind
 from proxy.config.file import SUPPORTED
 from proxy.config.settings import Settings as ProxySettings
+from tests.unit.controlplane.compatibility.gaps import answered_for_nothing, unanswered
 from tests.unit.controlplane.compatibility.settings_read import dataclasses_of, read_settings
 
 ROOT = Path(__file__).resolve().parents[4]

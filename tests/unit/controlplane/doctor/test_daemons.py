@@ -12,7 +12,7 @@ import pytest
 from controlplane.doctor.edge.daemons import daemons, namespace
 
 ROOT = Path(__file__).resolve().parents[4]
-_NAMED = "from nodelib.process_name import answer_to; answer_to('{name}', sys.argv[1:])"
+_NAMED = "from nodelib.daemons.process_name import answer_to; answer_to('{name}', sys.argv[1:])"
 _WAIT = "print('there', flush=True); sys.stdin.read()"
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from nodelib.command import CommandError, Completed
 from nodelib.errors import Invalid
 from nodelib.firewall.canonical import canonical, missing_jumps
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.iptables import Iptables, RestoreError
 from nodelib.firewall.objects import Chain, Family, Jump, Rule, TableChange, comment, jump, rule
 from nodelib.firewall.parse import parse_tables, split_words
 from nodelib.firewall.render import render, rule_text
 from nodelib.firewall.variant import Seen, Variant, choose, detect
 from nodelib.nft.generation import GenerationReader
+from tests.fakes.fake_iptables import FakeIptables
 
 
 def test_render_keeps_the_order_that_iptables_needs() -> None:

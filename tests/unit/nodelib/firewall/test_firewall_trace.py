@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nodelib.errors import Invalid
-from nodelib.firewall.fake import FakeIptables
 from nodelib.firewall.parse import parse_tables
 from nodelib.firewall.trace import Node, Outcome, Packet, trace
+from tests.fakes.fake_iptables import FakeIptables
 
 NODE = Node(frozenset({"192.0.2.1"}))
 

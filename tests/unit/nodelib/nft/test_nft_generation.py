@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodelib.netlink import HEADER, attribute
+from nodelib.netlink.framing import HEADER, attribute
 from nodelib.nft.generation import GenerationReader
 
 

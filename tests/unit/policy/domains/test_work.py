@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import pytest
 
 from nodelib.firewall.objects import Family
-from nodelib.netlink import ATTRIBUTE
+from nodelib.netlink.framing import ATTRIBUTE
 from nodelib.nft import wire
 from nodelib.nft.edge import NftError
 from nodelib.nft.wire import Message

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from nodelib import nflog
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
+from nodelib.netlink import nflog
 from policy.drops.log import DropLog
 from policy.drops.model import Drop
 from policy.drops.plan.document import ReportedDrop, reported_drops

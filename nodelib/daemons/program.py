@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from nodelib import log as logs
-from nodelib import memory
+from nodelib.daemons import log as logs
+from nodelib.daemons import memory
 from nodelib.errors import Invalid, NodewrightError
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from nodelib import netfilter
-from nodelib.netlink import attribute, attributes, messages
+from nodelib.netlink import netfilter
+from nodelib.netlink.framing import attribute, attributes, messages
 
 _SUBSYSTEM = 3 << 8  # NFNL_SUBSYS_QUEUE
 _PACKET, _VERDICT, _CONFIGURE = _SUBSYSTEM | 0, _SUBSYSTEM | 1, _SUBSYSTEM | 2

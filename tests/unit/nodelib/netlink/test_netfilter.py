@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from nodelib import netfilter
-from nodelib.netlink import attribute, attributes, messages, nested
+from nodelib.netlink import netfilter
+from nodelib.netlink.framing import attribute, attributes, messages, nested
 
 
 def test_what_is_framed_is_read_again() -> None:

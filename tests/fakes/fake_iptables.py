@@ -1,4 +1,4 @@
-"""iptables in memory, for tests: interprets the same input as the real one and refuses what that refuses.
+"""iptables in memory: interprets the same input as the real one and refuses what that refuses.
 
 `FakeIptables` implements the edge's Protocol. It checks each transaction as the kernel does (chains that do not exist,
 chains that are still in use), applies it completely or not at all, and `dump()`s sorted text. `fail_next` makes the

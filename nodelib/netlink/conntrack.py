@@ -12,12 +12,12 @@ import socket
 import struct
 from collections.abc import Iterable
 
-from nodelib import netfilter
 from nodelib.errors import Permanent
 from nodelib.firewall.objects import Family
-from nodelib.flows import UdpFlow
-from nodelib.netlink import attribute, attributes, messages, nested
-from nodelib.nft.wire import NF_FAMILY
+from nodelib.netlink import netfilter
+from nodelib.netlink.families import NF_FAMILY
+from nodelib.netlink.flows import UdpFlow
+from nodelib.netlink.framing import attribute, attributes, messages, nested
 
 _GET, _DELETE = (1 << 8) | 1, (1 << 8) | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_*
 _ORIGINAL, _REPLY = 1, 2  # CTA_TUPLE_*

@@ -15,8 +15,8 @@ import grpc.aio
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from nodelib import log
-from nodelib.log import LogOptions
+from nodelib.daemons import log
+from nodelib.daemons.log import LogOptions
 
 Set = Callable[[LogOptions], io.StringIO]
 
@@ -75,7 +75,7 @@ def test_json_has_upstreams_keys_in_one_line(set_up: Set) -> None:
         logger.exception("failed")
     info, error = (json.loads(line) for line in written.getvalue().splitlines())
     assert (info["msg"], info["v"], info["logger"]) == ("pod web:\n\\x1b[2J\\udc80", 0, "agent.x")
-    assert info["caller"].startswith("nodelib/test_log.py:") and 1.7e12 < info["ts"] < 1e13
+    assert info["caller"].startswith("daemons/test_log.py:") and 1.7e12 < info["ts"] < 1e13
     assert "v" not in error and error["msg"] == "failed" and error["err"].startswith("ValueError(")
     assert "Traceback" in error["stacktrace"] and len(written.getvalue()) < 64 * 1024
 

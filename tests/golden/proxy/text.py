@@ -1,4 +1,4 @@
-"""Rules and encoded elements as nft prints them, for people and for the golden dumps. Pure."""
+"""Rules and encoded elements as nft prints them, for the golden dumps."""
 
 from __future__ import annotations
 

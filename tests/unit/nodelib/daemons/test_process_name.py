@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 _CALLED = (
-    "import sys; from nodelib.process_name import answer_to; answer_to('kubelet', sys.argv[1:]);"
+    "import sys; from nodelib.daemons.process_name import answer_to; answer_to('kubelet', sys.argv[1:]);"
     " print('there', flush=True); sys.stdin.read()"
 )
 # Runs at the end of any program of Python.

@@ -1,4 +1,4 @@
-"""A program as text for people: chains as nft prints them, elements decoded. Pure."""
+"""A program as text for the golden dumps: chains as nft prints them, elements decoded."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodelib.sdnotify import Notifier
+from nodelib.daemons.sdnotify import Notifier
 from tests.fakes.clock import FakeClock
 
 

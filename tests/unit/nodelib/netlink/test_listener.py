@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from nodelib import netfilter, nflog
-from nodelib.netfilter_listener import Listener, datagrams, readable
+from nodelib.netlink import netfilter, nflog
+from nodelib.netlink.listener import Listener, datagrams, readable
 from tests.fakes.clock import FakeClock
 from tests.waiting import until
 

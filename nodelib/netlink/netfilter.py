@@ -1,6 +1,6 @@
 """Requests to netfilter over netlink (linux/netfilter/nfnetlink.h), for all its subsystems. Blocking, for microseconds.
 
-They go to the network namespace of the calling thread. `netlink.py` has the framing.
+They go to the network namespace of the calling thread. `framing.py` has the messages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 
-from nodelib.netlink import HEADER, messages
+from nodelib.netlink.framing import HEADER, messages
 
 REQUEST, ACK, DUMP, CREATE, EXCL = 0x1, 0x4, 0x300, 0x400, 0x200
 ERROR, DONE = 2, 3  # NLMSG_ERROR is the acknowledgement too

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from nodelib import memory
+from nodelib.daemons import memory
 from tests.fakes.clock import FakeClock, settle
 
 

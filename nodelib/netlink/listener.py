@@ -9,9 +9,9 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-from nodelib import netfilter
 from nodelib.clock import Clock
-from nodelib.netlink import messages
+from nodelib.netlink import netfilter
+from nodelib.netlink.framing import messages
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodelib import netfilter, nflog
-from nodelib.netlink import attributes, messages
-from nodelib.nflog import Record
+from nodelib.netlink import netfilter, nflog
+from nodelib.netlink.framing import attributes, messages
+from nodelib.netlink.nflog import Record
 from tests.builders.packets import report
 
 
