@@ -11,6 +11,7 @@ from agent.common.model.pods import Pod
 from agent.common.work.observable import Signal
 from agent.volumes.model.csi import DriverFacts, Published, SecretRef, Staged, VolumeKey
 from agent.volumes.model.sources import TokenRequest
+from agent.volumes.plan.csi import attaches
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_grower import CsiGrower
 from agent.volumes.work.expansion import Expansion
@@ -83,6 +84,9 @@ class FakeCsiApi:
 
     async def driver(self, name: str) -> Json | None:
         return self.drivers.get(name)
+
+    def attaches(self, name: str) -> bool:
+        return attaches(self.drivers.get(name))
 
     async def attachment(self, name: str) -> Json | None:
         return self.attachments.get(name)

@@ -100,7 +100,12 @@ def check_lifecycle(volume: CsiVolume, driver: Json | None) -> None:
 
 def needs_attachment(volume: CsiVolume, driver: Json | None) -> bool:
     """Whether a controller must attach the volume first; true when there is no CSIDriver object."""
-    return not volume.ephemeral and ((driver or {}).get("spec") or {}).get("attachRequired") is not False
+    return not volume.ephemeral and attaches(driver)
+
+
+def attaches(driver: Json | None) -> bool:
+    """Whether a controller attaches the volumes of this CSIDriver; true when there is no such object."""
+    return ((driver or {}).get("spec") or {}).get("attachRequired") is not False
 
 
 def attachment_name(volume: CsiVolume, node: str) -> str:

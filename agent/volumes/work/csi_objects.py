@@ -10,6 +10,7 @@ from agent.common.model.pods import Pod
 from agent.common.work.observable import Signal
 from agent.volumes.model.csi import SecretRef
 from agent.volumes.model.sources import TokenRequest
+from agent.volumes.plan import csi as plan
 from agent.volumes.work.tokens import TokenCache
 from nodelib.errors import NotFound, Temporary
 from nodelib.json_values import Json
@@ -53,6 +54,10 @@ class CsiObjects:
             problem = self._drivers.last_error or "not read yet"
             raise Temporary(problem, obj="CSIDrivers", step="first list", action=action, retry_after=1)
         return self._drivers.store.get(("", name))
+
+    def attaches(self, name: str) -> bool:
+        """Whether volumes of this driver are attached first, by what is known now; true as long as nothing is."""
+        return plan.attaches(self._drivers.store.get(("", name)))
 
     async def attachment(self, name: str) -> Json | None:
         """The VolumeAttachment; None: there is none."""

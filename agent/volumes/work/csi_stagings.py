@@ -63,10 +63,9 @@ class CsiStagings:
     def used_by(self, uid: str) -> list[VolumeKey]:
         return [key for key, users in self._users.items() if uid in users]
 
-    def names_in_use(self) -> frozenset[str]:
-        """Unique names of what pods use, or may still be staged for nobody."""
-        used = {key for key, users in self._users.items() if users}
-        return frozenset(key.unique_name for key in used | self._left)
+    def keys_in_use(self) -> set[VolumeKey]:
+        """What pods use, or may still be staged for nobody."""
+        return {key for key, users in self._users.items() if users} | self._left
 
     def is_staged(self, key: VolumeKey) -> bool:
         """Whether this run of the agent has staged it."""

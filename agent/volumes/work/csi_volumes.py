@@ -133,8 +133,9 @@ class CsiVolumes:
             await self._stagings.leave(key, paths.uid)
 
     def names_in_use(self) -> frozenset[str]:
-        """The volumes that pods of this node use, as Node.status.volumesInUse lists them."""
-        return self._stagings.names_in_use()
+        """The volumes that pods use and that nobody may detach, as Node.status.volumesInUse lists them."""
+        used = self._stagings.keys_in_use()
+        return frozenset(key.unique_name for key in used if self._deps.api.attaches(key.driver))
 
     def mounted_volumes(self) -> list[MountedCsiVolume]:
         """Every volume that is mounted for a pod now; `new_mount` is set whenever there is a new one."""

@@ -13,6 +13,7 @@ from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.plugins.model import PluginInfo
 from agent.volumes.model.csi import STAGE, CsiVolume, DriverFacts
+from agent.volumes.plan.csi import attachment_name
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_limits import CsiLimits
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
@@ -34,7 +35,8 @@ class World:
 
     def __init__(self) -> None:
         self.disk, self.api, self.clock = FakeCsiDisk(), FakeCsiApi(), FakeClock()
-        self.api.drivers["drv"] = {"spec": {"attachRequired": False}}
+        self.api.drivers["drv"] = {"spec": {}}
+        self.api.attachments[attachment_name(VOLUME, "n")] = {"status": {"attached": True}}
         self.driver = FakeDriver(self.disk, FACTS)
         self.reported: list[frozenset[str]] = []
         self.pods_known = asyncio.Event()
@@ -161,8 +163,20 @@ async def test_a_pod_that_gives_up_releases_what_was_only_staged(world: World) -
     assert world.driver.calls[-1] == "unstage" and not world.disk.files
 
 
+async def test_a_volume_that_nobody_attaches_is_not_listed_as_in_use(world: World) -> None:
+    """Upstream: "should bringup pod after deploying CSIDriver attach=false". Its VolumeAttachment stays as long as the
+    Node lists the volume."""
+    await world.mount(A)
+    assert world.agent.names_in_use()
+    world.api.drivers["drv"] = {"spec": {"attachRequired": False}}
+    assert not world.agent.names_in_use()
+    del world.api.drivers["drv"]
+    assert world.agent.names_in_use()
+
+
 async def test_it_waits_for_the_attachment(world: World) -> None:
     del world.api.drivers["drv"]
+    world.api.attachments.clear()
     waiting = asyncio.create_task(world.mount(A))
     for _ in range(12):
         await asyncio.sleep(0.01)
