@@ -31,9 +31,9 @@ def encode(entries: Mapping[str, Allocation]) -> str:
 
 
 def size(entries: Mapping[str, Allocation]) -> int:
-    """How many amounts there are."""
+    """How many amounts and names of claims there are."""
     listed = (one for entry in entries.values() for one in (*entry.containers.values(), entry.whole))
-    return sum(len(one.get(side) or ()) for one in listed if one for side in ("requests", "limits"))
+    return sum(len(part or ()) for one in listed for part in (one or {}).values())
 
 
 def _pieces(entries: Mapping[str, Allocation]) -> Iterator[str]:

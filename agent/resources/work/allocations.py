@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _PAUSE = 1.0  # seconds in which changes are collected for one write
 _LONGEST_PAUSE = 30.0
-_MANY = 2000  # amounts; the text of more takes the event loop more than 10 ms
+_MANY = 2000  # amounts and claims; the text of more takes the event loop more than 10 ms
 _REST = 4  # times as long as a write took passes until the next one
 
 

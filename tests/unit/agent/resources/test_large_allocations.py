@@ -30,7 +30,8 @@ async def test_very_many_amounts_do_not_hold_up_the_event_loop() -> None:
     made = Allocations(MemoryFiles(), SystemClock())
     asked = {f"a.example/r{number}": "1" for number in range(15_000)}
     for number in range(12):
-        box = container(resources={"requests": asked, "limits": asked})
+        claims = [{"name": f"a{claim}"} for claim in range(15_000)]
+        box = container(resources={"requests": asked, "limits": asked} if number % 2 else {"claims": claims})
         made.admit(pod(box, meta={"name": f"p{number}", "uid": f"u{number}"}))
     saving = asyncio.create_task(made.save())
     longest = 0.0
