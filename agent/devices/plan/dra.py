@@ -149,7 +149,8 @@ def devices_for(state: ClaimState, request: str) -> list[PreparedDevice]:
 def grant(pod: Pod, container: Json, states: Iterable[ClaimState]) -> DeviceGrant:
     """The CDI devices that the container's claims give it."""
     found = devices_of(pod, container, claims_of(pod, states))
-    return DeviceGrant(cdi_devices=tuple(dict.fromkeys(name for _, device in found for name in device.cdi_devices)))
+    names = (name for _, device in found for name in device.cdi_devices)
+    return DeviceGrant(cdi_devices=tuple(dict.fromkeys(names)))
 
 
 def dynamic_resources(pod: Pod, container: Json, claims: Mapping[str, ClaimState]) -> list[Json]:
