@@ -6,9 +6,9 @@ _OFFSET = 2166136261
 _PRIME = 16777619
 
 
-def fnv1a(data: bytes) -> int:
-    """The 32-bit hash, as Go's hash/fnv New32a."""
-    value = _OFFSET
+def fnv1a(data: bytes, before: int = _OFFSET) -> int:
+    """The 32-bit hash, as Go's hash/fnv New32a. `before`: that of the data that comes before."""
+    value = before
     for byte in data:
         value = ((value ^ byte) * _PRIME) & 0xFFFFFFFF
     return value

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from cli.explain.facts import Facts, balancer_addresses, key
 from cli.explain.problems import Problem, kubectl, ours
 from loadbalancer.model import Problem as Lack
-from loadbalancer.model import Service
+from loadbalancer.model import Row, Service
 from loadbalancer.plan import parse, pool, table
 from loadbalancer.plan.allocate import allocate
 from nodelib.errors import Invalid
@@ -25,30 +25,40 @@ def is_ours(service: Json) -> bool:
 
 def lack(service: Json, facts: Facts) -> Lack | None:
     """Why the leader cannot give the Service what it asks for; None if it can, or if it has not said so yet."""
+    return facts.once("lacks", lambda: _lacks(facts)).get(parse.service(service).uid)
+
+
+def _lacks(facts: Facts) -> Mapping[str, Lack]:
+    """By the Service's uid. All Services are decided on together."""
     lease = _table_lease(facts.leases)
     notes = object_or_empty(object_or_empty(lease.get("metadata")).get("annotations"))
     try:
         addresses = pool.parse([str(notes.get(table.POOL) or "")])
     except Invalid:
-        return None
+        return {}
     if not addresses.ranges:
-        return None
+        return {}
     before = {address: row.uids for address, row in table.of_lease(lease).rows.items()}
     every: list[Service] = [parse.service(one) for one in facts.services]
-    return allocate(every, before, addresses).problems.get(parse.service(service).uid)
+    return allocate(every, before, addresses).problems
 
 
 def announcers(service: Json, facts: Facts) -> dict[str, str]:
     """The node that announces each of the Service's addresses, "" for none; empty where the addresses are not ours."""
-    rows = {str(address): row for address, row in table.of_lease(_table_lease(facts.leases)).rows.items()}
+    rows = facts.once("rows", lambda: _rows(facts))
     uid = str(service["metadata"].get("uid") or "")
     return {one: rows[one].node for one in balancer_addresses(service) if one in rows and uid in rows[one].uids}
 
 
 def announcer(address: str, facts: Facts) -> str | None:
     """The node that announces an address, "" if none does; None for an address that is not one of ours."""
-    rows = table.of_lease(_table_lease(facts.leases)).rows
-    return next((row.node for one, row in rows.items() if str(one) == address), None)
+    row = facts.once("rows", lambda: _rows(facts)).get(address)
+    return row.node if row is not None else None
+
+
+def _rows(facts: Facts) -> Mapping[str, Row]:
+    """The table of the daemons, by address."""
+    return {str(address): row for address, row in table.of_lease(_table_lease(facts.leases)).rows.items()}
 
 
 def announced(service: Json, facts: Facts) -> str:

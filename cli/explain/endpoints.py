@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from cli.explain.facts import Facts, alive, key, pod_addresses, ready_addresses, title
 from cli.explain.listening import Listening, silence
@@ -85,8 +86,12 @@ def selector_of(service: Json) -> dict[str, str]:
 
 def chosen_pods(service: Json, facts: Facts) -> list[Json]:
     """The pods that its selector finds, ended ones too."""
-    selector = selector_of(service)
-    return [pod for pod in facts.pods_in(key(service)[0]) if _selected(pod, selector)] if selector else []
+    selector, namespace = selector_of(service), key(service)[0]
+
+    def chosen() -> list[Json]:
+        return [pod for pod in facts.pods_like(selector, namespace) if _selected(pod, selector)]
+
+    return facts.once(("chosen", *_choice(service)), chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +103,34 @@ class LeftOut:
     why: str
 
 
-def left_out(service: Json, facts: Facts) -> list[LeftOut]:
-    """The pods of a Service that are not among its endpoints."""
+def left_out(service: Json, facts: Facts, most: int | None = None) -> tuple[list[LeftOut], int]:
+    """The pods of a Service that are not among its endpoints, the first ones or all, and how many there are."""
     # A slice without ports is one of a Service without ports, or of pods that do not name the port.
     portless = not (service.get("spec") or {}).get("ports")
     ready = ready_addresses(one for one in facts.slices_of(service) if portless or one.get("ports"))
-    out = [pod for pod in chosen_pods(service, facts) if alive(pod) and not set(pod_addresses(pod)) & ready]
-    return [_left_out_pod(pod, service) for pod in out]
+    pods = living_pods(service, facts)
+    by_address = facts.once(("addresses", *_choice(service)), lambda: _by_address(pods))
+    used = {number for address in ready for number in by_address.get(address, ())}
+    outside = (pod for number, pod in enumerate(pods) if number not in used)
+    return [_left_out_pod(pod, service) for pod in islice(outside, most)], len(pods) - len(used)
+
+
+def living_pods(service: Json, facts: Facts) -> list[Json]:
+    """The pods that its selector finds and that have not ended."""
+    return facts.once(("living", *_choice(service)), lambda: list(filter(alive, chosen_pods(service, facts))))
+
+
+def _choice(service: Json) -> tuple[str, frozenset[tuple[str, str]]]:
+    """What decides which pods are chosen: many Services may choose the same ones, and there may be many of both."""
+    return key(service)[0], frozenset(selector_of(service).items())
+
+
+def _by_address(pods: Iterable[Json]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, pod in enumerate(pods):
+        for address in pod_addresses(pod):
+            found.setdefault(address, []).append(number)
+    return found
 
 
 def _left_out_pod(pod: Json, service: Json) -> LeftOut:
@@ -131,7 +157,7 @@ def missing(service: Json, facts: Facts) -> list[str]:
     if not chosen_pods(service, facts):
         wanted = ",".join(f"{name}={value}" for name, value in selector.items())
         return [f"no pod in namespace {key(service)[0]} has the labels {wanted}"]
-    return [f"pod {one.pod}: {one.why}" for one in left_out(service, facts)]
+    return [f"pod {one.pod}: {one.why}" for one in left_out(service, facts)[0]]
 
 
 def unready(pod: Json) -> str:

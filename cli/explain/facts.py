@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from controlplane.cluster.model import DEFAULT_NAME
 from nodelib.json_values import Json
+
+T = TypeVar("T")
 
 SERVICE_NAME = "kubernetes.io/service-name"
 
@@ -29,6 +32,13 @@ class Facts:
     enforced: bool = False  # whether the nodes enforce network policies
     # A Service may have thousands of endpoints: none of them costs a look at every pod.
     _indexes: dict[str, dict[object, list[Json]]] = field(default_factory=dict, repr=False, compare=False)
+    _once: dict[object, object] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, what: object, make: Callable[[], T]) -> T:
+        """What is worked out from many objects, when somebody asks for the first time."""
+        if what not in self._once:
+            self._once[what] = make()
+        return self._once[what]  # type: ignore[return-value]  # kept by what it is
 
     def _found(
         self, what: str, objects: Iterable[Json], keys: Callable[[Json], Iterable[object]], wanted: object
@@ -63,7 +73,7 @@ class Facts:
         return f"{text} ({name})" if name else text
 
     def service(self, namespace: str, name: str) -> Json | None:
-        return next((one for one in self.services if key(one) == (namespace, name)), None)
+        return next(iter(self._found("service", self.services, lambda one: [key(one)], (namespace, name))), None)
 
     def pod(self, namespace: str, name: str) -> Json | None:
         return next(iter(self._found("pod", self.pods, lambda one: [key(one)], (namespace, name))), None)
@@ -92,6 +102,17 @@ class Facts:
     def pods_in(self, namespace: str) -> list[Json]:
         return self._found("namespace", self.pods, lambda one: [key(one)[0]], namespace)
 
+    def pods_like(self, selector: Mapping[str, str], namespace: str | None = None) -> list[Json]:
+        """The pods that have that label of the selector which the fewest have; `namespace` None: of all namespaces.
+
+        Only these can have all of its labels.
+        """
+        what = "label" if namespace is None else "label in namespace"
+        keys = _pairs if namespace is None else _pairs_in_namespace
+        begin = () if namespace is None else (namespace,)
+        alike = (self._found(what, self.pods, keys, (*begin, *pair)) for pair in selector.items())
+        return min(alike, key=len, default=[])
+
     def cluster_ip(self, address: str) -> bool:
         """Whether it is a cluster IP, which only nodes and pods can reach."""
         return any(address in ((one.get("spec") or {}).get("clusterIPs") or []) for one in self.services)
@@ -105,6 +126,15 @@ class Facts:
             if address in node_addresses(node):
                 return str(node["metadata"]["name"])
         return ""
+
+
+def _pairs(pod: Json) -> list[object]:
+    return list((pod["metadata"].get("labels") or {}).items())
+
+
+def _pairs_in_namespace(pod: Json) -> list[object]:
+    namespace = key(pod)[0]
+    return [(namespace, *pair) for pair in (pod["metadata"].get("labels") or {}).items()]
 
 
 def _addresses(entry: Json) -> list[str]:

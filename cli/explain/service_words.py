@@ -9,12 +9,12 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 
 from cli.explain.balancer import is_ours, lack, runs, unannounced
 from cli.explain.dns_names import service_of
-from cli.explain.endpoints import chosen_pods, left_out, selector_of, silent_endpoints
-from cli.explain.facts import Facts, alive, balancer_addresses, key, node_addresses, ready_addresses, title
+from cli.explain.endpoints import chosen_pods, left_out, living_pods, selector_of, silent_endpoints
+from cli.explain.facts import Facts, balancer_addresses, key, node_addresses, ready_addresses, title
 from cli.explain.listening import Listening, open_ports
 from cli.explain.problems import Problem, kubectl, ours
 from nodelib.json_values import Json
@@ -22,6 +22,9 @@ from nodelib.json_values import Json
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 _SHOWN = 5
 _COMPARED = 200  # different values of labels that are looked at for the one that was meant
+_LONGEST = 200  # characters of values that are compared
+_COMPARISONS = 100  # Services for which that is done
+_LOOKED_AT = 5000  # pods of a namespace, or with a label of the selector
 
 
 def is_headless(service: Json) -> bool:
@@ -132,7 +135,7 @@ def pending(service: Json, facts: Facts) -> Iterator[Problem]:
             f" node what they do. {meanwhile}",
         )
         return
-    has_one = [one for one in facts.services if one is not service and balancer_addresses(one)]
+    has_one = facts.once("have addresses", lambda: [one for one in facts.services if balancer_addresses(one)][:1])
     if spec.get("loadBalancerClass"):
         yield Problem(
             "NoLoadBalancer",
@@ -184,25 +187,25 @@ def _endpoints(service: Json, facts: Facts) -> Iterator[Problem]:
     if not chosen_pods(service, facts):
         yield _no_pods(service, facts, wanted)
         return
-    if not any(map(alive, chosen_pods(service, facts))):
+    if not living_pods(service, facts):
         yield Problem(
             "PodsEnded",
             f"All pods with the labels {wanted} have ended, so it has no endpoints.",
             f"{kubectl(namespace, 'get', 'pods', '-l', wanted)} shows how; start new ones.",
         )
         return
-    listed = left_out(service, facts)
-    for one in listed[:_SHOWN]:
+    listed, count = left_out(service, facts, _SHOWN)
+    for one in listed:
         said = f"Pod {one.pod} {one.why}, so it is not an endpoint."
         action = f"{ours('why', one.pod)} says why."
         if one.reason == "NoSuchPort":
             action = "Name a port of the pod's containers in targetPort of the Service, or write its number there."
         yield Problem(one.reason, said, action)
-    if len(listed) > _SHOWN:
+    if count > _SHOWN:
         more = ours("why", "-n", namespace)
         yield Problem(
             "PodNotReady",
-            f"{len(listed) - _SHOWN} more pods of it are not endpoints.",
+            f"{count - _SHOWN} more pods of it are not endpoints.",
             f"{more} lists pods with a problem.",
         )
 
@@ -210,17 +213,19 @@ def _endpoints(service: Json, facts: Facts) -> Iterator[Problem]:
 def _no_pods(service: Json, facts: Facts, wanted: str) -> Problem:
     namespace, name = key(service)
     selector = selector_of(service)
-    elsewhere = [pod for pod in facts.pods if key(pod)[0] != namespace and selector.items() <= _labels(pod).items()]
-    if elsewhere:
-        there = key(elsewhere[0])[0]
+    alike = facts.pods_like(selector)[:_LOOKED_AT]
+    elsewhere = (pod for pod in alike if key(pod)[0] != namespace and selector.items() <= _labels(pod).items())
+    if (one := next(elsewhere, None)) is not None:
+        there = key(one)[0]
         return Problem(
             "NoPodSelected",
             f"Its selector {wanted} matches no pod in namespace {namespace}, but some in {there}: a Service finds only"
             " pods of its own namespace.",
             f"Create the Service in namespace {there}, or the pods in {namespace}.",
         )
-    others = _selectable(facts, namespace, selector)
-    near = difflib.get_close_matches(" ".join(selector.values()), others, n=1)
+    labels_of = frozenset(selector)
+    others = facts.once(("selectable", namespace, labels_of), lambda: _selectable(facts, namespace, sorted(selector)))
+    near = _close(" ".join(selector[label] for label in sorted(selector)), others, facts)
     if meant := near or (list(others) if len(others) == 1 else []):
         labels, pod = others[meant[0]]
         choose = kubectl(namespace, "set", "selector", "service", name, labels)
@@ -245,17 +250,26 @@ def _no_pods(service: Json, facts: Facts, wanted: str) -> Problem:
     )
 
 
-def _selectable(facts: Facts, namespace: str, selector: Mapping[str, str]) -> dict[str, tuple[str, Json]]:
-    """What the namespace's pods have for the labels of the selector: ("app=web", one of the pods) by the values."""
+def _selectable(facts: Facts, namespace: str, wanted: Sequence[str]) -> dict[str, tuple[str, Json]]:
+    """What the namespace's pods have for these labels: ("app=web", one of the pods) by the values."""
     found: dict[str, tuple[str, Json]] = {}
-    for pod in facts.pods:
-        labels = _labels(pod)
-        if key(pod)[0] == namespace and labels.keys() >= selector.keys():
-            text = ",".join(f"{label}={labels[label]}" for label in selector)
-            found.setdefault(" ".join(labels[label] for label in selector), (text, pod))
+    for pod in facts.pods_in(namespace)[:_LOOKED_AT]:
+        labels = pod["metadata"].get("labels") or {}
+        if all(label in labels for label in wanted):
+            text = ",".join(f"{label}={labels[label]}" for label in wanted)
+            found.setdefault(" ".join(labels[label] for label in wanted), (text, pod))
             if len(found) == _COMPARED:
                 break
     return found
+
+
+def _close(values: str, others: Iterable[str], facts: Facts) -> list[str]:
+    """The one of `others` that was meant. Comparing takes quadratic time, so it is done for a few Services only."""
+    left = facts.once("comparisons", lambda: [_COMPARISONS])
+    if left[0] <= 0 or len(values) > _LONGEST:
+        return []
+    left[0] -= 1
+    return difflib.get_close_matches(values, [one for one in others if len(one) <= 2 * _LONGEST], n=1)
 
 
 def _silent(service: Json, facts: Facts, listening: Listening) -> Iterator[Problem]:

@@ -22,9 +22,19 @@ def claim(obj: Json, facts: Facts) -> Explained:
 
 def users(obj: Json, facts: Facts) -> list[Json]:
     """The pods that use the claim."""
-    name = obj["metadata"]["name"]
-    pods = facts.within("pod", namespace_of(obj))
-    return [one for one in pods if name in claims_of(one)]
+    own = namespace_of(obj), obj["metadata"]["name"]
+    return facts.found("pod", "claim", lambda one: [(namespace_of(one), name) for name in claims_of(one)], own)
+
+
+def waiting(namespace: str, name: str, facts: Facts) -> Json | None:
+    """The claim of that name if it waits for something; whatever the number of pods, each is judged once for this."""
+    found = facts.found(
+        "pvc",
+        "waiting",
+        lambda one: [(namespace_of(one), one["metadata"]["name"])] if claim(one, facts).found.waits else [],
+        (namespace, name),
+    )
+    return found[0] if found else None
 
 
 def claims_of(pod: Json) -> set[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from agent.explain.model import Explanation
 from loadbalancer.model import NAMESPACE
 from nodelib.json_values import Json, object_or_empty, objects_in
 from policy.drops.plan.document import ReportedDrop
+
+T = TypeVar("T")
 
 # Every kind that can be asked for: its name, how kubectl abbreviates it, and where the API server lists it.
 KINDS: Mapping[str, tuple[str, str]] = {
@@ -73,11 +76,19 @@ class Facts:
     lists: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
     # By kind and by what is looked up: a cluster has too many objects to go through all of them for each.
     _indexes: dict[tuple[str, str], dict[object, list[Json]]] = field(default_factory=dict, repr=False, compare=False)
+    _once: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     def all(self, kind: str) -> tuple[Json, ...]:
         return self.lists.get(kind, ())
 
-    def _found(self, kind: str, what: str, keys: Callable[[Json], Iterable[object]], key: object) -> list[Json]:
+    def once(self, what: str, make: Callable[[], T]) -> T:
+        """What is worked out from all objects, when somebody asks for the first time."""
+        if what not in self._once:
+            self._once[what] = make()
+        return self._once[what]  # type: ignore[return-value]  # kept by what it is
+
+    def found(self, kind: str, what: str, keys: Callable[[Json], Iterable[object]], key: object) -> list[Json]:
+        """The objects of `kind` that have `key` among their `keys`; `what` names these."""
         index = self._indexes.get((kind, what))
         if index is None:
             index = self._indexes[kind, what] = {}
@@ -87,16 +98,16 @@ class Facts:
         return index.get(key, [])
 
     def within(self, kind: str, namespace: str) -> list[Json]:
-        return self._found(kind, "namespace", lambda one: [namespace_of(one)], namespace)
+        return self.found(kind, "namespace", lambda one: [namespace_of(one)], namespace)
 
     def named(self, kind: str, namespace: str, name: str) -> Json | None:
         key = (namespace, name)
-        found = self._found(kind, "name", lambda one: [(namespace_of(one), one["metadata"]["name"])], key)
+        found = self.found(kind, "name", lambda one: [(namespace_of(one), one["metadata"]["name"])], key)
         return found[0] if found else None
 
     def labelled(self, kind: str, namespace: str, label: tuple[str, str]) -> list[Json]:
         """The objects of a namespace with one label."""
-        return self._found(
+        return self.found(
             kind,
             "label",
             lambda one: [(namespace_of(one), *pair) for pair in object_or_empty(one["metadata"].get("labels")).items()],
@@ -106,13 +117,13 @@ class Facts:
     def owned(self, kind: str, owner: Json) -> list[Json]:
         """The objects of `kind` that the owner's controller made."""
         uid = owner["metadata"].get("uid")
-        return self._found(kind, "owner", lambda one: [controller(one).get("uid")], uid) if uid else []
+        return self.found(kind, "owner", lambda one: [controller(one).get("uid")], uid) if uid else []
 
     def events(self, obj: Json) -> list[Json]:
         """The object's events, oldest first. Those about a Node may give its name as the UID, as kubelets do."""
         meta = obj["metadata"]
         known = {meta.get("uid"), None if meta.get("namespace") else meta["name"]} - {None, ""}
-        found = [one for uid in known for one in self._found("event", "about", _about, uid)]
+        found = [one for uid in known for one in self.found("event", "about", _about, uid)]
         return sorted(found, key=newest)
 
 

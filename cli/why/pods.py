@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from agent.explain.model import Explanation, Wait
 from agent.explain.plan.remedies import Subject, action_for
 from cli.why import scheduling
-from cli.why.claims import claim, claims_of
+from cli.why.claims import claim, claims_of, waiting
 from cli.why.findings import at_time, timeline
 from cli.why.model import Facts, condition, namespace_of, spec_of, status_of
 from nodelib.json_values import Json, object_or_empty, objects_in
@@ -16,6 +17,7 @@ from nodelib.text import one_line
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 _TEXT = 2000  # bytes of one text of the API
+_CLAIMS = 20  # that wait and are named with a pod, which may have thousands
 
 
 def from_api(pod: Json, facts: Facts) -> Explanation:
@@ -33,9 +35,10 @@ def from_api(pod: Json, facts: Facts) -> Explanation:
 
 
 def claim_waits(pod: Json, facts: Facts) -> Iterator[Wait]:
-    """What the claims of the pod wait for."""
-    for name in sorted(claims_of(pod)):
-        found = facts.named("pvc", namespace_of(pod), name)
+    """What the claims of the pod wait for, of the first ones: each has an explanation of its own."""
+    names = (name for name in sorted(claims_of(pod)) if waiting(namespace_of(pod), name, facts) is not None)
+    for name in islice(names, _CLAIMS):
+        found = waiting(namespace_of(pod), name, facts)
         for wait in claim(found, facts).found.waits if found is not None else ():
             yield Wait(f"claim {name}", wait.reason, wait.error, wait.action, wait.since)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from itertools import islice
 
 from cli.why.model import Facts, namespace_of, spec_of
 from nodelib import quantity
@@ -14,6 +15,8 @@ from nodelib.text import one_line
 
 _INSUFFICIENT = re.compile(r"Insufficient (cpu|memory)\b")
 _SHOWN = 3  # pods that are named
+_LOOKED_AT = 100  # of all that have one of the ports
+_PORTS = 5  # that are named; a pod may want them all
 _TEXT = 200  # bytes of one name
 
 
@@ -35,12 +38,13 @@ def missing_claims(pod: Json) -> str:
 
 
 def _ports(pod: Json, facts: Facts) -> str:
-    wanted = host_ports(pod)
-    holders = [one for one in facts.all("pod") if one is not pod and wanted & host_ports(one) and _is_placed(one)]
-    shown = ", ".join(str(port) for port in sorted(wanted))
+    wanted = sorted(host_ports(pod))
+    placed = (one for port in wanted for one in facts.found("pod", "host port", _ports_held, port) if one is not pod)
+    holders = {id(one): one for one in islice(placed, _LOOKED_AT)}
+    shown = ", ".join(map(str, wanted[:_PORTS])) + (f" and {len(wanted) - _PORTS} more" if len(wanted) > _PORTS else "")
     text = f"hostPort {shown} is in use on every node that fits"
     if holders:
-        names = _joined(f"{namespace_of(one)}/{one['metadata']['name']}" for one in holders[:_SHOWN])
+        names = _joined(f"{namespace_of(one)}/{one['metadata']['name']}" for one in list(holders.values())[:_SHOWN])
         text += f", by {names}"
     return f"{text}: choose another hostPort, or delete the pod that has it."
 
@@ -49,6 +53,10 @@ def host_ports(pod: Json) -> set[int]:
     boxes = objects_in(spec_of(pod).get("containers"))
     ports = [port.get("hostPort") for box in boxes for port in objects_in(box.get("ports"))]
     return {port for port in ports if isinstance(port, int)}
+
+
+def _ports_held(pod: Json) -> set[int]:
+    return host_ports(pod) if _is_placed(pod) else set()
 
 
 def _is_placed(pod: Json) -> bool:

@@ -30,6 +30,7 @@ _ON = {  # others: its pods
     "NoEndpointSlice": "endpoints",
 }
 _LISTED = ("NoLoadBalancer", "NotAnnounced", "NoSuchPort", "NobodyListens")  # others: the list has its pods
+_LOOKED_AT = 1000  # workloads of a namespace that share the rarest label of the selector
 _WORKLOADS = ("deployment", "statefulset", "daemonset", "replicaset")
 
 
@@ -57,9 +58,18 @@ def service(obj: Json, facts: Facts, known: EndpointFacts, listening: Listening)
 def _has_workload(obj: Json, facts: Facts) -> bool:
     """Whether the pods that it selects have somebody who makes them: at 0 replicas that is meant so, and otherwise the
     list has the workload."""
-    wanted = object_or_empty(spec_of(obj).get("selector")).items()
-    made = (one for kind in _WORKLOADS for one in facts.within(kind, namespace_of(obj)))
-    return any(wanted <= _template_labels(one).items() for one in made)
+    wanted, namespace = object_or_empty(spec_of(obj).get("selector")).items(), namespace_of(obj)
+    for kind in _WORKLOADS:
+        alike = (facts.found(kind, "template label", _template_pairs, (namespace, *pair)) for pair in wanted)
+        rarest = min(alike, key=len) if wanted else facts.within(kind, namespace)
+        if any(wanted <= _template_labels(one).items() for one in rarest[:_LOOKED_AT]):
+            return True
+    return False
+
+
+def _template_pairs(workload: Json) -> list[object]:
+    namespace = namespace_of(workload)
+    return [(namespace, *pair) for pair in _template_labels(workload).items()]
 
 
 def _template_labels(workload: Json) -> Json:

@@ -155,9 +155,18 @@ def is_done_by(pod: Json, facts: Facts) -> bool:
 
 def _is_past(obj: Json, facts: Facts) -> bool:
     """Whether a later Job of the same CronJob has succeeded."""
-    uid, made = controller(obj).get("uid"), _made(obj)
-    later = (one for one in facts.all("job") if uid and controller(one).get("uid") == uid and _made(one) > made)
-    return any(_is_complete(one) for one in later)
+    uid = controller(obj).get("uid")
+    return bool(uid) and facts.once("succeeded", lambda: _succeeded(facts)).get(str(uid), "") > _made(obj)
+
+
+def _succeeded(facts: Facts) -> dict[str, str]:
+    """When the newest Job that succeeded was made, by the uid of its CronJob."""
+    found: dict[str, str] = {}
+    for one in facts.all("job"):
+        if _is_complete(one):
+            uid = str(controller(one).get("uid"))
+            found[uid] = max(found.get(uid, ""), _made(one))
+    return found
 
 
 def _is_complete(obj: Json) -> bool:

@@ -6,7 +6,7 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 
 from nodelib.json_values import Json, object_or_empty, objects_in
@@ -17,6 +17,7 @@ from view.model import CLUSTER_POLICY, NODE, POD, POLICY, SERVICE, Applied, Key,
 GOOD, WAITS, BAD, OVER = "good", "waits", "bad", "over"  # how a state is shown
 _TEXT = 300  # bytes of one text of the API
 _ENDPOINTS = 64  # of one Service
+_ORDERED = 5000  # addresses of one Service, of which the first ones are shown
 _PORTS = 8
 _POLICIES = 32  # of one pod; more are not counted either
 _BAD = ("BackOff", "Err", "Error", "Failed", "OOMKilled", "Invalid", "CannotRun")
@@ -131,14 +132,16 @@ def pod_state(pod: Json) -> tuple[str, str]:
 def service_row(service: Json, slices: Iterable[Json]) -> Row:
     """With the endpoints that the EndpointSlices name, the ready ones first."""
     spec = object_or_empty(service.get("spec"))
-    entries = sorted(_endpoints(slices), key=lambda one: (not one["ready"], one["address"]))
-    ready = sum(one["ready"] for one in entries)
+    every = [(part, entry) for part in slices for entry in objects_in(part.get("endpoints"))]
+    total = sum(len(entry.get("addresses") or []) for _, entry in every)
+    ready = sum(len(entry.get("addresses") or []) for _, entry in every if _is_ready(entry))
+    entries = _endpoints(sorted(every, key=lambda one: not _is_ready(one[1])))
     kind = str(spec.get("type") or "ClusterIP")
-    state, tone = f"{ready} of {len(entries)} ready", GOOD if ready and ready == len(entries) else WAITS
+    state, tone = f"{ready} of {total} ready", GOOD if ready and ready == total else WAITS
     if kind == "ExternalName":
         state, tone = f"name for {spec.get('externalName')}", GOOD
     elif not ready:
-        state, tone = ("no endpoint ready" if entries else "no endpoints"), BAD
+        state, tone = ("no endpoint ready" if total else "no endpoints"), BAD
     addresses = [one for one in spec.get("clusterIPs") or [spec.get("clusterIP")] if one]
     ingress = objects_in(object_or_empty(object_or_empty(service.get("status")).get("loadBalancer")).get("ingress"))
     external = [one.get("ip") or one.get("hostname") for one in ingress]
@@ -152,26 +155,38 @@ def service_row(service: Json, slices: Iterable[Json]) -> Row:
         "state": _cut(state),
         "tone": tone,
         "ready": ready,
-        "total": len(entries),
-        "endpoints": entries[:_ENDPOINTS],
+        "total": total,
+        "endpoints": entries,
     }
 
 
-def _endpoints(slices: Iterable[Json]) -> Iterator[Json]:
-    for one in slices:
-        ports = [str(port["port"]) for port in objects_in(one.get("ports")) if port.get("port")]
-        for entry in objects_in(one.get("endpoints")):
-            conditions, about = object_or_empty(entry.get("conditions")), object_or_empty(entry.get("targetRef"))
-            pod = (str(about.get("namespace") or ""), str(about.get("name"))) if about.get("kind") == "Pod" else None
-            for address in entry.get("addresses") or []:
-                yield {
-                    "address": _cut(address),
-                    "ports": _texts(ports),
-                    "ready": conditions.get("ready") in (None, True),
-                    "terminating": bool(conditions.get("terminating")),
-                    "pod": row_key(POD, (pod[0] or key_of(one)[0], pod[1])) if pod else "",
-                    "node": _cut(entry.get("nodeName") or ""),
-                }
+def _endpoints(every: Iterable[tuple[Json, Json]]) -> list[Json]:
+    """What is shown of them. `every`: endpoints with their slices, the ready ones first.
+
+    A slice may have a hundred thousand addresses: those that are not shown cost nothing, and so only the first of them
+    are put in order.
+    """
+    addresses = ((part, entry, address) for part, entry in every for address in entry.get("addresses") or [])
+    first = sorted(islice(addresses, _ORDERED), key=lambda one: (not _is_ready(one[1]), str(one[2])))
+    return [_endpoint(*one) for one in first[:_ENDPOINTS]]
+
+
+def _endpoint(part: Json, entry: Json, address: object) -> Json:
+    conditions, about = object_or_empty(entry.get("conditions")), object_or_empty(entry.get("targetRef"))
+    pod = (str(about.get("namespace") or ""), str(about.get("name"))) if about.get("kind") == "Pod" else None
+    ports = (str(port["port"]) for port in objects_in(part.get("ports")) if port.get("port"))
+    return {
+        "address": _cut(address),
+        "ports": _texts(islice(ports, _PORTS)),
+        "ready": _is_ready(entry),
+        "terminating": bool(conditions.get("terminating")),
+        "pod": row_key(POD, (pod[0] or key_of(part)[0], pod[1])) if pod else "",
+        "node": _cut(entry.get("nodeName") or ""),
+    }
+
+
+def _is_ready(entry: Json) -> bool:
+    return object_or_empty(entry.get("conditions")).get("ready") in (None, True)
 
 
 def _port(one: Json) -> str:

@@ -33,7 +33,8 @@ from view.model import (
 from view.plan import rows, texts
 
 _FOLD = 0.05  # seconds in which changes are collected
-_BREATH = 32  # rows after which the event loop may serve others
+_BREATH = 0.01  # seconds of work after which the event loop may serve others; a pod of many policies takes longer
+_PATIENCE = 1.0  # seconds after which browsers get the rows that are made, while others are still to be made
 # Which policies apply to a pod: of those of its namespace, of those of the cluster; and its namespace.
 AppliedTo = Callable[[Json, Iterable[Json], Iterable[Json], Json | None], Sequence[Applied]]
 _SERVICE_NAME = "kubernetes.io/service-name"
@@ -136,12 +137,18 @@ class Board:
             self._news.clear()
             changed, self._changed = self._changed, set()
             found: dict[str, Row | None] = {}
-            for number, (kind, key) in enumerate(changed, 1):
+            began = breath = self._clock.monotonic()
+            for kind, key in changed:
                 name, row = row_key(kind, key), self._row(kind, key)
                 if row != self._rows.get(name):
                     found[name] = row
-                if number % _BREATH == 0:
+                now = self._clock.monotonic()
+                if now - breath > _BREATH:
                     await asyncio.sleep(0)
+                    breath = self._clock.monotonic()
+                if now - began > _PATIENCE:
+                    self._publish(found)
+                    found, began = {}, now
             self._publish(found)
 
     def _publish(self, found: Mapping[str, Row | None]) -> None:

@@ -103,11 +103,11 @@ def shortages(pod: Pod, others: Iterable[Pod], node: NodeView) -> dict[str, tupl
     limit = capacity.get("pods")
     if limit is not None and len(beside) + 1 > limit:
         found["pods"] = Decimal(1), Decimal(len(beside)), limit
-    used = demand.total_of(demand.counted_requests(other) for other in beside)
-    for name, amount in demand.pod_requests(without_claimed(pod)).items():
-        # An extended resource that no device plugin reports here was never allocatable.
-        if amount == 0 or (name not in capacity and name not in _STANDARD):
-            continue
+    # An extended resource that no device plugin reports here was never allocatable.
+    known = tuple(dict.fromkeys((*_STANDARD, *capacity)))
+    asked = {name: one for name, one in demand.pod_requests(without_claimed(pod), only=known).items() if one != 0}
+    used = demand.total_of(demand.counted_requests(other, tuple(asked)) for other in beside)
+    for name, amount in asked.items():
         have, in_use = capacity.get(name, Decimal(0)), used.get(name, Decimal(0))
         if in_use + amount > have:
             found[name] = amount, in_use, have
@@ -140,7 +140,7 @@ def _name(pod: Pod, node: NodeView) -> Refusal | None:
 
 def _host_ports(pod: Pod, others: list[Pod]) -> Refusal | None:
     in_use: dict[tuple[str, int], set[str]] = {}
-    for other in others:
+    for other in others if any(_ports(pod)) else ():
         for ip, protocol, port in _ports(other):
             in_use.setdefault((protocol, port), set()).add(ip)
     for ip, protocol, port in _ports(pod):

@@ -76,19 +76,19 @@ def _closest(pods: list[Pod], lacking: Lacking) -> list[Pod]:
 
 
 def _cost(lacking: Lacking, one: Pod) -> tuple[Decimal, Decimal, Decimal]:
-    requests, zero = _amounts(one), Decimal(0)
+    requests, zero = _amounts(one, (*lacking, "memory", "cpu")), Decimal(0)
     missing = [max(zero, amount - requests.get(name, zero)) / amount for name, amount in lacking.items()]
     return sum((part**2 for part in missing), zero), requests.get("memory", zero), requests.get("cpu", zero)
 
 
 def _left(lacking: Lacking, gone: Iterable[Pod]) -> dict[str, Decimal]:
-    freed = demand.total_of(_amounts(one) for one in gone)
+    freed = demand.total_of(_amounts(one, tuple(lacking)) for one in gone)
     left = {name: amount - freed.get(name, Decimal(0)) for name, amount in lacking.items()}
     return {name: amount for name, amount in left.items() if amount > 0}
 
 
-def _amounts(pod: Pod) -> dict[str, Decimal]:
-    return {**demand.counted_requests(pod), "pods": Decimal(1)}
+def _amounts(pod: Pod, names: tuple[str, ...]) -> dict[str, Decimal]:
+    return {**demand.counted_requests(pod, names), "pods": Decimal(1)}
 
 
 def _whole(name: str, amount: Decimal) -> int:

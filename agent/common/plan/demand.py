@@ -7,7 +7,7 @@ exact Decimals in the resource's own unit (cores, bytes, pieces).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
@@ -38,42 +38,49 @@ class Qos(Enum):
     BEST_EFFORT = "BestEffort"
 
 
-def amounts(listed: Mapping[str, Any] | None) -> Amounts:
+Names = Sequence[str] | None
+"""Of which resources amounts are wanted, None: of all. A pod may have tens of thousands of resources that no node
+knows, and what is worked out for each pod of a node must not cost that much."""
+
+
+def amounts(listed: Mapping[str, Any] | None, only: Names = None) -> Amounts:
     """A ResourceList as numbers. Raises Invalid for what is not a quantity."""
+    if only is not None:
+        return {name: parse(listed[name]) for name in only if name in listed} if listed else {}
     return {name: parse(text) for name, text in (listed or {}).items()}
 
 
-def pod_requests(pod: Pod, *, overhead: bool = True) -> Amounts:
+def pod_requests(pod: Pod, *, overhead: bool = True, only: Names = None) -> Amounts:
     """What the scheduler counts for this pod."""
-    total = _aggregate(pod, "requests")
-    total.update(pod_level(pod, "requests"))
+    total = _aggregate(pod, "requests", only)
+    total.update(pod_level(pod, "requests", only))
     if overhead:
-        _add(total, amounts(pod.spec.get("overhead")))
+        _add(total, amounts(pod.spec.get("overhead"), only))
     return total
 
 
-def counted_requests(pod: Pod) -> Amounts:
+def counted_requests(pod: Pod, only: Names = None) -> Amounts:
     """What the node counts for a pod that it runs: the maximum of spec, allocated and actuated resources.
 
     A resize that shrinks a pod frees nothing before it is done (helpers.go, UseStatusResources). The spec of `pod`
     must be the allocated one. What others wrote into its status and is no amount does not count: it is asked of every
     pod of the node when one is admitted.
     """
-    total = pod_requests(pod)
+    total = pod_requests(pod, only=only)
     shown = object_or_empty(pod.status.get("resources"))
-    for listed in (pod.status.get("allocatedResources"), shown.get("requests")):
-        for name, text in object_or_empty(listed).items():
+    for listed in (object_or_empty(pod.status.get("allocatedResources")), object_or_empty(shown.get("requests"))):
+        for name in listed if only is None else (one for one in only if one in listed):
             with suppress(Invalid):
-                _raise_to(total, {name: parse(text)})
+                _raise_to(total, {name: parse(listed[name])})
     return total
 
 
-def pod_limits(pod: Pod, *, overhead: bool = True) -> Amounts:
+def pod_limits(pod: Pod, *, overhead: bool = True, only: Names = None) -> Amounts:
     """What the pod may use at most; a resource without any limit is absent."""
-    total = _aggregate(pod, "limits")
-    total.update(pod_level(pod, "limits"))
+    total = _aggregate(pod, "limits", only)
+    total.update(pod_level(pod, "limits", only))
     if overhead:
-        for name, amount in amounts(pod.spec.get("overhead")).items():
+        for name, amount in amounts(pod.spec.get("overhead"), only).items():
             if total.get(name):
                 total[name] += amount
     return total
@@ -95,16 +102,16 @@ def computed_qos(pod: Pod) -> Qos:
     return classes.pop() if len(classes) == 1 else Qos.BURSTABLE
 
 
-def pod_level(pod: Pod, side: str) -> Amounts:
+def pod_level(pod: Pod, side: str, only: Names = None) -> Amounts:
     """spec.resources.requests or .limits, of the resources that can be given for a whole pod."""
     listed = (pod.spec.get("resources") or {}).get(side) or {}
     kept = {name: text for name, text in listed.items() if name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)}
-    return amounts(kept)
+    return amounts(kept, only)
 
 
-def container_amounts(container: Json, side: str) -> Amounts:
+def container_amounts(container: Json, side: str, only: Names = None) -> Amounts:
     """`side`: requests or limits of one container."""
-    return amounts((container.get("resources") or {}).get(side))
+    return amounts((container.get("resources") or {}).get(side), only)
 
 
 def is_node_critical(pod: Pod) -> bool:
@@ -153,20 +160,21 @@ def _score(memory: int, capacity: int) -> int:
 
 
 def _memory_request(container: Json) -> int:
-    return int(container_amounts(container, "requests").get(MEMORY, ZERO))
+    return int(container_amounts(container, "requests", (MEMORY,)).get(MEMORY, ZERO))
 
 
 def _unclaimed_share(pod: Pod) -> int:
     """The pod level request beyond the containers' requests, divided among all containers."""
     members = sum(1 for _ in pod.containers(Kind.INIT, Kind.MAIN))
     asked = int(pod_level(pod, "requests").get(MEMORY, ZERO))
-    claimed = int(_aggregate(pod, "requests").get(MEMORY, ZERO))
+    claimed = int(_aggregate(pod, "requests", (MEMORY,)).get(MEMORY, ZERO))
     return max(0, asked - claimed) // members if asked and members else 0
 
 
 def _class_of(resources: Mapping[str, Any]) -> Qos:
-    requests, limits = amounts(resources.get("requests")), amounts(resources.get("limits"))
-    classes = {_class_of_one(requests.get(name, ZERO), limits.get(name, ZERO)) for name in (CPU, MEMORY)}
+    names = CPU, MEMORY
+    requests, limits = amounts(resources.get("requests"), names), amounts(resources.get("limits"), names)
+    classes = {_class_of_one(requests.get(name, ZERO), limits.get(name, ZERO)) for name in names}
     return classes.pop() if len(classes) == 1 else Qos.BURSTABLE
 
 
@@ -176,23 +184,21 @@ def _class_of_one(request: Decimal, limit: Decimal) -> Qos:
     return Qos.GUARANTEED if request else Qos.BEST_EFFORT
 
 
-def _aggregate(pod: Pod, side: str) -> Amounts:
+def _aggregate(pod: Pod, side: str, only: Names) -> Amounts:
     """All containers together, or the peak of the init phase, whichever is more."""
     total: Amounts = {}
     for _, container in pod.containers(Kind.MAIN):
-        _add(total, container_amounts(container, side))
+        _add(total, container_amounts(container, side, only))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for kind, container in pod.containers(Kind.INIT):
-        own = container_amounts(container, side)
+        own = container_amounts(container, side, only)
         if is_sidecar(kind, container):
             _add(total, own)
             _add(sidecars, own)
-            moment = sidecars
-        else:
-            moment = dict(own)
-            _add(moment, sidecars)
-        _raise_to(peak, moment)
+            own = dict.fromkeys(own, ZERO)
+        # Of what only the sidecars have there is as much as when the last of them began.
+        _raise_to(peak, {name: amount + sidecars.get(name, ZERO) for name, amount in own.items()})
     _raise_to(total, peak)
     return total
 

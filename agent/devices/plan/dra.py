@@ -6,7 +6,7 @@ Follows pkg/kubelet/cm/dra (manager.go, claiminfo.go) and k8s.io/dynamic-resourc
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from agent.common.model.pods import Pod
@@ -114,43 +114,49 @@ def prepared_devices(driver: str, answer: Json) -> list[PreparedDevice]:
     ]
 
 
-def devices_of(pod: Pod, container: Json, states: Collection[ClaimState]) -> list[tuple[ClaimState, PreparedDevice]]:
-    """The devices of a container: of each claim that it names, all devices or those of the one request it names; and
-    those that stand for its extended resources.
+def claims_of(pod: Pod, states: Iterable[ClaimState]) -> dict[str, ClaimState]:
+    """The claims that are recorded for the pod, by their names in it; of extended resources by "".
+
+    Read once for all containers: a pod may name tens of thousands of claims, whether they exist or not.
     """
-    extended = [{"name": "", "request": one} for one in sorted(extended_resources.requests_of(pod, container))]
-    claims = [*((container.get("resources") or {}).get("claims") or []), *extended]
-    return [(state, device) for wanted in claims for state, device in _devices_of_claim(pod, wanted, states)]
+    mine = {one.ref.name: one for one in states if one.ref.namespace == pod.namespace and pod.uid in one.pods}
+    names = _known_names(pod) if mine else {}
+    return {entry: mine[name] for entry, name in names.items() if name in mine}
 
 
-def claimed_devices(pod: Pod, wanted: Json, states: Collection[ClaimState]) -> list[PreparedDevice]:
-    """The devices of one of a container's `resources.claims`: all of the claim, or those of the request it names."""
-    return [device for _, device in _devices_of_claim(pod, wanted, states)]
+def devices_of(pod: Pod, container: Json, claims: Mapping[str, ClaimState]) -> list[tuple[ClaimState, PreparedDevice]]:
+    """The devices of a container: of each claim that it names, all devices or those of the one request it names; and
+    those that stand for its extended resources. `claims`: what claims_of() found.
+    """
+    extended = [("", one) for one in sorted(extended_resources.requests_of(pod, container))] if "" in claims else []
+    named = [(one["name"], one.get("request") or "") for one in container_claims(container)]
+    known = [(claims[name], request) for name, request in [*named, *extended] if name in claims]
+    # Several names of a pod may be one claim: its devices are the container's once.
+    wanted = {(state.ref, request): state for state, request in known}
+    return [(state, device) for (_, request), state in wanted.items() for device in devices_for(state, request)]
 
 
-def _devices_of_claim(
-    pod: Pod, wanted: Json, states: Collection[ClaimState]
-) -> list[tuple[ClaimState, PreparedDevice]]:
-    name, request = _known_names(pod).get(wanted["name"]), wanted.get("request")
-    return [
-        (state, device)
-        for state in states
-        if (state.ref.namespace, state.ref.name) == (pod.namespace, name) and pod.uid in state.pods
-        for device in state.devices
-        if not request or not device.requests or request in _request_names(device.requests)
-    ]
+def container_claims(container: Json) -> list[Json]:
+    """What a container has under resources.claims."""
+    return (container.get("resources") or {}).get("claims") or []
 
 
-def grant(pod: Pod, container: Json, states: Collection[ClaimState]) -> DeviceGrant:
+def devices_for(state: ClaimState, request: str) -> list[PreparedDevice]:
+    """All devices of the claim, or those of one of its requests."""
+    return [one for one in state.devices if not request or not one.requests or request in _request_names(one.requests)]
+
+
+def grant(pod: Pod, container: Json, states: Iterable[ClaimState]) -> DeviceGrant:
     """The CDI devices that the container's claims give it."""
-    names = (name for _, device in devices_of(pod, container, states) for name in device.cdi_devices)
+    found = devices_of(pod, container, claims_of(pod, states))
+    names = (name for _, device in found for name in device.cdi_devices)
     return DeviceGrant(cdi_devices=tuple(dict.fromkeys(names)))
 
 
-def dynamic_resources(pod: Pod, container: Json, states: Collection[ClaimState]) -> list[Json]:
-    """DynamicResource entries of podresources v1."""
+def dynamic_resources(pod: Pod, container: Json, claims: Mapping[str, ClaimState]) -> list[Json]:
+    """DynamicResource entries of podresources v1. `claims`: what claims_of() found."""
     made: dict[ClaimRef, list[Json]] = {}
-    for state, device in devices_of(pod, container, states):
+    for state, device in devices_of(pod, container, claims):
         entry = {
             "cdi_devices": [{"name": name} for name in device.cdi_devices],
             "driver_name": device.driver,

@@ -11,7 +11,7 @@ from typing import Any
 from agent.common.model.pods import Kind, Pod
 from agent.devices.model.dra import ClaimState, PreparedDevice
 from agent.devices.model.dra_health import DeviceHealth, DeviceKey, Healths
-from agent.devices.plan.dra import claimed_devices
+from agent.devices.plan.dra import claims_of, container_claims, devices_for
 from nodelib.json_values import Json
 
 SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")  # the newest first
@@ -20,6 +20,7 @@ _STATUSES = {1: "Healthy", 2: "Unhealthy"}
 _TIMEOUT = 30.0  # seconds for which a report counts that does not say for how long
 _LONGEST_TIMEOUT = 10 * 365 * 86400.0
 _MOST_DEVICES = 16384  # of one driver
+_MOST_SHOWN = 1000  # devices in the status of one pod, which may name a claim as often as it likes
 _LONGEST_MESSAGE, _LONGEST_NAME = 1024, 253  # characters
 
 
@@ -72,18 +73,23 @@ def users_of(states: Iterable[ClaimState], driver: str, devices: Collection[Devi
 
 
 def health_status(
-    pod: Pod, states: Collection[ClaimState], healths: Mapping[str, Healths], *, messages: bool
+    pod: Pod, states: Iterable[ClaimState], healths: Mapping[str, Healths], *, messages: bool
 ) -> dict[str, list[Json]]:
     """allocatedResourcesStatus by container name. `healths` by driver; `messages`: whether they are shown."""
     shown: dict[str, list[Json]] = {}
-    for _, container in pod.containers(Kind.MAIN):
-        for claim in (container.get("resources") or {}).get("claims") or ():
-            devices = claimed_devices(pod, claim, states)
-            resources = {_id(one): _shown(one, healths, messages=messages) for one in reversed(devices)}
-            if resources:
-                name = f"claim:{claim['name']}" + (f"/{claim['request']}" if claim.get("request") else "")
-                listed = [resources[key] for key in dict.fromkeys(map(_id, devices))]
-                shown.setdefault(container["name"], []).append({"name": name, "resources": listed})
+    claims, left = claims_of(pod, states), _MOST_SHOWN
+    every = ((one["name"], claim) for _, one in pod.containers(Kind.MAIN) for claim in container_claims(one))
+    for container, claim in every if claims else ():
+        state = claims.get(claim["name"])
+        devices = devices_for(state, claim.get("request") or "") if state is not None else []
+        left -= len(devices)
+        if left < 0:
+            break
+        resources = {_id(one): _shown(one, healths, messages=messages) for one in reversed(devices)}
+        if resources:
+            name = f"claim:{claim['name']}" + (f"/{claim['request']}" if claim.get("request") else "")
+            listed = [resources[key] for key in dict.fromkeys(map(_id, devices))]
+            shown.setdefault(container, []).append({"name": name, "resources": listed})
     return shown
 
 

@@ -12,7 +12,7 @@ from agent.common.model.pods import Kind, Pod
 from agent.common.plan.restart import is_sidecar
 from agent.devices.model.devices import AllocationKey, Device, DeviceAllocation, RegisteredPlugin
 from agent.devices.model.dra import ClaimState
-from agent.devices.plan.dra import dynamic_resources
+from agent.devices.plan.dra import claims_of, dynamic_resources
 from agent.managers.model.cpus import Cpus
 from agent.managers.model.memory_blocks import Block
 from nodelib.json_values import Json
@@ -21,13 +21,14 @@ from nodelib.json_values import Json
 def pod_resources(
     pod: Pod,
     allocations: Mapping[AllocationKey, DeviceAllocation],
-    claims: Collection[ClaimState] = (),
+    claims: Iterable[ClaimState] = (),
     cpus: Mapping[tuple[str, str], Cpus] = MappingProxyType({}),
     memory: Mapping[tuple[str, str], tuple[Block, ...]] = MappingProxyType({}),
 ) -> Json:
     """PodResources of a pod: its sidecars and main containers, but no init containers that end."""
     containers = [one for kind, one in pod.containers(Kind.INIT) if is_sidecar(kind, one)]
     containers += [one for _, one in pod.containers(Kind.MAIN)]
+    claimed = claims_of(pod, claims)
     return {
         "name": pod.name,
         "namespace": pod.namespace,
@@ -35,7 +36,7 @@ def pod_resources(
             {
                 "name": one["name"],
                 "devices": _devices(pod, one["name"], allocations),
-                "dynamic_resources": dynamic_resources(pod, one, claims),
+                "dynamic_resources": dynamic_resources(pod, one, claimed),
                 "cpu_ids": sorted(cpus.get((pod.uid, one["name"]), ())),
                 "memory": [_memory(block) for block in memory.get((pod.uid, one["name"]), ())],
             }

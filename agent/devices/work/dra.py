@@ -223,8 +223,14 @@ class DraManager:
         return plan.usable(pod, entry, claim)
 
     async def _prepare_for(self, usable: ClaimState) -> None:
-        """Record the pod with its claim, then prepare that; `usable`: the claim as this pod uses it."""
+        """Record the pod with its claim, then prepare that; `usable`: the claim as this pod uses it.
+
+        A claim for which no driver has devices needs nothing done, neither now nor when the pod ends. Whoever may make
+        claims can have any number of those, and each record makes the checkpoint longer, which is written whole.
+        """
         key = _key(usable.ref)
+        if not usable.drivers and key not in self._states:
+            return
         fresh = plan.with_pod(self._states.get(key), usable)
         if self._states.get(key) != fresh:
             self._states[key] = fresh

@@ -16,10 +16,14 @@ from agent.stats.model import ContainerStats, PodStats
 from agent.stats.plan.summary import ephemeral_storage, is_measured
 from nodelib.quantity import format_exact, parse
 
+_STORAGE = (demand.STORAGE,)
+
 
 def is_limited(pod: Pod) -> bool:
     """Whether the pod has any such limit, so that it must be measured."""
-    return bool(_volume_limits(pod) or _container_limits(pod) or demand.pod_limits(pod).get(demand.STORAGE))
+    return bool(
+        _volume_limits(pod) or _container_limits(pod) or demand.pod_limits(pod, only=_STORAGE).get(demand.STORAGE)
+    )
 
 
 def violation(pod: Pod, usage: PodStats, *, image_fs: bool) -> Eviction | None:
@@ -32,7 +36,7 @@ def violation(pod: Pod, usage: PodStats, *, image_fs: bool) -> Eviction | None:
         if name in volumes and (volumes[name].used > limit or volumes[name].unread):
             message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{text}". '
             return Eviction(pod, REASON, message, AT_ONCE, "emptydirfs.limit")
-    total = demand.pod_limits(pod).get(demand.STORAGE)
+    total = demand.pod_limits(pod, only=_STORAGE).get(demand.STORAGE)
     if total is not None and (ephemeral_storage(usage)[0] > total or not is_measured(usage)):
         text = format_exact(total)
         message = f"Pod ephemeral local storage usage exceeds the total limit of containers {text}. "
@@ -64,7 +68,7 @@ def _volume_limits(pod: Pod) -> dict[str, tuple[Decimal, str]]:
 def _container_limits(pod: Pod) -> dict[str, Decimal]:
     found = {}
     for kind, container in pod.containers(Kind.MAIN, Kind.INIT):
-        limit = demand.container_amounts(container, "limits").get(demand.STORAGE)
+        limit = demand.container_amounts(container, "limits", _STORAGE).get(demand.STORAGE)
         if limit and (kind is Kind.MAIN or is_sidecar(kind, container)):
             found[container["name"]] = limit
     return found

@@ -76,7 +76,7 @@ def use_of(usage: PodStats, resource: str, parts: Iterable[str] = _EVERYTHING) -
 def request_of(pod: Pod, resource: str) -> int:
     """The pod's request; there are none for inodes and processes."""
     name = STORAGE if resource == INODES else resource
-    return int(demand.pod_requests(pod).get(name, demand.ZERO))
+    return int(demand.pod_requests(pod, only=(name,)).get(name, demand.ZERO))
 
 
 def _exceeds(pod: Pod, used: int, resource: str) -> bool:

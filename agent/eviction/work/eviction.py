@@ -50,7 +50,7 @@ class Usage(Protocol):
 
     async def node(self) -> NodeStats: ...
 
-    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]: ...
+    async def usage(self, uids: Collection[str], *, storage: bool = True) -> Mapping[str, PodStats]: ...
 
 
 class Reclaimer(Protocol):
@@ -179,7 +179,9 @@ class Evictor:
             log.info("%s is available again; no pod had to be evicted", resource)
             return []
         active = [pod for pod in self._parts.pods.active() if not demand.is_critical(pod)]
-        used = await self._parts.usage.usage([pod.uid for pod in active])
+        # Memory may run out while a pod's millions of files are counted.
+        on_disk = resource in (signals.STORAGE, signals.INODES)
+        used = await self._parts.usage.usage([pod.uid for pod in active], storage=on_disk)
         candidates = [Candidate(pod, used.get(pod.uid)) for pod in active]
         for one in ranking.ranked(candidates, target.signal, image_fs=image_fs):
             chosen = messages.eviction(one, target, found.due, seen, self._policy)

@@ -18,6 +18,7 @@ from nodelib.json_values import Json
 from nodelib.quantity import parse
 
 RESIZABLE = (Kind.INIT, Kind.MAIN)
+_GROWING = (CPU, MEMORY)
 
 
 def allocation_of(pod: Pod) -> Allocation:
@@ -71,14 +72,14 @@ def pending_order(waiting: Iterable[tuple[Pod, Pod, float]]) -> list[Pod]:
 
 def grows(wanted: Pod, allocated: Pod) -> bool:
     """Whether the pod wants more CPU or memory than it is allocated."""
-    new, old = demand.pod_requests(wanted), demand.pod_requests(allocated)
-    return any(new.get(name, demand.ZERO) > old.get(name, demand.ZERO) for name in (CPU, MEMORY))
+    new, old = demand.pod_requests(wanted, only=_GROWING), demand.pod_requests(allocated, only=_GROWING)
+    return any(new.get(name, demand.ZERO) > old.get(name, demand.ZERO) for name in _GROWING)
 
 
 def shrank(before: Pod, now: Pod) -> bool:
     """Whether the pod counts for less on this node now, so that others may fit."""
-    old, new = demand.counted_requests(before), demand.counted_requests(now)
-    return any(new.get(name, demand.ZERO) < old.get(name, demand.ZERO) for name in (CPU, MEMORY))
+    old, new = demand.counted_requests(before, _GROWING), demand.counted_requests(now, _GROWING)
+    return any(new.get(name, demand.ZERO) < old.get(name, demand.ZERO) for name in _GROWING)
 
 
 def _with(container: Json, resources: Json | None) -> Json:

@@ -146,7 +146,7 @@ def keeping(node: Limits, kept: Kept) -> Limits:
 
 def limits_of_qos(burstable: Iterable[Pod], hugepage_sizes: Iterable[int], kept: Kept) -> dict[Qos, Limits]:
     """The two QoS cgroups: burstable has the shares of all its pods, besteffort the minimum, both all huge pages."""
-    asked = sum((res.pod_requests(pod).get(res.CPU, res.ZERO) for pod in burstable), res.ZERO)
+    asked = sum((res.pod_requests(pod, only=(res.CPU,)).get(res.CPU, res.ZERO) for pod in burstable), res.ZERO)
     free = dict.fromkeys(hugepage_sizes, _UNBOUNDED_HUGEPAGES)
     return {
         Qos.BURSTABLE: Limits(cpu_shares=shares(milli(asked)), hugepages=free, memory_low=kept.burstable),

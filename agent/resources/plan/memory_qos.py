@@ -24,6 +24,7 @@ from nodelib.quantity import whole
 
 TIERED = "TieredReservation"
 _UNLIMITED = 0
+_MEMORY = (demand.MEMORY,)
 
 
 def _reserves(policy: str) -> bool:
@@ -66,7 +67,7 @@ def with_pod(limits: Limits, pod: Pod, policy: MemoryQos) -> Limits:
     """The limits of the pod's cgroup, with what is kept for it and where it is slowed down as a whole."""
     if not policy.on:
         return limits
-    asked, most = _bytes(demand.pod_requests(pod)), _bytes(demand.pod_limits(pod))
+    asked, most = _bytes(demand.pod_requests(pod, only=_MEMORY)), _bytes(demand.pod_limits(pod, only=_MEMORY))
     guaranteed = demand.qos_class(pod) is Qos.GUARANTEED
     whole = demand.pod_level(pod, "limits") or demand.pod_level(pod, "requests")
     high = _threshold(asked, most, policy.throttling) if whole and limits.memory is not None else _UNLIMITED
@@ -92,7 +93,7 @@ def kept(pods: Iterable[Pod], policy: MemoryQos) -> Kept:
         return Kept()
     sums = dict.fromkeys(Qos, 0)
     for pod in pods:
-        sums[demand.qos_class(pod)] += _bytes(demand.pod_requests(pod))
+        sums[demand.qos_class(pod)] += _bytes(demand.pod_requests(pod, only=_MEMORY))
     return Kept(sums[Qos.GUARANTEED], sums[Qos.BURSTABLE])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from agent.common.model.pods import Pod
 from agent.common.ports import CheckpointStore
@@ -18,11 +18,14 @@ from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.json_values import Json
+from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
 _PAUSE = 1.0  # seconds in which changes are collected for one write
 _LONGEST_PAUSE = 30.0
+_MANY = 2000  # amounts and claims; the text of more takes the event loop more than 10 ms
+_REST = 4  # times as long as a write took passes until the next one
 
 
 class Allocations:
@@ -40,7 +43,7 @@ class Allocations:
         for name in self._entries:
             text = await self._files.read(name)
             try:
-                self._entries[name] = checkpoint.decode(text) if text is not None else {}
+                self._entries[name] = await alone(checkpoint.decode, text) if text is not None else {}
             except Invalid as error:
                 kept = await self._files.set_aside(name)
                 log.warning(
@@ -113,7 +116,7 @@ class Allocations:
             for name in sorted(self._changed):
                 self._changed.discard(name)
                 try:
-                    await self._files.write(name, checkpoint.encode(self._entries[name]))
+                    await self._files.write(name, await _text(dict(self._entries[name])))
                 except BaseException:
                     self._changed.add(name)
                     raise
@@ -125,9 +128,11 @@ class Allocations:
             await self._wake.wait()
             await self._clock.sleep(pause.next())
             self._wake.clear()
+            began = self._clock.monotonic()
             try:
                 await self.save()
                 pause.reset()
+                await self._clock.sleep(_REST * (self._clock.monotonic() - began))
             except NodewrightError as error:
                 log.warning("%s; next try in %g s", error, pause.current)
                 self._wake.set()
@@ -137,3 +142,9 @@ class Allocations:
             self._entries[name][uid] = found
             self._changed.add(name)
             self._wake.set()
+
+
+async def _text(entries: Mapping[str, Allocation]) -> str:
+    if checkpoint.size(entries) <= _MANY:
+        return checkpoint.encode(entries)
+    return await alone(checkpoint.encode, entries)

@@ -135,10 +135,12 @@ class StatsProvider:
         image_fs = await self._image_fs()
         return await asyncio.to_thread(self._node, image_fs)
 
-    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]:
-        """What these pods use now, with storage, by UID. Nothing is cached except the sizes of volumes."""
-        storage = await self._storage()
-        return await alone(self._usage, uids, storage)
+    async def usage(self, uids: Collection[str], *, storage: bool = True) -> Mapping[str, PodStats]:
+        """What these pods use now by UID. Nothing is cached except the sizes of volumes.
+
+        Without `storage` neither their files nor the runtime and drivers are asked, which may take minutes.
+        """
+        return await alone(self._usage, uids, await self._storage() if storage else None)
 
     async def _snapshot(self, *, storage: bool, rates: bool) -> Snapshot:
         if rates and self._clock.monotonic() - self._base[0] > _OLDEST_BASE:
@@ -167,7 +169,7 @@ class StatsProvider:
             tuple((disk, usage) for disk, usage in disks if disk is not None),
         )
 
-    def _usage(self, uids: Collection[str], storage: _Storage) -> dict[str, PodStats]:
+    def _usage(self, uids: Collection[str], storage: _Storage | None) -> dict[str, PodStats]:
         desired = {pod.uid: pod for pod in self._pods.pods()}
         groups = self._reader.pods(self._settings.kubepods)
         found = {uid: self._pod(uid, groups[uid], desired.get(uid), storage) for uid in uids if uid in groups}

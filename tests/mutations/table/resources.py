@@ -39,7 +39,7 @@ TABLE = (
     ),
     Mutation(
         "overhead-counted", "a RuntimeClass's overhead counts as a request of the pod",
-        _DEMAND, '_add(total, amounts(pod.spec.get("overhead")))', "pass", ("unit/agent/common", *_TESTS),
+        _DEMAND, '_add(total, amounts(pod.spec.get("overhead"), only))', "pass", ("unit/agent/common", *_TESTS),
     ),
     Mutation(
         "pod-level-requests", "requests and limits of a whole pod (spec.resources)",
@@ -147,12 +147,12 @@ TABLE = (
     ),
     Mutation(
         "dra-request", "a container gets the devices of the one request that it names",
-        "agent/devices/plan/dra.py", "if not request or not device.requests or request in", "if True or request in",
+        "agent/devices/plan/dra.py", "if not request or not one.requests or request in", "if True or request in",
         _DEVICES,
     ),
     Mutation(
         "dra-health", "the health of DRA devices in the status",
-        "agent/devices/plan/dra_health.py", "            if resources:", "            if False:", _DEVICES,
+        "agent/devices/plan/dra_health.py", "        if resources:", "        if False:", _DEVICES,
     ),
     Mutation(
         "dra-extended-resource", "extended resources that a claim stands for are no plugin's",

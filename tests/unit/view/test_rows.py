@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -119,3 +120,15 @@ def test_a_text_of_others_is_cut_and_has_no_control_characters() -> None:
     found = running("web-1", "10.0.1.2", "node1", labels={"note": "\x1b[2J\u202e" + "x" * 10_000})
     (label,) = rows.pod_row(found)["labels"]
     assert len(label.encode()) <= 300 and "\x1b" not in label and "\u202e" not in label
+
+
+def test_addresses_without_number_cost_a_row_next_to_nothing() -> None:
+    """Whoever may write EndpointSlices can write some of 100,000 addresses each, with 20,000 ports, again and again."""
+    ports = [{"port": one} for one in range(1, 20_000)]
+    ends = [{"addresses": [f"10.{n}.{m}.1" for m in range(100)], "conditions": {"ready": n > 5}} for n in range(1000)]
+    parts = [{**shop_slice("web"), "ports": ports, "endpoints": ends} for _ in range(10)]
+    began = time.process_time()
+    row = rows.service_row(shop_service("web", "10.96.0.10"), parts)
+    assert time.process_time() - began < 0.5  # it was 3.5 s
+    assert (row["ready"], row["total"], len(row["endpoints"])) == (994_000, 1_000_000, 64)
+    assert all(one["ready"] for one in row["endpoints"])

@@ -64,7 +64,7 @@ async def test_the_claim_is_prepared_and_each_container_gets_its_requests() -> N
     assert world.manager.grant(who, main).cdi_devices == ("v/c=r",)
     assert world.manager.grant(who, first).cdi_devices == ("v/c=other",)
     assert world.manager.grant(who, container("sidekick", resources=_TWO)).cdi_devices == ()
-    (shown,) = dra.dynamic_resources(who, main, world.manager.states)
+    (shown,) = dra.dynamic_resources(who, main, dra.claims_of(who, world.manager.states))
     assert (shown["claim_name"], [one["device_name"] for one in shown["claim_resources"]]) == ("c1", ["r"])
     await world.manager.release("a")
     assert world.calls == ["prepare", "unprepare"] and not list(world.manager.states)

@@ -95,7 +95,7 @@ def test_what_a_container_gets(wanted: list[Json], expected: tuple[str, ...]) ->
 
 def test_podresources() -> None:
     box = container(resources={"claims": [{"name": "acc", "request": "gpu"}]})
-    (found,) = dra.dynamic_resources(subject(DIRECT), box, [STATE])
+    (found,) = dra.dynamic_resources(subject(DIRECT), box, dra.claims_of(subject(DIRECT), [STATE]))
     assert (found["claim_name"], found["claim_namespace"]) == ("c1", "shop")
     device = {"driver_name": "drv", "pool_name": "pool", "device_name": "dev-1"}
     assert found["claim_resources"] == [{"cdi_devices": [{"name": "v/c=1"}], **device}]

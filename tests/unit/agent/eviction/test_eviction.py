@@ -27,7 +27,7 @@ DISK = Threshold("nodefs.available", share("100"))
 
 
 class Usage:
-    """Measurements that a test sets; `measured`: the UIDs of each request; usage() waits for `slow`."""
+    """Measurements that a test sets; `measured`: the UIDs of each request; usage() with storage waits for `slow`."""
 
     def __init__(self) -> None:
         self.now = node()
@@ -41,9 +41,9 @@ class Usage:
             raise Temporary("no stats")
         return self.now
 
-    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStats]:
+    async def usage(self, uids: Collection[str], *, storage: bool = True) -> Mapping[str, PodStats]:
         self.measured.append(sorted(uids))
-        if self.slow is not None:
+        if self.slow is not None and storage:
             await self.slow.wait()
         return {uid: self.pods[uid] for uid in uids if uid in self.pods}
 
@@ -278,6 +278,16 @@ async def test_no_round_waits_for_a_pod_with_millions_of_files(there: Node) -> N
         assert there.usage.measured[0] == ["a"]
     finally:
         await cancel_and_wait(running)
+
+
+async def test_nobody_counts_files_while_memory_runs_out(there: Node) -> None:
+    """A pod may have as many as the disk has inodes, five million took 18 s in memory; meanwhile the kernel kills."""
+    await there.run_pods("a", "b")
+    there.usage.slow = asyncio.Event()
+    there.usage.pods = {"a": used_by("a", memory=MIB), "b": used_by("b", memory=500 * MIB)}
+    there.usage.now = node(memory=0)
+    async with asyncio.timeout(5):
+        assert await there.evictor.synchronize() == ["b"]
 
 
 async def test_a_measurement_that_fails_is_tried_again(there: Node) -> None:

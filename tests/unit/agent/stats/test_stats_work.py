@@ -292,3 +292,12 @@ async def test_container_metrics_touch_no_volume(tmp_path: Path, monkeypatch: py
     assert any(
         line.startswith("container_fs_usage_bytes{") and " 8192 " in line for line in answer.body.decode().splitlines()
     )
+
+
+async def test_usage_without_storage_asks_neither_files_nor_the_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, _, runtime, _ = _provider(tmp_path)
+    monkeypatch.setattr(machine, "tree", lambda path: pytest.fail(f"{path} is counted"))
+    (found,) = (await provider.usage([POD_UID], storage=False)).values()
+    assert runtime.calls == 0 and found.volumes == () and found.sample.memory.working_set

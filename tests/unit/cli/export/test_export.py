@@ -203,6 +203,13 @@ def test_values_that_begin_alike_or_are_cut() -> None:
 
 _PIECES = [
     *("eyJ-", "LS0tLS1CRUdJTi/", "password", "a://b:", "://a:b", "abc123.", "password=x ", "password: ", "--token "),
+    *(
+        "tokenfile=",
+        '"tokenfile":x,',
+        "tokenfile: x ",
+        "token: 1 ",
+        "tokenfile='''",
+    ),  # names in values that are no secrets
     *('token\\"', "QQ==\n", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n"),
 ]
 
