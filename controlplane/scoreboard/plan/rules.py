@@ -32,7 +32,10 @@ RULES: tuple[Rule, ...] = (
     Rule("needs the internet", Match(("Feature:Networking-DNS", "Feature:Networking-IPv4", "Feature:Networking-IPv6"))),
     Rule(
         "needs the image of an NFS or iSCSI server, which is not built here",
-        Match(("Driver: nfs*", "Driver: iscsi"), r"\bNFS\b|GenericPersistentVolume|volume failing to unmount"),
+        Match(
+            ("Driver: nfs*", "Driver: iscsi"),
+            r"\bNFS\b|GenericPersistentVolume|volume failing to unmount|DynamicProvisioner External",
+        ),
     ),
     Rule(
         "needs upstream's hostpath CSI driver, which is not built here (the module proxy does not carry its module)",
