@@ -27,7 +27,7 @@ def users(obj: Json, facts: Facts) -> list[Json]:
 
 
 def waiting(namespace: str, name: str, facts: Facts) -> Json | None:
-    """The claim of that name if it waits for something; whatever the number of pods, each is judged once for this."""
+    """The claim of that name, if it waits for something. A claim is judged once, however many pods use it."""
     found = facts.found(
         "pvc",
         "waiting",

@@ -36,11 +36,10 @@ def from_api(pod: Json, facts: Facts) -> Explanation:
 
 def claim_waits(pod: Json, facts: Facts) -> Iterator[Wait]:
     """What the claims of the pod wait for, of the first ones: each has an explanation of its own."""
-    names = (name for name in sorted(claims_of(pod)) if waiting(namespace_of(pod), name, facts) is not None)
-    for name in islice(names, _CLAIMS):
-        found = waiting(namespace_of(pod), name, facts)
-        for wait in claim(found, facts).found.waits if found is not None else ():
-            yield Wait(f"claim {name}", wait.reason, wait.error, wait.action, wait.since)
+    used = (waiting(namespace_of(pod), name, facts) for name in sorted(claims_of(pod)))
+    for found in islice((one for one in used if one is not None), _CLAIMS):
+        for wait in claim(found, facts).found.waits:
+            yield Wait(f"claim {found['metadata']['name']}", wait.reason, wait.error, wait.action, wait.since)
 
 
 def _waits(pod: Json, status: Json, node: str, facts: Facts) -> Iterator[Wait]:
