@@ -104,7 +104,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
     client, clock, pods = base.connections.named, base.clock, base.pods
     root_dir, node = base.settings.paths.root_dir, base.settings.node.name
     objects = CsiObjects(client, TokenCache(client, clock), node)
-    objects.drivers_changed.follow(base.node_changed.fire)  # volumes that are attached are listed as in use
+    objects.drivers_changed.follow(base.node_changed.fire)  # what they say decides on volumesInUse
     drivers = CsiDrivers(objects, CsiDriver, clock, pods.retry_blocked)
     limits = CsiLimits(drivers, objects, clock)
     contexts = CsiContexts(

@@ -68,7 +68,7 @@ class TracedPod:
 
     @cached_property
     def start(self) -> LazyContext:
-        """As `root`, for what may never be asked for it."""
+        """`root`, in the form that the spans below it ask for."""
         return LazyContext(lambda: self.root)
 
     @cached_property

@@ -56,7 +56,7 @@ class CsiObjects:
         return self._drivers.store.get(("", name))
 
     def attaches(self, name: str) -> bool:
-        """Whether volumes of this driver are attached first, by what is known now; true as long as nothing is."""
+        """Whether a controller attaches volumes of this driver, as far as is known now: true before the first list."""
         return plan.attaches(self._drivers.store.get(("", name)))
 
     async def attachment(self, name: str) -> Json | None:

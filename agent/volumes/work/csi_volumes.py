@@ -133,7 +133,7 @@ class CsiVolumes:
             await self._stagings.leave(key, paths.uid)
 
     def names_in_use(self) -> frozenset[str]:
-        """The volumes that pods use and that nobody may detach, as Node.status.volumesInUse lists them."""
+        """The volumes that pods use and a controller must not detach, for Node.status.volumesInUse."""
         used = self._stagings.keys_in_use()
         return frozenset(key.unique_name for key in used if self._deps.api.attaches(key.driver))
 
