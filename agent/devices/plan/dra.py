@@ -61,12 +61,23 @@ def claim_names(pod: Pod) -> dict[str, str]:
     return {**found, "": extended} if extended else found
 
 
-def usable(pod: Pod, entry: str, claim: Json) -> ClaimState:
+def claims_to_prepare(pod: Pod) -> dict[str, bool]:
+    """Names of the claims, and whether a template has to have made them for this pod.
+
+    Each once: a pod may have thousands of names for one claim. Raises Temporary as claim_names().
+    """
+    templates = {one["name"] for one in pod.spec.get("resourceClaims") or [] if one.get("resourceClaimTemplateName")}
+    found: dict[str, bool] = {}
+    for entry, name in claim_names(pod).items():
+        found[name] = found.get(name, False) or entry in templates
+    return found
+
+
+def usable(pod: Pod, claim: Json, *, from_template: bool) -> ClaimState:
     """The claim as this pod uses it. Raises Temporary or Permanent when the pod may not use it."""
     meta, status = claim["metadata"], claim.get("status") or {}
     where = f"pod {pod.full_name}"
-    named: Json = next((one for one in pod.spec.get("resourceClaims") or () if one["name"] == entry), {})
-    if named.get("resourceClaimTemplateName"):
+    if from_template:
         owner: Json = next((one for one in meta.get("ownerReferences") or [] if one.get("controller")), {})
         if owner.get("uid") != pod.uid:
             raise Permanent(f"ResourceClaim {meta['name']} was not made for this pod", obj=where)

@@ -184,8 +184,8 @@ class DraManager:
 
     async def prepare(self, pod: Pod) -> None:
         """Prepare all claims of the pod; idempotent. Raises NodewrightError."""
-        for entry, name in plan.claim_names(pod).items():
-            usable = await self._usable(pod, entry, name)
+        for name, from_template in plan.claims_to_prepare(pod).items():
+            usable = await self._usable(pod, name, from_template)
             async with self._locks.of(_key(usable.ref)):
                 await self._prepare_for(usable)
 
@@ -216,11 +216,11 @@ class DraManager:
                 self._states[key] = replace(state, pods=state.pods - {uid})
             await self._save()
 
-    async def _usable(self, pod: Pod, entry: str, name: str) -> ClaimState:
+    async def _usable(self, pod: Pod, name: str, from_template: bool) -> ClaimState:
         claim = await self._deps.claims.claim(pod.namespace, name)
         if claim is None:
             raise NotFound(f"ResourceClaim {name} does not exist", obj=f"pod {pod.full_name}", action="Create it.")
-        return plan.usable(pod, entry, claim)
+        return plan.usable(pod, claim, from_template=from_template)
 
     async def _prepare_for(self, usable: ClaimState) -> None:
         """Record the pod with its claim, then prepare that; `usable`: the claim as this pod uses it.

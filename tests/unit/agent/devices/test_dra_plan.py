@@ -54,7 +54,7 @@ def claim(**change: Any) -> Json:
 
 
 def test_a_claim_names_each_driver_once() -> None:
-    found = dra.usable(subject(DIRECT), "acc", claim())
+    found = dra.usable(subject(DIRECT), claim(), from_template=False)
     assert found.drivers == ("drv", "other") and found.ref == REF and not found.prepared
 
 
@@ -68,7 +68,8 @@ def test_a_claim_names_each_driver_once() -> None:
 )
 def test_claims_that_may_not_be_used(entry: Json, change: Json, why: str) -> None:
     with pytest.raises(NodewrightError, match=why):
-        dra.usable(subject(entry), "acc", claim(**change))
+        who = subject(entry, status={"resourceClaimStatuses": [{"name": "acc", "resourceClaimName": "c1"}]})
+        dra.usable(who, claim(**change), from_template=dra.claims_to_prepare(who)["c1"])
 
 
 def test_pods_that_share_a_claim() -> None:

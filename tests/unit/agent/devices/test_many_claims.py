@@ -84,3 +84,28 @@ async def test_claims_without_devices_are_not_recorded() -> None:
     await manager.release("u1")
     assert time.process_time() - began < _SECONDS
     assert not list(manager.states)
+
+
+class _Shared:
+    """One claim that the pod may use; `asked`: how often the API server was asked for it."""
+
+    def __init__(self, user: Pod) -> None:
+        self.asked, self._user = 0, user
+
+    async def claim(self, namespace: str, name: str) -> Json | None:
+        self.asked += 1
+        status = {"reservedFor": [{"uid": self._user.uid}], "allocation": {"devices": {"results": []}}}
+        return {"metadata": {"namespace": namespace, "name": name, "uid": "u"}, "status": status}
+
+    async def delete_slices(self, driver: str) -> None:
+        return None
+
+
+async def test_a_claim_of_many_names_is_asked_for_once() -> None:
+    """Each try of the pod asked the API server for it 20,000 times, out of the rate that all pods of the node share."""
+    who = greedy()
+    shared = _Shared(who)
+    manager = DraManager(DraManagerDeps(MemoryFiles(), shared, no_driver, FakeClock(), lambda: None, lambda: None))
+    began = time.process_time()
+    await manager.prepare(who)
+    assert (shared.asked, time.process_time() - began < _SECONDS) == (1, True)
