@@ -76,15 +76,16 @@ async def show(paths: dict[str, str], wanted: Wanted, as_json_wanted: bool, word
     if as_json_wanted:
         print(json.dumps({"drops": [{"node": node} | as_json(one) for node, one in found], "silent": silent}, indent=1))
     else:
-        _print(found, silent, wording)
+        _print(found, silent, wanted, wording)
     return not silent
 
 
-def _print(found: list[tuple[str, ReportedDrop]], silent: dict[str, str], wording: Wording) -> None:
+def _print(found: list[tuple[str, ReportedDrop]], silent: dict[str, str], wanted: Wanted, wording: Wording) -> None:
     for node, why in silent.items():
         print(one_line(f"{node}: {why}", _LINE), file=sys.stderr)
     if not found:
-        print("No refused packets are known. The nodes remember the latest since their policy daemons started.")
+        none = wording.typed(f"No refused packets are known{wanted.words}.")
+        print(one_line(f"{none} The nodes remember the latest since their policy daemons started.", _LINE))
         return
     for line in aligned([HEADS, *(row(one, node, _time) for node, one in found)]):
         print(one_line(line, _LINE))

@@ -57,7 +57,8 @@ def up(
         bool,
         typer.Option(
             "--storage/--no-storage",
-            help="Make volumes for claims without a class: a default StorageClass (built first, a few minutes).",
+            help="Make volumes for claims without a class: a default StorageClass (built first, a few minutes;"
+            " never with --kubeadm).",
         ),
     ] = False,
     ip_family: Annotated[

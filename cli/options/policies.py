@@ -26,7 +26,11 @@ Kubeconfig = Annotated[
 @command("Diagnosis")
 def drops(
     pod: Annotated[
-        str, typer.Argument(metavar="[POD]", help="Only packets from or to it: NAME, or NAMESPACE/NAME.")
+        str,
+        typer.Argument(
+            metavar="[POD]",
+            help="Only packets from or to it: NAME, or NAMESPACE/NAME; also of pods whose names begin with NAME-.",
+        ),
     ] = "",
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", metavar="NAME", help="Only packets from or to its pods.")

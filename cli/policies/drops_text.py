@@ -26,6 +26,15 @@ class Wanted:
     def fits(self, one: ReportedDrop) -> bool:
         return self._is(one.client) or self._is(one.server)
 
+    @property
+    def words(self) -> str:
+        """Of which pods, "" for all."""
+        if not self.pod:
+            return f" from or to pods of namespace {self.namespace}" if self.namespace else ""
+        other = f"(of a namespace: `nodewright drops -n {self.pod}`)"
+        where = f"of namespace {self.namespace}" if self.namespace else other
+        return f" from or to a pod {self.pod} or {self.pod}-... {where}"
+
     def _is(self, end: End) -> bool:
         namespace, _, name = end.pod.partition("/")
         if self.namespace and namespace != self.namespace:

@@ -54,10 +54,14 @@ _RULES: tuple[tuple[str, str, str], ...] = (
     ("ProvisioningFailed", r"code = ResourceExhausted desc = .*left on this node for volumes", "Ask for less, delete "
      "claims and VolumeSnapshots that nobody needs (`kubectl get pvc,volumesnapshots -A`), or make room on the node's "
      "disk; `kubectl get csistoragecapacities -n kube-system` shows how much each node has left."),
+    ("ProvisioningFailed", r"code = InvalidArgument desc = ", "Correct what the message names. Most of a claim cannot "
+     "be changed: delete it (`kubectl delete pvc {name} -n {namespace}`) and create it again."),
     ("ProvisioningFailed", "", "Look at the log of the provisioner; `kubectl describe pvc {name} -n {namespace}` "
      "shows what it said."),
-    ("Provisioning", r"csi\.nodewright\.local", "Its driver and its provisioner are daemons of the pod's node: "
-     "`nodewright status` shows whether they run, `nodewright export logs` has csi.log and csi-provisioner.log."),
+    ("Provisioning", r"csi\.nodewright\.local", "It is made when a node is chosen for the pod that uses it "
+     "(`kubectl get pods -n {namespace} -o wide`): if it has no node, that comes first. Its driver and its provisioner "
+     "are daemons of that node: `nodewright status` shows whether they run, `nodewright export logs` has csi.log and "
+     "csi-provisioner.log."),
     ("Provisioning", "", "Check that its provisioner runs: `kubectl get pods -A` and `kubectl get csidrivers`."),
     ("Lost", "", "Its data may be gone: bring the PersistentVolume back, or delete the claim and create it again: "
      "`kubectl delete pvc {name} -n {namespace}`."),

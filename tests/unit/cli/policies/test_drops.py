@@ -95,7 +95,23 @@ async def test_a_node_that_cannot_report_says_why(
     assert not await show({"node1": path}, Wanted("no", "such"), False, Wording())
     said = capsys.readouterr()
     assert said.err == "node1: the node's kernel cannot report dropped packets\n"
-    assert said.out.startswith("No refused packets are known.")
+    assert said.out.startswith("No refused packets are known")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (Wanted("shop"), "known from or to pods of namespace shop."),
+        (Wanted("shop", "web"), "known from or to a pod web or web-... of namespace shop."),
+        (Wanted("", "shop"), "known from or to a pod shop or shop-... (of a namespace: `./nodewright drops -n shop`)."),
+    ],
+)
+async def test_nothing_found_says_what_was_looked_for(
+    daemon: tuple[World, str], capsys: pytest.CaptureFixture[str], wanted: Wanted, says: str
+) -> None:
+    _, path = daemon
+    assert await show({"node1": path}, wanted, False, Wording())
+    assert capsys.readouterr().out.startswith(f"No refused packets are {says} The nodes remember")
 
 
 async def test_follow_prints_what_comes_and_a_flood_of_one_flow_once(

@@ -211,7 +211,26 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         {"storageclass": [cluster_wide("local", **{**LATE, "provisioner": "csi.nodewright.local"})], "pod": [USER]},
         "Provisioning",
         "csi.nodewright.local has not made",
-        "csi-provisioner.log",
+        "if it has no node, that comes first",
+        True,
+    ),
+    "a claim that its driver cannot make": (
+        "pvc",
+        thing(storageClassName="local"),
+        {
+            "storageclass": [cluster_wide("local", **LATE)],
+            "pod": [USER],
+            "event": [
+                event(
+                    thing(),
+                    "ProvisioningFailed",
+                    "rpc error: code = InvalidArgument desc = a volume is on one node: ReadWriteMany cannot be had",
+                )
+            ],
+        },
+        "ProvisioningFailed",
+        "ReadWriteMany cannot be had",
+        "delete it",
         True,
     ),
     "a claim for which a node has no room": (
