@@ -19,6 +19,7 @@ from cli.why.texts import clock
 from cli.why.wording import Wording
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
+from controlplane.cluster.model import DEFAULT_NAME
 from nodelib.errors import NodewrightError, NotFound, Temporary
 from nodelib.tasks import side_by_side
 from nodelib.text import one_line
@@ -52,7 +53,7 @@ def _anew(name: str) -> str:
 
 
 def _no_daemon(name: str) -> NodewrightError:
-    if state.clusters():
+    if state.clusters() or name != DEFAULT_NAME:
         find(name)  # raises NotFound, which names the clusters that exist
     return NotFound(
         "no policy daemon runs on this machine, and there is no cluster of `up`",

@@ -71,7 +71,7 @@ def print_config(name: str, given: dict[str, Any], line: Line) -> None:
     check_name(request.name)
     known = known_to(request)
     options = plan.merge(request.name, known.options, request.options, request.explicit) if known else request.options
-    plan.check_options(options)
+    plan.check_options(options, request.explicit)
     if known:
         plan.check_ranges_kept(known, replace(request.ranges, nodes=request.subnet))
         cluster = replace(known, options=options)

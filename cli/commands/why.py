@@ -23,7 +23,7 @@ from cli.why.targets import Target, meant, target
 from cli.why.wording import Wording
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
-from controlplane.cluster.model import Cluster
+from controlplane.cluster.model import DEFAULT_NAME, Cluster
 from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 from nodelib.text import one_line
 from policy.drops.plan.document import as_json
@@ -116,7 +116,7 @@ def judged(cluster: Cluster | None, answers: Answers, wanted: Target | None = No
 
 
 def _nobody_answers(name: str, answers: Answers) -> NodewrightError:
-    if state.clusters():
+    if state.clusters() or name != DEFAULT_NAME:
         reachable(name)  # raises NotFound, which names the clusters that exist, or that it is stopped
     return Temporary(
         f"neither the API server nor an agent answers: API server: {answers.api}; {_silent(answers)}",

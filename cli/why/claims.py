@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from agent.explain.model import Wait
 from cli.why.findings import at_time, finding, warning
-from cli.why.model import Explained, Facts, namespace_of, spec_of, status_of
+from cli.why.model import Explained, Facts, condition, namespace_of, spec_of, status_of
 from cli.why.remedies import remedy
 from nodelib.json_values import Json, object_or_empty, objects_in
 
 _DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 _LATER = "WaitForFirstConsumer"
+_GROWTH = {"ControllerResizeError": "its resizer", "NodeResizeError": "its node"}  # who cannot, by the condition
 
 
 def claim(obj: Json, facts: Facts) -> Explained:
@@ -57,6 +58,17 @@ def _waits(obj: Json, phase: str, facts: Facts) -> Iterator[Wait]:
         yield _wait(obj, "its volume", "Lost", text, since)
     elif phase == "Pending":
         yield from _unbound(obj, since, facts)
+    else:
+        yield from _small(obj)
+
+
+def _small(obj: Json) -> Iterator[Wait]:
+    """A claim that asks for more than it has, and cannot get it."""
+    for kind, on in _GROWTH.items():
+        found = condition(obj, kind)
+        if found.get("status") == "True":
+            text = str(found.get("message") or "its volume cannot grow")
+            yield _wait(obj, on, kind, text, at_time(found.get("lastTransitionTime")))
 
 
 def _going(obj: Json, since: float | None, facts: Facts) -> Wait:

@@ -51,6 +51,10 @@ _RULES: tuple[tuple[str, str, str], ...] = (
      "it again."),
     ("NoVolumeFits", "", "Create a PersistentVolume with the claim's class, access mode and at least its size; "
      "`kubectl get pv` lists what exists."),
+    ("NodeResizeError", "", "Its pods go on with the size that it has. Mend what the message names; the node tries "
+     "again by itself. `kubectl describe pvc {name} -n {namespace}` shows both sizes."),
+    ("ControllerResizeError", "", "Its pods go on with the size that it has. Ask for one that its driver can give: "
+     "`kubectl edit pvc {name} -n {namespace}`."),
     ("ProvisioningFailed", r"code = ResourceExhausted desc = .*left on this node for volumes", "Ask for less, delete "
      "claims and VolumeSnapshots that nobody needs (`kubectl get pvc,volumesnapshots -A`), or make room on the node's "
      "disk; `kubectl get csistoragecapacities -n kube-system` shows how much each node has left."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from controlplane.cluster.advice import ours
@@ -34,8 +34,8 @@ _FIXED = (
 _IN_LISTS = ("members", "custom")  # fields of Options that a file shows in places of their own
 
 
-def check_options(options: Options) -> None:
-    """Raises Invalid for options that do not go together."""
+def check_options(options: Options, asked: Iterable[str] = ()) -> None:
+    """Raises Invalid for options that do not go together. `asked`: names of those that somebody gave."""
     unknown = [name for name in options.addon_names if name not in addons.TABLE]
     if unknown:
         raise Invalid(
@@ -44,7 +44,7 @@ def check_options(options: Options) -> None:
             step="check the options",
             action=f"Choose from: {', '.join(sorted(addons.TABLE))}.",
         )
-    if problem := options_problem(options):
+    if problem := options_problem(options, asked):
         raise Invalid(problem, obj="up", step="check the options", action="See `./nodewright up --help`.")
     if options.agent == "upstream" and (options.routed or options.ip_family != "ipv4"):
         raise Invalid(
@@ -55,24 +55,46 @@ def check_options(options: Options) -> None:
         )
 
 
-def options_problem(options: Options) -> str:
-    """Why these options do not go together, "" if they do."""
-    if not options.kubeadm and (options.control_planes > 1 or options.joined or options.network != "nodewright"):
-        return "--control-planes, --joined and --network are for clusters that kubeadm raises: give --kubeadm too"
-    if options.kubeadm and options.kubernetes != RELEASE:
-        return f"kubeadm's control plane runs from images, which are built for {RELEASE} only: leave out --kubernetes"
-    if options.control_planes + options.joined > options.nodes:
-        return (
-            f"{options.nodes} nodes are fewer than {options.control_planes} control planes and {options.joined} joined"
-        )
-    if options.load_balancer_pool and not options.gives_addresses:
-        return (
-            "--load-balancer-pool needs --load-balancer, and nodes on one bridge that `up` itself sets up:"
-            " leave out --routed and --kubeadm"
-        )
-    if options.control_planes > 1 and options.routed:
-        return "several control planes need a shared address on the nodes' bridge, and --routed has no bridge"
-    return ""
+def options_problem(options: Options, asked: Iterable[str] = ()) -> str:
+    """Why these options do not go together, "" if they do. What is on by default may be left out unless `asked` for."""
+    return next((text for wrong, text in _problems(options, frozenset(asked)) if wrong), "")
+
+
+def _problems(options: Options, asked: frozenset[str]) -> Iterator[tuple[bool, str]]:
+    """Whether it is so, and what to say of it."""
+    yield (
+        not options.kubeadm and (options.control_planes > 1 or options.joined > 0 or options.network != "nodewright"),
+        "--control-planes, --joined and --network are for clusters that kubeadm raises: give --kubeadm too",
+    )
+    yield (
+        options.kubeadm and options.kubernetes != RELEASE,
+        f"kubeadm's control plane runs from images, which are built for {RELEASE} only: leave out --kubernetes",
+    )
+    yield (
+        options.control_planes + options.joined > options.nodes,
+        f"{options.nodes} nodes are fewer than {options.control_planes} control planes and {options.joined} joined",
+    )
+    yield (
+        "network_policy" in asked and options.network_policy and not options.enforces_policies,
+        "--network-policy needs our agent, on nodes that `up` sets up: leave out --kubeadm and --agent upstream",
+    )
+    yield (
+        "load_balancer" in asked and options.load_balancer and not options.gives_addresses,
+        "--load-balancer needs nodes on one bridge that `up` itself sets up: leave out --routed and --kubeadm",
+    )
+    yield (
+        bool(options.load_balancer_pool) and not options.gives_addresses,
+        "--load-balancer-pool needs --load-balancer, and nodes on one bridge that `up` itself sets up: leave out"
+        " --routed and --kubeadm",
+    )
+    yield (
+        options.storage and not options.provides_volumes,
+        "--storage is for clusters that `up` sets up itself: leave out --kubeadm",
+    )
+    yield (
+        options.control_planes > 1 and options.routed,
+        "several control planes need a shared address on the nodes' bridge, and --routed has no bridge",
+    )
 
 
 def merge(name: str, known: Options, asked: Options, explicit: Iterable[str]) -> Options:
@@ -225,6 +247,10 @@ def wanted_of(cluster: Cluster, images: str, binaries: str, *, chosen: bool) -> 
     """The cluster as a file that makes the same one. `chosen`: its subnet is settled, and belongs into the file."""
     options = cluster.options
     shown = {field: getattr(options, field) for field in Options.__dataclass_fields__ if field not in _IN_LISTS}
+    # Who asks for what such a cluster cannot have is refused: the file says nothing of it.
+    for field, has in (("network_policy", options.enforces_policies), ("load_balancer", options.gives_addresses)):
+        if shown[field] and not has:
+            del shown[field]
     ranges = Ranges(cluster.subnet if chosen else "", ",".join(cluster.pod_cidrs), ",".join(cluster.service_cidrs))
     members = options.all_members if options.members else ()
     return Wanted(cluster.name, shown, members, options.custom, ranges, images, binaries)

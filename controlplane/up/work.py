@@ -116,7 +116,7 @@ def settle(request: Request) -> Cluster:
     options = request.options
     if known is not None:
         options = plan.merge(request.name, known.options, request.options, request.explicit)
-    plan.check_options(options)
+    plan.check_options(options, request.explicit)
     if known is not None:
         cluster = replace(known, options=options, images=request.images or known.images)
         plan.check_ranges_kept(known, replace(request.ranges, nodes=request.subnet))

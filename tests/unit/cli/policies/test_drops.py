@@ -186,6 +186,8 @@ def test_no_daemon_and_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sources, "SOCKET", str(tmp_path / "none"))
     with pytest.raises(NotFound, match="no policy daemon runs on this machine"):
         command.run("nodewright", "", namespace="", follow=False, as_json=False)
+    with pytest.raises(NotFound, match="no such cluster on this machine"):
+        command.run("day1", "", namespace="", follow=False, as_json=False)
 
 
 def test_a_cluster_that_enforces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from controlplane.config.plan.arguments import FIXED
 from controlplane.config.plan.document import ADDONS, DOCUMENT
 from controlplane.config.plan.fields import Sequence, Table
 from controlplane.config.plan.read import parse, wanted
-from controlplane.up.plan import wanted_of
+from controlplane.up.plan import check_options, wanted_of
 from tests.unit.controlplane.config.test_read import WHOLE
 
 SCHEMA = Path(__file__).resolve().parents[4] / "docs/cluster-schema.json"
@@ -83,6 +83,7 @@ def test_every_option_of_a_cluster_is_in_its_file(options: Options) -> None:
         options, members=members
     )
     assert found.ranges == Ranges("10.89.3.0/24", ",".join(cluster.pod_cidrs), ",".join(cluster.service_cidrs))
+    check_options(options, found.options)  # the file can be given to `up`
 
 
 def test_the_schema_in_the_documents_is_that_of_the_reader() -> None:
