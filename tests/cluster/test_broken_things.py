@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -46,6 +46,10 @@ class Ruins:
         tool = [self.cluster.tools["kubectl"], f"--kubeconfig={self.cluster.admin_kubeconfig}", "-n", self.namespace]
         return subprocess.run([*tool, *words], input=stdin, text=True, capture_output=True, check=check, timeout=120)
 
+    def create(self, objects: Sequence[Object]) -> None:
+        document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        self.kubectl("create", "-f", "-", stdin=json.dumps(document))
+
     def why(self, *words: str) -> subprocess.CompletedProcess[str]:
         return cli("why", *words, "-n", self.namespace, "--name", self.cluster.name, check=False, timeout=120)
 
@@ -66,7 +70,10 @@ def ruins(shared_cluster: Cluster) -> Iterator[Ruins]:
     try:
         made.kubectl("create", "namespace", made.namespace)
         until_sync(lambda: made.kubectl("get", "sa", "default", check=False).returncode == 0, 60)
-        made.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        quotas = [one for one in items if one["kind"] == "ResourceQuota"]
+        made.create(quotas)  # it counts only some time later: what it is to refuse comes then
+        made.kubectl("wait", "resourcequota", "--all", "--for=jsonpath={.status.hard}", "--timeout=60s")
+        made.create([one for one in items if one not in quotas])
         made.kubectl("wait", "pod", *deleted, "--for=condition=Ready", "--timeout=100s")
         made.kubectl("delete", "pod", *deleted, "--wait=false")
         yield made
