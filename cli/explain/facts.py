@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
+from cli.explain.lookups import Lookups
 from controlplane.cluster.model import DEFAULT_NAME
 from nodelib.json_values import Json
-
-T = TypeVar("T")
 
 SERVICE_NAME = "kubernetes.io/service-name"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Lookups):
     """Lists of objects as the API server returned them; `names` maps an address to what has it.
 
     `cluster`: whose they are, as it is called on this machine.
@@ -30,26 +28,6 @@ class Facts:
     names: dict[str, str] = field(default_factory=dict)
     cluster: str = DEFAULT_NAME
     enforced: bool = False  # whether the nodes enforce network policies
-    # A Service may have thousands of endpoints: none of them costs a look at every pod.
-    _indexes: dict[str, dict[object, list[Json]]] = field(default_factory=dict, repr=False, compare=False)
-    _once: dict[object, object] = field(default_factory=dict, repr=False, compare=False)
-
-    def once(self, what: object, make: Callable[[], T]) -> T:
-        """What is worked out from many objects, when somebody asks for the first time."""
-        if what not in self._once:
-            self._once[what] = make()
-        return self._once[what]  # type: ignore[return-value]  # kept by what it is
-
-    def _found(
-        self, what: str, objects: Iterable[Json], keys: Callable[[Json], Iterable[object]], wanted: object
-    ) -> list[Json]:
-        index = self._indexes.get(what)
-        if index is None:
-            index = self._indexes[what] = {}
-            for one in objects:
-                for own in keys(one):
-                    index.setdefault(own, []).append(one)
-        return index.get(wanted, [])
 
     @classmethod
     def of(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -265,10 +266,8 @@ def _selectable(facts: Facts, namespace: str, wanted: Sequence[str]) -> dict[str
 
 def _close(values: str, others: Iterable[str], facts: Facts) -> list[str]:
     """The one of `others` that was meant. Comparing takes quadratic time, so it is done for a few Services only."""
-    left = facts.once("comparisons", lambda: [_COMPARISONS])
-    if left[0] <= 0 or len(values) > _LONGEST:
+    if len(values) > _LONGEST or next(facts.once("comparisons", itertools.count)) >= _COMPARISONS:
         return []
-    left[0] -= 1
     return difflib.get_close_matches(values, [one for one in others if len(one) <= 2 * _LONGEST], n=1)
 
 

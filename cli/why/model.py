@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from agent.explain.model import Explanation
+from cli.explain.lookups import Lookups
 from loadbalancer.model import NAMESPACE
 from nodelib.json_values import Json, object_or_empty, objects_in
 from policy.drops.plan.document import ReportedDrop
-
-T = TypeVar("T")
 
 # Every kind that can be asked for: its name, how kubectl abbreviates it, and where the API server lists it.
 KINDS: Mapping[str, tuple[str, str]] = {
@@ -70,32 +68,17 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Lookups):
     """What the API server has, by kind; a kind that it did not list is not in `lists`."""
 
     lists: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
-    # By kind and by what is looked up: a cluster has too many objects to go through all of them for each.
-    _indexes: dict[tuple[str, str], dict[object, list[Json]]] = field(default_factory=dict, repr=False, compare=False)
-    _once: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     def all(self, kind: str) -> tuple[Json, ...]:
         return self.lists.get(kind, ())
 
-    def once(self, what: str, make: Callable[[], T]) -> T:
-        """What is worked out from all objects, when somebody asks for the first time."""
-        if what not in self._once:
-            self._once[what] = make()
-        return self._once[what]  # type: ignore[return-value]  # kept by what it is
-
     def found(self, kind: str, what: str, keys: Callable[[Json], Iterable[object]], key: object) -> list[Json]:
         """The objects of `kind` that have `key` among their `keys`; `what` names these."""
-        index = self._indexes.get((kind, what))
-        if index is None:
-            index = self._indexes[kind, what] = {}
-            for one in self.all(kind):
-                for own in keys(one):
-                    index.setdefault(own, []).append(one)
-        return index.get(key, [])
+        return self._found((kind, what), self.all(kind), keys, key)
 
     def within(self, kind: str, namespace: str) -> list[Json]:
         return self.found(kind, "namespace", lambda one: [namespace_of(one)], namespace)
