@@ -80,22 +80,16 @@ class PodTracer:
                 self._node.sink(partial(_itself, span))
 
     def begun(self, entry: TimelineEntry) -> None:
-        above = self._above(entry)
-        if above is not None:
-            span = LazyContext(partial(spans.part_of, above, entry))
-            self._open[id(entry)] = (entry.what, span, above)
+        if (part := self._part(entry)) is not None:
+            self._open[id(entry)] = (entry.what, *part)
             if entry.what.kind is ActivityKind.PULL:  # it goes on beside the step that began it
-                from_now_on(span)
+                from_now_on(part[0])
 
     def ended(self, entry: TimelineEntry, begun: TimelineEntry | None) -> None:
         known = self._open.pop(id(begun), None) if begun is not None else None
-        if known is not None:
-            _, span, above = known
-            if spans.has_span(entry):
-                self._node.sink(partial(spans.span_below, self._pod, entry, span, above))
-        elif spans.has_span(entry) and (found := self._above(entry)) is not None:
-            span = LazyContext(partial(spans.part_of, found, entry))
-            self._node.sink(partial(spans.span_below, self._pod, entry, span, found))
+        part = known[1:] if known is not None else self._part(entry)
+        if part is not None and spans.has_span(entry):
+            self._node.sink(partial(spans.span_below, self._pod, entry, *part))
         if entry.what.kind is (ActivityKind.SHOWN_READY if self._node.tells else ActivityKind.READY):
             self.start_ended()
 
@@ -113,6 +107,11 @@ class PodTracer:
             if one.kind is what.kind and one == what:
                 return span
         return None
+
+    def _part(self, entry: TimelineEntry) -> tuple[LazyContext, LazyContext] | None:
+        """The span of this entry, and the one above. None: it is in no trace."""
+        above = self._above(entry)
+        return None if above is None else (LazyContext(partial(spans.part_of, above, entry)), above)
 
     def _above(self, entry: TimelineEntry) -> LazyContext | None:
         """The span that this entry is a part of. None: it is in no trace, as what happens between later plans."""
