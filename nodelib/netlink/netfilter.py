@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from collections.abc import Iterable, Iterator
 
-from nodelib.netlink.framing import HEADER, messages
+from nodelib.netlink.framing import HEADER, attributes, messages
 
 REQUEST, ACK, DUMP, CREATE, EXCL = 0x1, 0x4, 0x300, 0x400, 0x200
 ERROR, DONE = 2, 3  # NLMSG_ERROR is the acknowledgement too
@@ -28,6 +29,16 @@ def message(kind: int, flags: int, number: int, body: bytes = b"", family: int =
     """One request. `kind`: subsystem and message type; `body`: attributes; `resource`: a group or queue (res_id)."""
     head = struct.pack(">BBH", family, 0, resource)
     return HEADER.pack(HEADER.size + len(head) + len(body), kind, flags | REQUEST, number, 0) + head + body
+
+
+def orders(kind: int, bodies: Iterable[bytes], resource: int) -> list[bytes]:
+    """Requests of one kind, each to be acknowledged and numbered from 1 on."""
+    return [message(kind, ACK, number, body, resource=resource) for number, body in enumerate(bodies, 1)]
+
+
+def reported(data: bytes, kind: int) -> Iterator[dict[int, bytes]]:
+    """The attributes of each message of this kind in one datagram of the kernel."""
+    return (dict(attributes(payload, GENMSG)) for one, _, _, payload in messages(data) if one == kind)
 
 
 def ask(kind: int, flags: int, body: bytes = b"", *, timeout: float = 1) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodelib.netlink import netfilter
-from nodelib.netlink.framing import attribute, attributes, messages
+from nodelib.netlink.framing import attribute
 
 _SUBSYSTEM = 4 << 8  # NFNL_SUBSYS_ULOG
 _PACKET, _CONFIGURE = _SUBSYSTEM | 0, _SUBSYSTEM | 1
@@ -42,18 +42,12 @@ def binding(group: int, *, copied: int, gathered: int, hundredths: int) -> list[
         attribute(_THRESHOLD, struct.pack(">I", gathered)) + attribute(_TIMEOUT, struct.pack(">I", hundredths)),
         attribute(_FLAGS, struct.pack(">H", _NUMBERED)),
     )
-    return [
-        netfilter.message(_CONFIGURE, netfilter.ACK, number, body, resource=group)
-        for number, body in enumerate(parts, 1)
-    ]
+    return netfilter.orders(_CONFIGURE, parts, group)
 
 
 def records(data: bytes) -> Iterator[Record]:
     """The records in one datagram of the kernel."""
-    for kind, _, _, payload in messages(data):
-        if kind != _PACKET:
-            continue
-        found = dict(attributes(payload, netfilter.GENMSG))
+    for found in netfilter.reported(data, _PACKET):
         number = found.get(_NUMBER, b"")
         yield Record(
             found.get(_PREFIX, b"")[:_LONGEST_PREFIX].rstrip(b"\0").decode("ascii", "replace"),

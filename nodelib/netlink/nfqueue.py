@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nodelib.netlink import netfilter
-from nodelib.netlink.framing import attribute, attributes, messages
+from nodelib.netlink.framing import attribute
 
 _SUBSYSTEM = 3 << 8  # NFNL_SUBSYS_QUEUE
 _PACKET, _VERDICT, _CONFIGURE = _SUBSYSTEM | 0, _SUBSYSTEM | 1, _SUBSYSTEM | 2
@@ -40,18 +40,12 @@ def binding(queue: int, *, most: int) -> list[bytes]:
         attribute(_LENGTH, struct.pack(">I", most)),
         attribute(_MASK, struct.pack(">I", _FAIL_OPEN)) + attribute(_FLAGS, struct.pack(">I", _FAIL_OPEN)),
     )
-    return [
-        netfilter.message(_CONFIGURE, netfilter.ACK, number, body, resource=queue)
-        for number, body in enumerate(parts, 1)
-    ]
+    return netfilter.orders(_CONFIGURE, parts, queue)
 
 
 def packets(data: bytes) -> Iterator[Held]:
     """The packets in one datagram of the kernel."""
-    for kind, _, _, payload in messages(data):
-        if kind != _PACKET:
-            continue
-        found = dict(attributes(payload, netfilter.GENMSG))
+    for found in netfilter.reported(data, _PACKET):
         head = found.get(_HEADER, b"")
         if len(head) >= 4:
             yield Held(int.from_bytes(head[:4], "big"), found.get(_PAYLOAD, b""))
