@@ -53,7 +53,7 @@ async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) 
     await runner.setup()
     assert runner.server is not None, "made by setup()"
     try:
-        gate = Gate(runner.server, _bound(host, port), None, OPEN)
+        gate = Gate(runner.server, bound(host, port), None, OPEN)
     except OSError as error:
         await runner.cleanup()
         raise Temporary(
@@ -66,13 +66,14 @@ async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) 
     return HttpServer(runner, gate)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int, *, dual: bool = False) -> socket.socket:
+    """A TCP socket that does not listen yet; `dual`: at :: it also takes IPv4. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not dual)
         listener.bind((host, port))
     except OSError:
         listener.close()

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from nodelib import connections
 from nodelib.connections import OPEN, ConnectionLimits, Gate
+from nodelib.daemons.http_server import bound
 from nodelib.errors import Invalid
 
 log = logging.getLogger(__name__)
@@ -84,19 +85,12 @@ class Listeners:
 
 
 def _socket(name: str, address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listener.bind((address, max(port, 0)))
+        return bound(address, max(port, 0), dual=True)
     except OSError as error:
-        listener.close()
         raise Invalid(
             f"cannot listen on {address} port {port}: {error.strerror}",
             obj=f"{name} server",
             step="listen",
             action="Is another kubelet running here? `ss -ltnp` shows who holds the port.",
         ) from error
-    return listener
