@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextvars import ContextVar, Token
 from types import TracebackType
 
-from nodelib.traces.model import LazyContext, SpanContext
+from nodelib.traces.model import HasContext, SpanContext
 
-_CURRENT: ContextVar[LazyContext | None] = ContextVar("span", default=None)
+_CURRENT: ContextVar[HasContext | None] = ContextVar("span", default=None)
 
 
 def current() -> SpanContext | None:
@@ -21,11 +21,11 @@ class working_for:
 
     __slots__ = ("_span", "_token")
 
-    def __init__(self, span: LazyContext | None) -> None:
+    def __init__(self, span: HasContext | None) -> None:
         self._span = span
 
     def __enter__(self) -> None:
-        self._token: Token[LazyContext | None] = _CURRENT.set(self._span)
+        self._token: Token[HasContext | None] = _CURRENT.set(self._span)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -33,6 +33,6 @@ class working_for:
         _CURRENT.reset(self._token)
 
 
-def from_now_on(span: LazyContext | None) -> None:
+def from_now_on(span: HasContext | None) -> None:
     """Until the enclosing working_for() or this task ends, and in tasks that are made until then."""
     _CURRENT.set(span)

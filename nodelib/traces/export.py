@@ -74,7 +74,8 @@ class Exporter:
             self._dropped("queue_full", 1)
             return
         self._waiting.append(make)
-        self._some.set()
+        if len(self._waiting) == 1:
+            self._some.set()
         if len(self._waiting) >= BATCH:
             self._many.set()
 

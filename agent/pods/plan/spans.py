@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from agent.pods.model.timeline import ActivityKind, TimelineEntry
-from nodelib.traces.model import LazyContext, Span, SpanContext
+from nodelib.traces.model import Span, SpanContext
 from nodelib.traces.sampling import span_id, trace_id
 
 START = "pod start"
@@ -67,12 +67,7 @@ class TracedPod:
         return waited if waited > 1.0 else 0.0
 
     @cached_property
-    def start(self) -> LazyContext:
-        """`root`, in the form that the spans below it ask for."""
-        return LazyContext(lambda: self.root)
-
-    @cached_property
-    def root(self) -> SpanContext:
+    def context(self) -> SpanContext:
         """The span of its start."""
         trace = trace_id(START, self.uid)
         return SpanContext(trace, span_id(trace, START))
@@ -86,16 +81,6 @@ def context_of(trace: bytes, entry: TimelineEntry) -> SpanContext:
     """Equal for an entry that is under way and the same one when it has ended."""
     what = entry.what
     return SpanContext(trace, span_id(trace, what.kind.value, what.container, what.volume, repr(entry.at)))
-
-
-def part_of(above: LazyContext, entry: TimelineEntry) -> SpanContext:
-    """The span of an entry that is a part of another span."""
-    return context_of(above.context.trace, entry)
-
-
-def span_below(pod: TracedPod, entry: TimelineEntry, span: LazyContext, above: LazyContext) -> Span:
-    """As span_of(), with ids that are not made before this."""
-    return span_of(pod, entry, span.context, above.context.span)
 
 
 def span_of(pod: TracedPod, entry: TimelineEntry, context: SpanContext, parent: bytes) -> Span:
@@ -120,14 +105,14 @@ def span_of(pod: TracedPod, entry: TimelineEntry, context: SpanContext, parent: 
 def start_span(pod: TracedPod, ended: float, error: str = "") -> Iterable[Span]:
     """The root of a pod's start, `ended` at a wall time, and the wait before the node heard of it."""
     begin = pod.seen - pod.waited
-    yield Span(pod.root, START, begin, ended - begin, attributes=pod.attributes, error=error)
+    yield Span(pod.context, START, begin, ended - begin, attributes=pod.attributes, error=error)
     if pod.waited:
-        context = SpanContext(pod.root.trace, span_id(pod.root.trace, WAIT))
+        context = SpanContext(pod.context.trace, span_id(pod.context.trace, WAIT))
         precision = {**pod.attributes, "nodewright.precision": "1s"}
-        yield Span(context, WAIT, begin, pod.waited, pod.root.span, precision)
+        yield Span(context, WAIT, begin, pod.waited, pod.context.span, precision)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sync:
     """A plan that is walked: the `number`th of this agent for the pod. `of_start`: a part of the pod's start, and not a
     trace of its own."""
@@ -138,17 +123,18 @@ class Sync:
     began: float
     of_start: bool
 
+    @cached_property
     def context(self) -> SpanContext:
         what = (self.name, self.pod.uid, repr(self.began), str(self.number))
-        trace = self.pod.root.trace if self.of_start else trace_id(*what)
+        trace = self.pod.context.trace if self.of_start else trace_id(*what)
         return SpanContext(trace, span_id(trace, *what))
 
-    def span(self, context: LazyContext, ended: float) -> Span:
+    def span(self, ended: float) -> Span:
         """All steps of the plan ended then."""
         pod, of_start = self.pod, self.of_start
         attributes = {**pod.attributes, "k8s.pod.update_type": "create" if of_start else "sync"}
-        parent, links = (pod.root.span, ()) if of_start else (b"", (pod.root,))
-        return Span(context.context, self.name, self.began, ended - self.began, parent, attributes, links=links)
+        parent, links = (pod.context.span, ()) if of_start else (b"", (pod.context,))
+        return Span(self.context, self.name, self.began, ended - self.began, parent, attributes, links=links)
 
 
 def record_spans(pod: TracedPod, entries: Sequence[TimelineEntry], now: float) -> list[Span]:
@@ -157,7 +143,7 @@ def record_spans(pod: TracedPod, entries: Sequence[TimelineEntry], now: float) -
 
     Entries under way last until `now`.
     """
-    trace = pod.root.trace
+    trace = pod.context.trace
     newest = [_newest(one, now) for one in entries if has_span(one)]
     ready = [one.at for one in newest if one.what.kind is ActivityKind.SHOWN_READY]
     begin = min([pod.seen or now, *(one.at for one in newest)])
@@ -168,7 +154,7 @@ def record_spans(pod: TracedPod, entries: Sequence[TimelineEntry], now: float) -
     for one in newest:
         parent = _parent(one, newest)
         inside = one.at <= ended
-        above = context_of(trace, parent).span if parent else pod.root.span if inside else b""
+        above = context_of(trace, parent).span if parent else pod.context.span if inside else b""
         spans.append(span_of(pod, one, context_of(trace, one), above))
     return sorted(spans, key=lambda span: span.begin)
 

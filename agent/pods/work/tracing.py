@@ -19,14 +19,15 @@ from agent.pods.plan.spans import Sync, TracedPod
 from nodelib.clock import Clock
 from nodelib.kube.times import time_or
 from nodelib.traces.current import from_now_on, working_for
-from nodelib.traces.model import LazyContext, Span, SpanContext
+from nodelib.traces.model import HasContext, Span, SpanContext
 from nodelib.traces.sampling import is_sampled
 
 # Takes what makes a span, so that it is made when it is sent, with many others, and not between a pod's steps.
 Sink = Callable[[Callable[[], Span]], None]
 # What no plan does, although it may be noted while one is walked.
-_BESIDE_PLANS = (ActivityKind.ADMIT, ActivityKind.ENDED, ActivityKind.FIRST_PROBE, ActivityKind.SHOWN_READY)
-_OF_THE_START = (*_BESIDE_PLANS, ActivityKind.PULL)  # a pull outlives the plan that began it
+_PULL, _READY, _SHOWN_READY = ActivityKind.PULL, ActivityKind.READY, ActivityKind.SHOWN_READY
+_BESIDE_PLANS = (ActivityKind.ADMIT, ActivityKind.ENDED, ActivityKind.FIRST_PROBE, _SHOWN_READY)
+_OF_THE_START = (*_BESIDE_PLANS, _PULL)  # a pull outlives the plan that began it
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,30 @@ class PodTracing:
         """None: this pod is not traced. `is_new`: nothing of it runs, so that its start is still to come."""
         created = time_or(0.0, pod.meta.get("creationTimestamp"))
         traced = TracedPod(pod.uid, pod.namespace, pod.name, created, self.clock.now())
-        if not is_sampled(traced.root.trace, self.per_million):
+        if not is_sampled(traced.context.trace, self.per_million):
             return None
         return PodTracer(traced, self, starting=is_new)
+
+
+class _Part:
+    """The span of a timeline's entry, a part of another one. One object from the entry's begin until the span is sent,
+    which calls it: what is made between a pod's steps costs several times what it costs later, many in a row."""
+
+    __slots__ = ("_above", "_made", "_pod", "entry")
+
+    def __init__(self, pod: TracedPod, entry: TimelineEntry, above: HasContext) -> None:
+        self._pod, self.entry, self._above = pod, entry, above
+        self._made: SpanContext | None = None
+
+    @property
+    def context(self) -> SpanContext:
+        if self._made is None:
+            self._made = spans.context_of(self._above.context.trace, self.entry)
+        return self._made
+
+    def __call__(self) -> Span:
+        """Of an entry that has ended."""
+        return spans.span_of(self._pod, self.entry, self.context, self._above.context.span)
 
 
 class PodTracer:
@@ -53,24 +75,22 @@ class PodTracer:
 
     def __init__(self, pod: TracedPod, node: PodTracing, *, starting: bool) -> None:
         self._pod, self._node, self._starting = pod, node, starting
-        self._sync: tuple[Sync, LazyContext] | None = None
+        self._last = _SHOWN_READY if node.tells else _READY
+        self._sync: Sync | None = None
         self._syncs = itertools.count()
-        # What is under way, its span and the one above, by the entry's id().
-        self._open: dict[int, tuple[Activity, LazyContext, LazyContext]] = {}
+        self._open: dict[int, _Part] = {}  # what is under way, by the id() of the entry that began it
 
     def sync_began(self, name: str, *, finished: bool = False) -> None:
         """A plan with steps begins; `name`: upstream's function. `finished`: the pod ends because its work is done."""
         if name != spans.SYNC:
             self.start_ended("" if finished else "it ended before it was ready")
-        sync = Sync(self._pod, name, next(self._syncs), self._node.clock.now(), self._starting)
-        self._sync = sync, LazyContext(sync.context)
+        self._sync = Sync(self._pod, name, next(self._syncs), self._node.clock.now(), self._starting)
 
     def sync_ended(self) -> None:
         """All steps of the plan have ended."""
         if self._sync is not None:
-            sync, context = self._sync
-            self._sync = None
-            self._node.sink(partial(sync.span, context, self._node.clock.now()))
+            sync, self._sync = self._sync, None
+            self._node.sink(partial(sync.span, self._node.clock.now()))
 
     def start_ended(self, error: str = "") -> None:
         """The pod is ready and the API shows it, or it will never be."""
@@ -80,49 +100,45 @@ class PodTracer:
                 self._node.sink(partial(_itself, span))
 
     def begun(self, entry: TimelineEntry) -> None:
-        if (part := self._part(entry)) is not None:
-            self._open[id(entry)] = (entry.what, *part)
-            if entry.what.kind is ActivityKind.PULL:  # it goes on beside the step that began it
-                from_now_on(part[0])
+        if (above := self._above(entry)) is not None:
+            part = self._open[id(entry)] = _Part(self._pod, entry, above)
+            if entry.what.kind is _PULL:  # it goes on beside the step that began it
+                from_now_on(part)
 
     def ended(self, entry: TimelineEntry, begun: TimelineEntry | None) -> None:
-        known = self._open.pop(id(begun), None) if begun is not None else None
-        part = known[1:] if known is not None else self._part(entry)
-        if part is not None and spans.has_span(entry):
-            self._node.sink(partial(spans.span_below, self._pod, entry, *part))
-        if entry.what.kind is (ActivityKind.SHOWN_READY if self._node.tells else ActivityKind.READY):
+        part = self._open.pop(id(begun), None) if begun is not None else None
+        if part is not None:
+            part.entry = entry
+            self._node.sink(part)
+        elif spans.has_span(entry) and (above := self._above(entry)) is not None:
+            self._node.sink(_Part(self._pod, entry, above))
+        if entry.what.kind is self._last:
             self.start_ended()
 
     def within(self, entry: TimelineEntry) -> AbstractContextManager[None]:
-        known = self._open.get(id(entry))
-        return working_for(None if known is None else known[1])
+        return working_for(self._open.get(id(entry)))
 
     def context_of(self, what: Activity) -> SpanContext | None:
         """The span of this step, which is under way; the newest if there are several."""
         found = self._newest(what)
         return None if found is None else found.context
 
-    def _newest(self, what: Activity) -> LazyContext | None:
-        for one, span, _ in reversed(self._open.values()):
-            if one.kind is what.kind and one == what:
-                return span
+    def _newest(self, what: Activity) -> _Part | None:
+        for one in reversed(self._open.values()):
+            if one.entry.what.kind is what.kind and one.entry.what == what:
+                return one
         return None
 
-    def _part(self, entry: TimelineEntry) -> tuple[LazyContext, LazyContext] | None:
-        """The span of this entry, and the one above. None: it is in no trace."""
-        above = self._above(entry)
-        return None if above is None else (LazyContext(partial(spans.part_of, above, entry)), above)
-
-    def _above(self, entry: TimelineEntry) -> LazyContext | None:
+    def _above(self, entry: TimelineEntry) -> HasContext | None:
         """The span that this entry is a part of. None: it is in no trace, as what happens between later plans."""
         if entry.of is not None and (span := self._newest(entry.of)) is not None:
             return span
         kind = entry.what.kind
         if self._starting and kind in _OF_THE_START:
-            return self._pod.start
+            return self._pod
         if self._sync is not None and kind not in _BESIDE_PLANS:
-            return self._sync[1]
-        return self._pod.start if self._starting else None
+            return self._sync
+        return self._pod if self._starting else None
 
 
 def _itself(span: Span) -> Span:

@@ -241,7 +241,7 @@ RECORDS: Mapping[str, tuple[list[TimelineEntry], Tree]] = {
 def test_a_record_is_a_trace(entries: list[TimelineEntry], expected: Tree) -> None:
     spans = record_spans(POD, entries, now=60.0)
     assert tree(spans) == expected
-    assert {one.context.trace for one in spans} == {POD.root.trace}
+    assert {one.context.trace for one in spans} == {POD.context.trace}
 
 
 def test_what_is_under_way_lasts_until_now_and_the_start_says_that_it_is_not_over() -> None:

@@ -18,12 +18,12 @@ from agent.runtime.edge.cri import Cri
 from agent.runtime.edge.traced_calls import TracedChannel
 from nodelib.tasks import cancel_and_wait
 from nodelib.traces.current import working_for
-from nodelib.traces.model import LazyContext, Span, SpanContext, SpanKind
+from nodelib.traces.model import Span, SpanContext, SpanKind
 from tests.waiting import until
 
 pb: Any = api_pb2
 STEP = SpanContext(b"t" * 16, b"s" * 8)
-UNDER_WAY = LazyContext(lambda: STEP)
+UNDER_WAY = Span(STEP, "step", 0.0, 0.0)
 
 
 class Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
