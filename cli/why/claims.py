@@ -12,6 +12,7 @@ from nodelib.json_values import Json, object_or_empty, objects_in
 
 _DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 _LATER = "WaitForFirstConsumer"
+_CHOSEN = "volume.kubernetes.io/selected-node"  # by the scheduler, for a claim that is bound late
 _GROWTH = {"ControllerResizeError": "its resizer", "NodeResizeError": "its node"}  # who cannot, by the condition
 
 
@@ -102,9 +103,29 @@ def _unbound(obj: Json, since: float | None, facts: Facts) -> Iterator[Wait]:
     elif found.get("provisioner") == "kubernetes.io/no-provisioner":
         text = f'no PersistentVolume of class "{name}" fits it, and this class makes none'
         yield from [_wait(obj, "a PersistentVolume", "NoVolumeFits", text, since)] if _is_due(obj, found, facts) else ()
+    elif found.get("volumeBindingMode") == _LATER and not _chosen_node(obj):
+        yield from _without_node(obj, since, facts)
     elif _is_due(obj, found, facts):
         text = f"{found.get('provisioner')} has not made its volume yet"
         yield _wait(obj, "its provisioner", "Provisioning", text, since)
+
+
+def _chosen_node(obj: Json) -> str:
+    return str(object_or_empty(obj["metadata"].get("annotations")).get(_CHOSEN) or "")
+
+
+def _without_node(obj: Json, since: float | None, facts: Facts) -> Iterator[Wait]:
+    """A claim that is bound late, before the scheduler has chosen its node: nothing, unless pods use it. The reason is
+    that of the event which the controller of volumes writes then."""
+    using = users(obj, facts)
+    if not using:
+        return
+    unplaced = next((one for one in using if not spec_of(one).get("nodeName")), None)
+    if unplaced is not None:
+        text = f"its volume is made on its pod's node, and none is chosen yet for pod {unplaced['metadata']['name']}"
+    else:  # the scheduler binds volumes before it gives a pod its node, so somebody else gave it
+        text = f"pod {using[0]['metadata']['name']} has its node from spec.nodeName: no scheduler chooses one for it"
+    yield _wait(obj, "a node", "WaitForPodScheduled", text, since)
 
 
 def _is_due(obj: Json, cls: Json, facts: Facts) -> bool:

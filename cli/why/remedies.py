@@ -62,10 +62,13 @@ _RULES: tuple[tuple[str, str, str], ...] = (
      "be changed: delete it (`kubectl delete pvc {name} -n {namespace}`) and create it again."),
     ("ProvisioningFailed", "", "Look at the log of the provisioner; `kubectl describe pvc {name} -n {namespace}` "
      "shows what it said."),
-    ("Provisioning", r"csi\.nodewright\.local", "It is made when a node is chosen for the pod that uses it "
-     "(`kubectl get pods -n {namespace} -o wide`): if it has no node, that comes first. Its driver and its provisioner "
-     "are daemons of that node: `nodewright status` shows whether they run, `nodewright export logs` has csi.log and "
-     "csi-provisioner.log."),
+    ("WaitForPodScheduled", r"for pod (?P<pod>\S+)", "Look why the pod has no node: `nodewright why "
+     "{namespace}/{pod}`."),
+    ("WaitForPodScheduled", "", "Take nodeName out of the pod and let the scheduler choose: nodeSelector with "
+     "kubernetes.io/hostname has the same effect."),
+    ("Provisioning", r"csi\.nodewright\.local", "Its driver and its provisioner are daemons of the node of its pod "
+     "(`kubectl get pods -n {namespace} -o wide`): `nodewright status` shows whether they run, `nodewright export "
+     "logs` has csi.log and csi-provisioner.log."),
     ("Provisioning", "", "Check that its provisioner runs: `kubectl get pods -A` and `kubectl get csidrivers`."),
     ("Lost", "", "Its data may be gone: bring the PersistentVolume back, or delete the claim and create it again: "
      "`kubectl delete pvc {name} -n {namespace}`."),

@@ -30,6 +30,10 @@ def thing(name: str = "web", *, owner: Json | None = None, status: Json | None =
     return {"metadata": meta, "spec": spec, "status": status or {}}
 
 
+def with_notes(obj: Json, notes: Json) -> Json:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": notes}}
+
+
 def cluster_wide(name: str, **more: Any) -> Json:
     return {"metadata": {"name": name, "uid": f"uid-{name}", "annotations": more.pop("annotations", {})}, **more}
 
@@ -62,8 +66,10 @@ QUOTA = 'pods "web-x" is forbidden: exceeded quota: small, requested: pods=1, us
 DEPLOYMENT = thing(replicas=2)
 SET = {**thing("web-1", owner=DEPLOYMENT, replicas=1), "kind": "ReplicaSet"}
 JOB = thing()
+CHOSEN = {"volume.kubernetes.io/selected-node": "n1"}
 LATE = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "example.com/disk"}
 USER = running("web", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "web"}}])
+UNPLACED = running("web", nodeName="", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "web"}}])
 BALANCED: Json = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
 NODE = cluster_wide("n1", status={"addresses": [{"type": "InternalIP", "address": "10.9.0.1"}]})
 SERVER = running("p")
@@ -198,7 +204,7 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
     "a claim for a volume made by hand": ("pvc", thing(storageClassName=""), {}, "NoVolumeFits", "", "get pv", True),
     "a claim that a pod uses, bound late": (
         "pvc",
-        thing(storageClassName="disk"),
+        with_notes(thing(storageClassName="disk"), CHOSEN),
         {"storageclass": [cluster_wide("disk", **LATE)], "pod": [USER]},
         "Provisioning",
         "example.com/disk has not made",
@@ -207,11 +213,29 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
     ),
     "a claim of our own driver, bound late": (
         "pvc",
-        thing(storageClassName="local"),
+        with_notes(thing(storageClassName="local"), CHOSEN),
         {"storageclass": [cluster_wide("local", **{**LATE, "provisioner": "csi.nodewright.local"})], "pod": [USER]},
         "Provisioning",
         "csi.nodewright.local has not made",
-        "if it has no node, that comes first",
+        "csi-provisioner.log",
+        True,
+    ),
+    "a claim bound late, of a pod without a node": (
+        "pvc",
+        thing(storageClassName="disk"),
+        {"storageclass": [cluster_wide("disk", **LATE)], "pod": [UNPLACED]},
+        "WaitForPodScheduled",
+        "none is chosen yet for pod web",
+        "`nodewright why shop/web`",
+        True,
+    ),
+    "a claim bound late, of a pod that names its node itself": (
+        "pvc",
+        thing(storageClassName="disk"),
+        {"storageclass": [cluster_wide("disk", **LATE)], "pod": [USER]},
+        "WaitForPodScheduled",
+        "pod web has its node from spec.nodeName",
+        "kubernetes.io/hostname",
         True,
     ),
     "a claim that its driver cannot make": (
