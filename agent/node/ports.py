@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from nodelib.firewall.iptables import Tables
@@ -11,7 +11,12 @@ from nodelib.firewall.objects import Family
 
 @dataclass(frozen=True, slots=True)
 class NodeTables:
-    """iptables of this machine by family. `generation`: the kernel's count of changes, None where it has none."""
+    """iptables of this machine by family. `generation`: the kernel's count of changes, None where it has none.
+
+    `glance`: how the kubelet's chains and the rules that lead to them look, to be compared; None where only the tools
+    can tell. It starts no process. Raises NodewrightError.
+    """
 
     tables: Mapping[Family, Tables]
     generation: Callable[[], int | None]
+    glance: Callable[[], Awaitable[object | None]]

@@ -143,6 +143,11 @@ class NftTable(Generic[F]):
         async with self._lock:
             return await asyncio.to_thread(self._sets)
 
+    async def chains(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of these chains that the table has. Raises NftError."""
+        async with self._lock:
+            return await asyncio.to_thread(self._chains, tuple(names))
+
     async def rules_digest(self) -> str:
         """A digest of the table's rules and their order; "" if it has no rules or does not exist."""
         return digest_of(await self.digests())
@@ -250,6 +255,12 @@ class NftTable(Generic[F]):
         found = self._ask(wire.GET_SETS, netfilter.DUMP, text_attribute(1, self._name)) or ()
         parts = [dict(attributes(payload, 4)) for payload in found]
         return [one[2].rstrip(b"\0").decode() for one in parts if one[1] == self._name.encode() + b"\0"]
+
+    def _chains(self, names: tuple[str, ...]) -> frozenset[str]:
+        bodies = {name: text_attribute(1, self._name) + text_attribute(3, name) for name in names}
+        return frozenset(
+            name for name, body in bodies.items() if self._ask(wire.GET_CHAIN, netfilter.ACK, body) is not None
+        )
 
     def _digests(self, chains: Collection[str] | None) -> dict[str, str]:
         table, own = text_attribute(1, self._name), self._name.encode() + b"\0"

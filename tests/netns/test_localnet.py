@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,50 @@ def test_the_kubelets_chain_guards_a_node_whose_proxy_is_another(world: Loopback
     assert saved.count(":KUBE-KUBELET-CANARY ") == 6
     assert saved.count(":KUBE-FIREWALL ") == 1, "IPv6 needs none"
     assert kept.poll() is None
+
+
+_COUNTED = """
+import asyncio, sys
+from agent.node.edge.iptables import find_tables
+from agent.node.work import util_chains
+from nodelib.clock import SystemClock
+from nodelib.firewall.iptables import Iptables
+read, util_chains.CHECK = Iptables.chain_exists, 0.2
+async def counted(*given):
+    print("read", flush=True)
+    return await read(*given)
+Iptables.chain_exists = counted
+asyncio.run(util_chains.UtilChains(find_tables, SystemClock()).run())
+"""
+
+
+def test_rules_of_others_are_no_reason_to_start_the_tools(world: LoopbackWorld) -> None:
+    """A proxy changes its rules all the time: that the kubelet's chains are as they were is seen over netlink."""
+    reads = world.folder / "reads"
+    with reads.open("wb") as log:
+        kept = world.node.start(sys.executable, "-c", _COUNTED, cwd=ROOT, stdout=log)
+
+    def whole() -> int:
+        wait_for("the chains", lambda: _guarded(world))
+        count = -1
+        while (now := len(reads.read_text().splitlines())) != count:
+            count = now
+            time.sleep(2)
+        return count
+
+    before = whole()
+    for number in range(10):
+        world.node.run("iptables", "-t", "filter", "-N", f"OTHER-{number}")
+        time.sleep(0.5)
+    assert len(reads.read_text().splitlines()) == before
+    for spoilt in ("-D INPUT -j KUBE-FIREWALL", "-t mangle -X KUBE-IPTABLES-HINT"):
+        world.node.run("iptables", *spoilt.split())
+        wait_for("what was removed", lambda: _guarded(world) and "KUBE-IPTABLES-HINT" in _mangle(world))
+    assert kept.poll() is None
+
+
+def _mangle(world: LoopbackWorld) -> str:
+    return world.node.run("iptables-save", "-t", "mangle").stdout
 
 
 def _guarded(world: LoopbackWorld) -> bool:

@@ -1,7 +1,9 @@
 """Keeps the kubelet's own chains in iptables (makeIPTablesUtilChains; upstream pkg/kubelet/kubelet_network_linux.go).
 
 Upstream looks for its canary once a minute, and only for that. Here the rules themselves are compared, and where the
-kernel counts changes of its ruleset they are looked at within seconds of one, and not at all without one.
+kernel counts changes of its ruleset they are looked at within seconds of one, and not at all without one. Most changes
+are the proxy's, and a glance at the chains in the kernel shows that they are as they were: the tools are nine
+processes, and the event loop stands still while each begins.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class UtilChains:
         self._find = find
         self._clock = clock
         self._problem = ""
+        self._well: object | None = None  # a glance at the chains when nothing of them was missing
 
     async def run(self) -> None:
         """Until cancelled. A failure is logged once per cause and tried again."""
@@ -41,7 +44,7 @@ class UtilChains:
                 generation = found.generation()
                 if generation is None or generation != seen:
                     # A change of our own counts too: it is looked at once more.
-                    seen = None if await self._keep(found.tables) else generation
+                    seen = None if await self._look(found) else generation
                 self._problem = ""
             except NotFound as error:
                 log.info("No iptables support on this system; not creating the %s chain: %s", plan.HINT, error)
@@ -49,6 +52,17 @@ class UtilChains:
             except NodewrightError as error:
                 self._failed(str(error))
             await self._clock.sleep(CHECK if found is None or found.generation() is not None else UNCOUNTED_CHECK)
+
+    async def _look(self, found: NodeTables) -> bool:
+        """Whether anything was missing, and is written now. Raises RestoreError, CommandError, NftError."""
+        before = await found.glance()
+        if before is not None and before == self._well:
+            return False
+        self._well = None
+        if await self._keep(found.tables):
+            return True
+        self._well = before if await found.glance() == before else None
+        return False
 
     async def _keep(self, tables: Mapping[Family, Tables]) -> bool:
         """Write what is missing; whether anything was. Raises RestoreError, CommandError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -12,7 +12,7 @@ from agent.node.ports import NodeTables
 from agent.node.work.util_chains import CHECK, UNCOUNTED_CHECK, UtilChains
 from nodelib.errors import NotFound
 from nodelib.firewall import localnet
-from nodelib.firewall.objects import BUILT_IN, Family, Rule
+from nodelib.firewall.objects import BUILT_IN, Family, Rule, TableContent
 from proxy.plan.iptables.fixed import TABLES
 from proxy.plan.iptables.sync import drift
 from tests.fakes.clock import FakeClock, settle
@@ -28,6 +28,14 @@ class Kernel(FakeIptables):
 
     reads = 0
 
+    def __init__(self, family: Family = Family.IPV4) -> None:
+        super().__init__(family)
+        self.before_read: Callable[[], object] = lambda: None
+
+    async def save(self, table: str, *, only: Collection[str] | None = None) -> TableContent:
+        self.before_read()
+        return await super().save(table, only=only)
+
     async def chain_exists(self, table: str, chain: str) -> bool:
         self.reads += 1
         return await super().chain_exists(table, chain)
@@ -38,16 +46,19 @@ class Machine:
 
     def __init__(self) -> None:
         self.four, self.six = Kernel(), Kernel(Family.IPV6)
-        self.counts, self.absent = True, False
+        self.counts, self.absent, self.glances = True, False, True
         self.foreign = 0
 
     async def find(self) -> NodeTables:
         if self.absent:
             raise NotFound("cannot start: No such file or directory", obj="IPv4 iptables")
-        return NodeTables({Family.IPV4: self.four, Family.IPV6: self.six}, self._generation)
+        return NodeTables({Family.IPV4: self.four, Family.IPV6: self.six}, self._generation, self._glance)
 
     def _generation(self) -> int | None:
         return len(self.four.inputs) + len(self.six.inputs) + self.foreign if self.counts else None
+
+    async def _glance(self) -> object:
+        return repr([one.tables for one in (self.four, self.six)]) if self.counts and self.glances else None
 
     def flush(self) -> None:
         for kernel in (self.four, self.six):
@@ -124,6 +135,34 @@ async def test_nothing_is_read_as_long_as_nobody_writes() -> None:
         await clock.advance(1000 * CHECK)
         assert machine.four.reads == before
         assert len(machine.four.inputs) == 1
+
+
+@pytest.mark.parametrize("glances", [True, False])
+async def test_changes_of_others_elsewhere_start_no_process(glances: bool) -> None:
+    machine = Machine()
+    machine.glances = glances
+    async with kept(machine) as clock:
+        await clock.advance(2 * CHECK)
+        before = machine.four.reads
+        for _ in range(10):
+            machine.foreign += 1
+            await clock.advance(CHECK)
+        assert (machine.four.reads == before) is glances
+
+
+async def test_what_goes_while_it_is_looked_at_comes_back() -> None:
+    """The glance and the tools look one after the other: what changes in between is not taken for well."""
+    machine = Machine()
+    async with kept(machine) as clock:
+        lost = machine.four.tables["filter"].pop("KUBE-FIREWALL")
+        machine.four.before_read = lambda: machine.four.tables["filter"].__setitem__("KUBE-FIREWALL", lost)
+        machine.foreign += 1
+        await clock.advance(CHECK)
+        machine.four.before_read = lambda: None
+        del machine.four.tables["filter"]["KUBE-FIREWALL"]
+        machine.foreign += 1
+        await clock.advance(CHECK)
+        assert machine.whole
 
 
 async def test_rules_of_others_in_the_chain_stay() -> None:
