@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from agent.common.edge.inotify import Inotify
+from agent.logs.edge import log_folder
 from agent.logs.model import IsRunning
 from nodelib import files
 from nodelib.errors import NotFound
@@ -188,6 +189,7 @@ async def follow(
     path = os.path.realpath(path)
     follower = _Follower(path)
     try:
+        await asyncio.to_thread(follower.note_files)
         if tail_lines is not None:
             await asyncio.to_thread(follower.log.skip_to_tail, tail_lines)
         with inotify.watch(os.path.dirname(path)) as watch:
@@ -221,8 +223,17 @@ class _Follower:
         self.path = path
         self.log = LogFile(path)
         self._stem: str | None = None  # the name that rotation gave our file; None while it is the current log
-        self._seen = set(self._stems())
+        self._seen: set[str] = set()
         self._older: tuple[LogFile, float] | None = None
+
+    def note_files(self) -> None:
+        """Those that are there now are older, or ours if it has been rotated since it was opened. Blocking."""
+        stems = self._stems()
+        self._seen = set(stems)
+        if self._inode_at(self.path) != self.log.inode:
+            folder = os.path.dirname(self.path)
+            ours = (stem for stem in stems if self._inode_at(os.path.join(folder, stem)) == self.log.inode)
+            self._stem = next(ours, None)
 
     async def catch_up(self) -> AsyncIterator[bytes]:
         """All lines up to the end of the newest file."""
@@ -232,7 +243,7 @@ class _Follower:
                 yield lines
             while lines := await _next(self.log):
                 yield lines
-            successor = self._successor()
+            successor = None if self._is_current() else await asyncio.to_thread(self._successor)
             if successor is None:
                 return
             # The runtime may still write buffered lines into the renamed file.
@@ -240,7 +251,7 @@ class _Follower:
                 await asyncio.sleep(_SETTLE)
                 settled = True
                 continue
-            newer = self._open(successor)
+            newer = await asyncio.to_thread(self._open, successor)
             if newer is None:
                 continue
             if rest := self.log.rest():
@@ -285,16 +296,26 @@ class _Follower:
         """Names of the rotated files without .gz, oldest first."""
         folder, base = os.path.split(self.path)
         with suppress(FileNotFoundError):
-            names = {name.removesuffix(".gz") for name in os.listdir(folder) if name.startswith(base + ".")}
+            names = {name.removesuffix(".gz") for name in log_folder.names(folder) if name.startswith(base + ".")}
             return sorted(name for name in names if not name.endswith(".tmp"))
         return []
 
-    def _successor(self) -> str | None:
-        """The path of the file written after ours, None when ours is the newest."""
-        current = None
+    def _is_current(self) -> bool:
+        """Whether ours is the file that the runtime writes to."""
+        if self._inode_at(self.path) != self.log.inode:
+            return False
+        self._stem = None
+        return True
+
+    def _inode_at(self, path: str) -> tuple[int, int] | None:
         with suppress(FileNotFoundError):
-            found = os.stat(self.path)
-            current = (found.st_dev, found.st_ino)
+            found = os.stat(path)
+            return found.st_dev, found.st_ino
+        return None
+
+    def _successor(self) -> str | None:
+        """The path of the file written after ours, None when ours is the newest. Blocking, as all that lists files."""
+        current = self._inode_at(self.path)
         if current == self.log.inode:
             self._stem = None
             return None

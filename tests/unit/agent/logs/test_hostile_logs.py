@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,26 @@ def test_packing_writes_through_no_link(tmp_path: Path, secret: Path) -> None:
     log_folder.pack(str(path))
     assert secret.read_text() == "of the node"
     assert gzip.decompress(Path(f"{path}.gz").read_bytes()) == b"lines\n" and not path.exists()
+
+
+async def test_a_folder_of_very_many_files_is_read_in_part_and_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were listed, sorted and compared on the event loop, for each rotation and each `kubectl logs -f`."""
+    for number in range(log_folder.MOST_FILES + 100):
+        (tmp_path / f"0.log.{number:08}").touch()
+    assert len(log_folder.names(str(tmp_path))) == log_folder.MOST_FILES
+    (tmp_path / "0.log").write_text("2026-01-01T00:00:00Z stdout F a\n")
+    listed: list[threading.Thread] = []
+
+    def names(folder: str) -> list[str]:
+        listed.append(threading.current_thread())
+        return []
+
+    monkeypatch.setattr(log_folder, "names", names)
+    inotify = Inotify("test")
+    try:
+        found = [lines async for lines in log_reader.follow(str(tmp_path / "0.log"), None, inotify, _never)]
+    finally:
+        inotify.close()
+    assert found and listed and threading.main_thread() not in listed
