@@ -53,7 +53,7 @@ def _preempted() -> object:
         pytest.param(lambda: refusal(pod(container()), OTHERS, NODE), id="admission"),
         pytest.param(lambda: refusal(OTHERS[0], OTHERS[1:], NODE), id="admission of such a pod"),
         pytest.param(_preempted, id="preemption"),
-        pytest.param(lambda: [local_storage.is_limited(one) for one in OTHERS], id="limits of storage"),
+        pytest.param(lambda: [local_storage.limits_of(one) for one in OTHERS], id="limits of storage"),
         pytest.param(
             lambda: [
                 ranking.ranked([Candidate(one, None)], signals.MEMORY_AVAILABLE, image_fs=False) for one in OTHERS
