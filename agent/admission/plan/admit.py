@@ -106,7 +106,8 @@ def shortages(pod: Pod, others: Iterable[Pod], node: NodeView) -> dict[str, tupl
     # An extended resource that no device plugin reports here was never allocatable.
     known = tuple(dict.fromkeys((*_STANDARD, *capacity)))
     asked = {name: one for name, one in demand.pod_requests(without_claimed(pod), only=known).items() if one != 0}
-    used = demand.total_of(demand.counted_requests(other, tuple(asked)) for other in beside)
+    # Of the same names for every pod that comes, whatever it asks for: they are added up once.
+    used = demand.total_of(demand.counted_requests(other, known) for other in beside) if asked else {}
     for name, amount in asked.items():
         have, in_use = capacity.get(name, Decimal(0)), used.get(name, Decimal(0))
         if in_use + amount > have:
@@ -141,7 +142,7 @@ def _name(pod: Pod, node: NodeView) -> Refusal | None:
 def _host_ports(pod: Pod, others: list[Pod]) -> Refusal | None:
     in_use: dict[tuple[str, int], set[str]] = {}
     for other in others if any(_ports(pod)) else ():
-        for ip, protocol, port in _ports(other):
+        for ip, protocol, port in other.once("host ports", lambda other=other: tuple(_ports(other))):
             in_use.setdefault((protocol, port), set()).add(ip)
     for ip, protocol, port in _ports(pod):
         taken = in_use.get((protocol, port))

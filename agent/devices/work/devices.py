@@ -327,5 +327,9 @@ class DeviceManager:
         async with self._saving:  # an older text must not be written last
             allocations, plugins = dict(self._allocations), dict(self._plugins)
             large = plan.is_large(sum(len(one.healthy) for one in plugins.values()))
-            text = await asyncio.to_thread(plan.encode, allocations, plugins) if large else plan.encode(allocations, plugins)
+            text = (
+                await asyncio.to_thread(plan.encode, allocations, plugins)
+                if large
+                else plan.encode(allocations, plugins)
+            )
             await self._files.write(plan.CHECKPOINT, text)

@@ -48,14 +48,16 @@ def _certificates(bundle: Json) -> frozenset[bytes]:
 
 def _matching(source: TrustBundleProjection, bundles: Sequence[Json]) -> Iterator[int]:
     """The numbers of the bundles that the projection is about."""
-    selector = decode_json(source.selector) if source.selector else None
+    if source.name:
+        yield from (number for number, one in enumerate(bundles) if one["metadata"]["name"] == source.name)
+        return
+    if not source.signer or not source.selector:
+        return
+    selector = decode_json(source.selector)
     for number, bundle in enumerate(bundles):
-        if source.name:
-            if bundle["metadata"]["name"] == source.name:
-                yield number
-        elif source.signer and selector is not None and (bundle.get("spec") or {}).get("signerName") == source.signer:
-            if matches(selector, bundle["metadata"].get("labels") or {}):
-                yield number
+        is_signers = (bundle.get("spec") or {}).get("signerName") == source.signer
+        if is_signers and matches(selector, bundle["metadata"].get("labels") or {}):
+            yield number
 
 
 def matches(selector: Json, labels: Json) -> bool:

@@ -142,6 +142,8 @@ def test_a_limit_beyond_all_amounts_is_none(made: Pod) -> None:
 
 def test_other_limits_of_such_a_pod_hold() -> None:
     volumes = [{"name": "far", "emptyDir": {"sizeLimit": FAR}}, CACHE]
-    made = pod(container(resources={"limits": {"ephemeral-storage": FAR}}), limited("1Mi", name="other"), volumes=volumes)
+    made = pod(
+        container(resources={"limits": {"ephemeral-storage": FAR}}), limited("1Mi", name="other"), volumes=volumes
+    )
     found = violation(made, used_by(made.uid, volume=11 * MIB), image_fs=False)
     assert found is not None and found.signal == "emptydirfs.limit"
