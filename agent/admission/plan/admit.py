@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 
 from agent.admission.plan import sysctls
 from agent.admission.plan.selectors import matches_node_affinity
@@ -142,13 +143,17 @@ def _name(pod: Pod, node: NodeView) -> Refusal | None:
 def _host_ports(pod: Pod, others: list[Pod]) -> Refusal | None:
     in_use: dict[tuple[str, int], set[str]] = {}
     for other in others if any(_ports(pod)) else ():
-        for ip, protocol, port in other.once("host ports", lambda other=other: tuple(_ports(other))):
+        for ip, protocol, port in other.once("host ports", partial(_listed_ports, other)):
             in_use.setdefault((protocol, port), set()).add(ip)
     for ip, protocol, port in _ports(pod):
         taken = in_use.get((protocol, port))
         if taken and (ip == "0.0.0.0" or not taken.isdisjoint((ip, "0.0.0.0"))):
             return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     return None
+
+
+def _listed_ports(pod: Pod) -> tuple[tuple[str, str, int], ...]:
+    return tuple(_ports(pod))
 
 
 def _ports(pod: Pod) -> Iterator[tuple[str, str, int]]:

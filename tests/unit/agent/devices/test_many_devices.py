@@ -52,7 +52,7 @@ async def test_an_answer_of_megabytes_is_read_in_a_thread(tmp_path: Path, beside
         return {}
 
     path = str(tmp_path / "gpu.sock")
-    methods = {"ListAndWatch": listed, "GetDevicePluginOptions": options}
+    methods: dict[str, Any] = {"ListAndWatch": listed, "GetDevicePluginOptions": options}
     server = await serve(path, [DEVICE_PLUGIN.handler("DevicePlugin", methods)])
     endpoint = DevicePluginEndpoint(GPU, path)
     try:
