@@ -27,7 +27,7 @@ from nodelib.errors import NotFound
 log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
-_LONGEST_LINE = 1 << 24  # bytes; a longer "line" is passed on in pieces
+_LONGEST_LINE = 1 << 20  # bytes; a longer "line", which only somebody else than the runtime writes, comes in pieces
 _SETTLE = 0.2  # seconds to wait for late writes before a rotated file counts as complete
 _LATE = 10.0  # seconds in which a rotated file is still checked for late writes
 _SILENCE = 1.0  # seconds without an event until the container's state is checked again
@@ -40,7 +40,7 @@ class LogFile:
 
     def __init__(self, path: str, *, stop_at_end: bool = False) -> None:
         self.path = path
-        self._pending = b""
+        self._pending = bytearray()  # read already, without a newline
         self._packed: gzip.GzipFile | None = None
         try:
             self._file: BinaryIO = _opened(path)
@@ -74,17 +74,17 @@ class LogFile:
             data = self._read()
             if not data:
                 return b""
-            self._pending += data
-            cut = self._pending.rfind(b"\n") + 1
-            if not cut and len(self._pending) > _LONGEST_LINE:
-                cut = len(self._pending)
+            cut = data.rfind(b"\n") + 1
+            if not cut and len(self._pending) + len(data) > _LONGEST_LINE:
+                cut = len(data)
             if cut:
-                lines, self._pending = self._pending[:cut], self._pending[cut:]
+                lines, self._pending = bytes(self._pending) + data[:cut], bytearray(data[cut:])
                 return lines
+            self._pending += data
 
     def rest(self) -> bytes:
         """The bytes after the last newline."""
-        rest, self._pending = self._pending, b""
+        rest, self._pending = bytes(self._pending), bytearray()
         return rest
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class LogFile:
             return _unpacked(self._packed)
         unread = self.unread
         if unread < 0:  # truncated in place: start again
-            self._at, self._pending = 0, b""
+            self._at, self._pending = 0, bytearray()
         data = os.pread(
             self._file.fileno(), min(_CHUNK, max(unread, 0)) if self._stop is not None else _CHUNK, self._at
         )
@@ -189,7 +189,6 @@ async def follow(
     path = os.path.realpath(path)
     follower = _Follower(path)
     try:
-        await asyncio.to_thread(follower.note_files)
         if tail_lines is not None:
             await asyncio.to_thread(follower.log.skip_to_tail, tail_lines)
         with inotify.watch(os.path.dirname(path)) as watch:
@@ -223,17 +222,8 @@ class _Follower:
         self.path = path
         self.log = LogFile(path)
         self._stem: str | None = None  # the name that rotation gave our file; None while it is the current log
-        self._seen: set[str] = set()
+        self._seen = set(self._stems())  # at once: what is rotated from now on comes after ours
         self._older: tuple[LogFile, float] | None = None
-
-    def note_files(self) -> None:
-        """Those that are there now are older, or ours if it has been rotated since it was opened. Blocking."""
-        stems = self._stems()
-        self._seen = set(stems)
-        if self._inode_at(self.path) != self.log.inode:
-            folder = os.path.dirname(self.path)
-            ours = (stem for stem in stems if self._inode_at(os.path.join(folder, stem)) == self.log.inode)
-            self._stem = next(ours, None)
 
     async def catch_up(self) -> AsyncIterator[bytes]:
         """All lines up to the end of the newest file."""
