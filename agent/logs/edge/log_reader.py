@@ -15,7 +15,7 @@ import logging
 import os
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import BinaryIO
 
 from agent.common.edge.inotify import Inotify
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 20  # bytes; a longer "line", which only somebody else than the runtime writes, comes in pieces
+_FURTHEST = 256 << 20  # bytes from the end in which the last lines are looked for
+_TAILS = 2  # looks for last lines at a time: they must not take all threads that the agent has
 _SETTLE = 0.2  # seconds to wait for late writes before a rotated file counts as complete
 _LATE = 10.0  # seconds in which a rotated file is still checked for late writes
 _SILENCE = 1.0  # seconds without an event until the container's state is checked again
@@ -66,7 +68,7 @@ class LogFile:
     def skip_to_tail(self, lines: int) -> None:
         """Move to the start of the last `lines` lines; an unfinished last line does not count."""
         end = os.fstat(self._file.fileno()).st_size if self._stop is None else self._stop
-        self._at = tail_offset(self._file.fileno(), end, lines)
+        self._at = tail_offset(self._file.fileno(), end, lines, max(0, end - _FURTHEST))
 
     def read_lines(self) -> bytes:
         """The next whole lines, b"" when there are none yet."""
@@ -131,11 +133,11 @@ def _open_packed(path: str) -> BinaryIO:
         ) from error
 
 
-def tail_offset(descriptor: int, end: int, lines: int) -> int:
-    """The offset where the last `lines` lines before `end` begin, found by reading backwards."""
+def tail_offset(descriptor: int, end: int, lines: int, least: int = 0) -> int:
+    """The offset where the last `lines` lines before `end` begin, found by reading backwards, not beyond `least`."""
     right, seen = end, 0
-    while right > 0:
-        left = max(0, right - _CHUNK)
+    while right > least:
+        left = max(least, right - _CHUNK)
         block = os.pread(descriptor, right - left, left)
         count = block.count(b"\n")
         if seen + count > lines:
@@ -145,7 +147,7 @@ def tail_offset(descriptor: int, end: int, lines: int) -> int:
             return left + at + 1
         seen += count
         right = left
-    return 0
+    return least
 
 
 class LogReader:
@@ -153,23 +155,27 @@ class LogReader:
 
     def __init__(self, inotify: Inotify) -> None:
         self._inotify = inotify
+        self._tails = asyncio.Semaphore(_TAILS)
 
     def read(self, path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
-        return read(path, tail_lines)
+        return read(path, tail_lines, self._tails)
 
     def follow(self, path: str, tail_lines: int | None, is_running: IsRunning) -> AsyncGenerator[bytes, None]:
-        return follow(path, tail_lines, self._inotify, is_running)
+        return follow(path, tail_lines, self._inotify, is_running, self._tails)
 
     def close(self) -> None:
         self._inotify.close()
 
 
-async def read(path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
+async def read(
+    path: str, tail_lines: int | None, tails: AbstractAsyncContextManager[object] | None = None
+) -> AsyncGenerator[bytes, None]:
     """All lines, or the last ones, that the file holds now, with an unfinished last line. Raises NotFound."""
     file = LogFile(os.path.realpath(path), stop_at_end=True)
     try:
         if tail_lines is not None:
-            await asyncio.to_thread(file.skip_to_tail, tail_lines)
+            async with tails or nullcontext():
+                await asyncio.to_thread(file.skip_to_tail, tail_lines)
         while lines := await _next(file):
             yield lines
         if rest := file.rest():
@@ -179,7 +185,11 @@ async def read(path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]
 
 
 async def follow(
-    path: str, tail_lines: int | None, inotify: Inotify, is_running: IsRunning
+    path: str,
+    tail_lines: int | None,
+    inotify: Inotify,
+    is_running: IsRunning,
+    tails: AbstractAsyncContextManager[object] | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Lines as they are written, through rotations, until the container has ended and everything is read.
 
@@ -190,7 +200,8 @@ async def follow(
     follower = _Follower(path)
     try:
         if tail_lines is not None:
-            await asyncio.to_thread(follower.log.skip_to_tail, tail_lines)
+            async with tails or nullcontext():
+                await asyncio.to_thread(follower.log.skip_to_tail, tail_lines)
         with inotify.watch(os.path.dirname(path)) as watch:
             ended, sure, checks, soon = False, True, 0, 0
             while not ended:

@@ -80,3 +80,32 @@ async def test_a_line_without_end_is_passed_on_in_pieces(tmp_path: Path) -> None
         found = [piece async for piece in log_reader.read(str(tmp_path / "0.log"), None)]
     assert time.process_time() - began < 1
     assert max(map(len, found)) < 2 << 20 and b"".join(found) == (tmp_path / "0.log").read_bytes()
+
+
+async def test_the_last_lines_of_a_file_without_lines_are_not_looked_for_for_ever(tmp_path: Path) -> None:
+    """Of a sparse file of terabytes, in which nothing is on the disk: each `kubectl logs --tail` held one of the few
+    threads that the agent has for everything."""
+    path = tmp_path / "0.log"
+    path.write_bytes(b"2026-01-01T00:00:00Z stdout F first\n")
+    os.truncate(path, 1 << 40)
+    with path.open("ab") as file:
+        file.write(b"2026-01-01T00:00:00Z stdout F last\n" * 2)
+    inotify, began = Inotify("test"), time.process_time()
+    reader = log_reader.LogReader(inotify)
+    try:
+        lines = [reader.read(str(path), 9) for _ in range(4)]
+        for found in await asyncio.gather(*(anext(one) for one in lines)):
+            assert set(found) == {0}
+        assert (await anext(reader.read(str(path), 1))).endswith(b"last\n")
+    finally:
+        inotify.close()
+    assert time.process_time() - began < 10
+
+
+def test_a_file_that_no_log_can_be_is_not_packed(tmp_path: Path) -> None:
+    """Zeros of a sparse file: hours in which no log of the node was rotated, and gigabytes that were written."""
+    path = tmp_path / "0.log.20260101-000000"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    log_folder.pack(str(path))
+    assert path.exists() and len(list(tmp_path.iterdir())) == 1
