@@ -22,6 +22,7 @@ from agent.common.edge.inotify import Inotify
 from agent.logs.edge import log_folder
 from agent.logs.model import IsRunning
 from nodelib import files
+from nodelib.backoff import Backoff
 from nodelib.errors import NotFound
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ _SETTLE = 0.2  # seconds to wait for late writes before a rotated file counts as
 _LATE = 10.0  # seconds in which a rotated file is still checked for late writes
 _SILENCE = 1.0  # seconds without an event until the container's state is checked again
 _SILENCE_AFTER_CLOSE = 0.1  # the same after a writer has closed its file
+_PAUSES = 0.02, 1.0  # seconds, the first and the longest, after changes of the folder that bring no lines
 _ASK_RUNTIME_EVERY = 10  # checks of the container's state
 
 
@@ -203,14 +205,22 @@ async def follow(
             async with tails or nullcontext():
                 await asyncio.to_thread(follower.log.skip_to_tail, tail_lines)
         with inotify.watch(os.path.dirname(path)) as watch:
-            ended, sure, checks, soon = False, True, 0, 0
+            ended, sure, checks, soon, woken = False, True, 0, 0, False
+            loop, pause = asyncio.get_running_loop(), Backoff(*_PAUSES)
             while not ended:
-                ended = not await is_running(sure)
+                ended, found = not await is_running(sure), False
                 async for lines in follower.catch_up():
+                    found = True
                     yield lines
                 if ended:
                     break
-                closed = await watch.wait(_SILENCE_AFTER_CLOSE if soon else _SILENCE)
+                if woken and not found:  # by another file: its writer must not keep us, and the runtime, busy
+                    await asyncio.sleep(pause.next())
+                else:
+                    pause.reset()
+                began, silence = loop.time(), _SILENCE_AFTER_CLOSE if soon else _SILENCE
+                closed = await watch.wait(silence)
+                woken = loop.time() - began < silence
                 # The runtime closes the log a moment before it reports that the container has ended.
                 soon = 10 if closed else max(0, soon - 1)
                 checks += 1

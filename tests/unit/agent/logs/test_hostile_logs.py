@@ -109,3 +109,32 @@ def test_a_file_that_no_log_can_be_is_not_packed(tmp_path: Path) -> None:
     os.truncate(path, 1 << 40)
     log_folder.pack(str(path))
     assert path.exists() and len(list(tmp_path.iterdir())) == 1
+
+
+async def test_who_writes_beside_a_log_keeps_nobody_busy(tmp_path: Path) -> None:
+    """Each event in the folder had all who follow the log look for lines, and ask the runtime about the container."""
+    (tmp_path / "0.log").write_text("2026-01-01T00:00:00Z stdout F a\n")
+    asked: list[bool] = []
+
+    async def running(sure: bool) -> bool:
+        asked.append(sure)
+        return True
+
+    async def beside() -> None:
+        for number in range(400):
+            (tmp_path / "other").write_text(str(number))
+            await asyncio.sleep(0.001)
+
+    inotify = Inotify("test")
+    lines = log_reader.follow(str(tmp_path / "0.log"), None, inotify, running)
+    try:
+        assert await anext(lines)
+        more = asyncio.ensure_future(anext(lines))
+        await beside()
+        assert len(asked) < 40
+        with (tmp_path / "0.log").open("a") as file:
+            file.write("2026-01-01T00:00:00Z stdout F b\n")
+        assert (await asyncio.wait_for(more, 5)).endswith(b"b\n")
+    finally:
+        await lines.aclose()
+        inotify.close()
