@@ -14,6 +14,7 @@ import errno
 import logging
 import os
 import struct
+from collections.abc import Collection
 from types import TracebackType
 
 from agent.common.edge import looks
