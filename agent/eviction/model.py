@@ -121,6 +121,18 @@ class EvictionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageLimits:
+    """How much a pod may write, in bytes: into each emptyDir, all of it together, each of its containers."""
+
+    volumes: Mapping[str, Decimal] = field(default_factory=dict)
+    total: Decimal | None = None
+    containers: Mapping[str, Decimal] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.volumes or self.total or self.containers)
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A pod that could be evicted, and what it uses; None: not known."""
 

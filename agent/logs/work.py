@@ -100,9 +100,8 @@ class LogRotation:
             # The file was removed: until the runtime opens a new one, it writes into the deleted file.
             await self._runtime.reopen_log(container.id)
             return False
-        folder, current = os.path.split(path)
-        plan = plan_rotation(current, self._folder.names(folder), self._settings.max_files, self._clock.now())
-        await asyncio.to_thread(self._clear, folder, plan)
+        folder = os.path.dirname(path)
+        plan = await asyncio.to_thread(self._cleared, path, self._clock.now())
         rotated = os.path.join(folder, plan.rotated)
         self._folder.rename(path, rotated)
         try:
@@ -115,8 +114,12 @@ class LogRotation:
         self._on_rotated()
         return True
 
-    def _clear(self, folder: str, plan: RotationPlan) -> None:
+    def _cleared(self, path: str, now: float) -> RotationPlan:
+        """The plan, once there is room for the new file."""
+        folder, current = os.path.split(path)
+        plan = plan_rotation(current, self._folder.names(folder), self._settings.max_files, now)
         for name in plan.remove:
             self._folder.remove(os.path.join(folder, name))
         for name in plan.pack:
             self._folder.pack(os.path.join(folder, name))
+        return plan

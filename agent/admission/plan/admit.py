@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 
 from agent.admission.plan import sysctls
 from agent.admission.plan.selectors import matches_node_affinity
@@ -106,7 +107,8 @@ def shortages(pod: Pod, others: Iterable[Pod], node: NodeView) -> dict[str, tupl
     # An extended resource that no device plugin reports here was never allocatable.
     known = tuple(dict.fromkeys((*_STANDARD, *capacity)))
     asked = {name: one for name, one in demand.pod_requests(without_claimed(pod), only=known).items() if one != 0}
-    used = demand.total_of(demand.counted_requests(other, tuple(asked)) for other in beside)
+    # Of the same names for every pod that comes, whatever it asks for: they are added up once.
+    used = demand.total_of(demand.counted_requests(other, known) for other in beside) if asked else {}
     for name, amount in asked.items():
         have, in_use = capacity.get(name, Decimal(0)), used.get(name, Decimal(0))
         if in_use + amount > have:
@@ -141,13 +143,17 @@ def _name(pod: Pod, node: NodeView) -> Refusal | None:
 def _host_ports(pod: Pod, others: list[Pod]) -> Refusal | None:
     in_use: dict[tuple[str, int], set[str]] = {}
     for other in others if any(_ports(pod)) else ():
-        for ip, protocol, port in _ports(other):
+        for ip, protocol, port in other.once("host ports", partial(_listed_ports, other)):
             in_use.setdefault((protocol, port), set()).add(ip)
     for ip, protocol, port in _ports(pod):
         taken = in_use.get((protocol, port))
         if taken and (ip == "0.0.0.0" or not taken.isdisjoint((ip, "0.0.0.0"))):
             return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     return None
+
+
+def _listed_ports(pod: Pod) -> tuple[tuple[str, str, int], ...]:
+    return tuple(_ports(pod))
 
 
 def _ports(pod: Pod) -> Iterator[tuple[str, str, int]]:

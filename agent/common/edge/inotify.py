@@ -14,6 +14,7 @@ import errno
 import logging
 import os
 import struct
+from collections.abc import Collection
 from types import TracebackType
 
 from agent.common.edge import looks
@@ -39,11 +40,12 @@ _ACTION = (
 class Watch:
     """Changes of one directory since the last wait. Leave the `with` block to end it.
 
+    `keeps_names`: of what is deleted, for take_deleted(). Whoever may write to the directory chooses how many.
     `ended`: the kernel has removed the watch, because the directory was deleted.
     """
 
-    def __init__(self, owner: Inotify, path: str, mask: int) -> None:
-        self._owner = owner
+    def __init__(self, owner: Inotify, path: str, mask: int, keeps_names: bool = False) -> None:
+        self._owner, self._keeps_names = owner, keeps_names
         self.path, self.mask = path, mask
         self.descriptor = -1  # of the kernel's watch; -1: there is none, and somebody has to look
         self.seen: looks.Look | None = None  # the last time that somebody did
@@ -79,10 +81,11 @@ class Watch:
         found, self._deleted = frozenset(self._deleted), set()
         return found
 
-    def notify(self, mask: int, name: str) -> None:
+    def notify(self, mask: int, deleted: Collection[str] = ()) -> None:
+        """What has happened, all together, and which names were deleted."""
         self._writer_closed = self._writer_closed or bool(mask & _CLOSE_WRITE)
-        if mask & _DELETE:
-            self._deleted.add(name)
+        if self._keeps_names:
+            self._deleted.update(deleted)
         if mask & _IGNORED:
             self.ended = True
         self._changed.set()
@@ -95,15 +98,13 @@ class Watch:
         """Report what has changed since the last look; at the first one, that something may have."""
         before, self.seen = self.seen, now
         if now.there is None or (before is not None and before.there != now.there):
-            self.notify(_IGNORED, "")
+            self.notify(_IGNORED)
         elif before is None:
-            self.notify(_MODIFY, "")
+            self.notify(_MODIFY)
         elif now.holders - before.holders:
-            self.notify(_OPEN, "")
+            self.notify(_OPEN)
         elif now.entries != before.entries:
-            self.notify(_MODIFY, "")
-            for name in before.entries.keys() - now.entries.keys():
-                self.notify(_DELETE, name)
+            self.notify(_MODIFY, before.entries.keys() - now.entries.keys())
 
 
 class Inotify:
@@ -123,16 +124,16 @@ class Inotify:
         self._warned = False
         self._open()
 
-    def watch(self, directory: str) -> Watch:
+    def watch(self, directory: str, *, keeps_names: bool = False) -> Watch:
         """Raises Temporary when the kernel refuses for the directory's sake (there is none)."""
-        return self._watch(directory, _MASK | _ONLYDIR)
+        return self._watch(directory, _MASK | _ONLYDIR, keeps_names)
 
     def watch_file(self, path: str) -> Watch:
         """Changes when the file is opened. Raises Temporary as watch() does."""
         return self._watch(path, _OPEN)
 
-    def _watch(self, path: str, mask: int) -> Watch:
-        watch = Watch(self, path, mask)
+    def _watch(self, path: str, mask: int, keeps_names: bool = False) -> Watch:
+        watch = Watch(self, path, mask, keeps_names)
         if not self._closed and not self._add(watch):
             self._look_at(watch)
         return watch
@@ -194,7 +195,7 @@ class Inotify:
             with contextlib.suppress(Temporary):
                 if self._add(watch):
                     self._looked_at.discard(watch)
-                    watch.notify(_MODIFY, "")  # perhaps, since the last look
+                    watch.notify(_MODIFY)  # perhaps, since the last look
         if not self._looked_at and self._warned:
             self._warned = False
             log.info("inotify reports changes of %s again", self._what)
@@ -228,15 +229,22 @@ class Inotify:
             data = os.read(self._fd, 1 << 16)
         except BlockingIOError:
             return
+        # Together: there may be thousands of events, and hundreds who watch the same directory.
+        seen: dict[int, int] = {}
+        deleted: dict[int, set[str]] = {}
         at = 0
         while at < len(data):
             descriptor, mask, _, length = _HEAD.unpack_from(data, at)
-            name = os.fsdecode(data[at + _HEAD.size : at + _HEAD.size + length].rstrip(b"\0"))
+            if mask & _DELETE:
+                name = os.fsdecode(data[at + _HEAD.size : at + _HEAD.size + length].rstrip(b"\0"))
+                deleted.setdefault(descriptor, set()).add(name)
+            seen[descriptor] = seen.get(descriptor, 0) | mask
             at += _HEAD.size + length
+        for descriptor, mask in seen.items():
             # A queue overflow has descriptor -1 and concerns every watch.
             watches = self._watches.get(descriptor, ()) if descriptor >= 0 else set().union(*self._watches.values())
             for watch in tuple(watches):
-                watch.notify(mask, name)
+                watch.notify(mask, deleted.get(descriptor, ()))
             if mask & _IGNORED:
                 self._watches.pop(descriptor, None)
 

@@ -7,12 +7,14 @@ mirrors what CRI reports (k8s.io/cri-api runtime/v1).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, TypeVar
 
 from nodelib.json_values import Json
 
+Value = TypeVar("Value")
 UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
 
 
@@ -35,6 +37,15 @@ class Pod:
 
     raw: Json
     source: str = "api"
+    _known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, key: Hashable, work: Callable[[], Value]) -> Value:
+        """What `work` makes of the pod, the first time. For what is asked of all pods of a node for each one that
+        comes or goes: a pod may have tens of thousands of containers.
+        """
+        if key not in self._known:
+            self._known[key] = work()
+        return self._known[key]  # type: ignore[no-any-return] # the key says what it is
 
     @property
     def meta(self) -> Json:

@@ -94,6 +94,10 @@ def qos_class(pod: Pod) -> Qos:
 
 def computed_qos(pod: Pod) -> Qos:
     """Guaranteed when cpu and memory requests equal limits everywhere, BestEffort when nothing is asked for."""
+    return pod.once("qos class", lambda: _qos_of(pod))
+
+
+def _qos_of(pod: Pod) -> Qos:
     if pod_level(pod, "requests") or pod_level(pod, "limits"):
         return _class_of(pod.spec["resources"])
     classes = {_class_of(container.get("resources") or {}) for _, container in pod.containers(Kind.INIT, Kind.MAIN)}
@@ -186,6 +190,12 @@ def _class_of_one(request: Decimal, limit: Decimal) -> Qos:
 
 def _aggregate(pod: Pod, side: str, only: Names) -> Amounts:
     """All containers together, or the peak of the init phase, whichever is more."""
+    if only is None:
+        return _added_up(pod, side, None)
+    return dict(pod.once(("amounts", side, tuple(only)), lambda: _added_up(pod, side, only)))
+
+
+def _added_up(pod: Pod, side: str, only: Names) -> Amounts:
     total: Amounts = {}
     for _, container in pod.containers(Kind.MAIN):
         _add(total, container_amounts(container, side, only))

@@ -34,7 +34,7 @@ class DraDriver:
         """All devices with their health, and again whenever that changes; `service`: as the driver offers it."""
         client = PluginClient(_HEALTH[service], f"DRA driver {self._name}", self.endpoint, most=_MOST_HEALTH)
         try:
-            async for answer in client.stream("DRAResourceHealth.NodeWatchResources", {}, in_thread=True):
+            async for answer in client.stream("DRAResourceHealth.NodeWatchResources", {}):
                 yield answer["devices"]
         finally:
             await client.close()

@@ -53,10 +53,12 @@ class RegisteredPlugin:
     connected: bool = False
     stopped_at: float = 0.0
     options: PluginOptions = PluginOptions()
+    healthy: frozenset[str] = field(init=False)
 
-    @property
-    def healthy(self) -> frozenset[str]:
-        return frozenset(one.id for one in self.devices.values() if one.healthy) if self.connected else frozenset()
+    def __post_init__(self) -> None:
+        # Once: each status of the node asks, and there may be tens of thousands.
+        able = (one.id for one in self.devices.values() if one.healthy and self.connected)
+        object.__setattr__(self, "healthy", frozenset(able))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.common.model import label_syntax
@@ -31,6 +31,8 @@ from nodelib.json_values import decode as decode_json
 from nodelib.text import one_line
 
 CHECKPOINT = "kubelet_internal_checkpoint"
+MOST_DEVICES = 65_536  # of one resource; further ones are not offered
+_LARGE, _DEVICES_A_SECOND, _LONGEST_PAUSE = 1000, 20_000, 30.0
 STOP_GRACE = 300.0  # seconds after which a stopped plugin is removed; upstream's endpointStopGracePeriod
 _RESOURCE = re.compile(f"{label_syntax.PREFIX}{label_syntax.NAME}")
 
@@ -104,7 +106,7 @@ def device_requests(pod: Pod, known: Iterable[str]) -> list[DeviceRequest]:
             kind is Kind.INIT and not is_sidecar(kind, container),
         )
         for kind, container in pod.containers(Kind.INIT, Kind.MAIN)
-        for name, amount in sorted(container_amounts(container, "limits").items())
+        for name, amount in sorted(container_amounts(container, "limits", list(names)).items())
         if name in names and amount > 0 and (container["name"], name) not in claimed
     ]
 
@@ -286,6 +288,27 @@ def decode(text: str) -> tuple[PodDevices, list[str]]:
         return allocations, list(data.get("RegisteredDevices") or {})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"this is not a checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
+
+
+def listed(
+    before: RegisteredPlugin, devices: Sequence[Mapping[str, Any]]
+) -> tuple[RegisteredPlugin, frozenset[str]] | None:
+    """The plugin after it has listed its devices, and those that have changed; None: it is as it was."""
+    fresh = devices_of(devices[:MOST_DEVICES])
+    if before.connected and fresh == before.devices:
+        return None
+    changed = frozenset(one for one in fresh if before.devices.get(one) != fresh[one])
+    return replace(before, devices=fresh, connected=True), changed
+
+
+def pause_after(devices: Sequence[object]) -> float:
+    """Seconds until the next list of a plugin is looked at: working on one that is very long costs all others time."""
+    return min(len(devices) / _DEVICES_A_SECOND, _LONGEST_PAUSE) if is_large(len(devices)) else 0.0
+
+
+def is_large(devices: int) -> bool:
+    """Whether so many devices are worked on in a thread."""
+    return devices > _LARGE
 
 
 def devices_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, Device]:

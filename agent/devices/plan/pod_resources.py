@@ -28,14 +28,14 @@ def pod_resources(
     """PodResources of a pod: its sidecars and main containers, but no init containers that end."""
     containers = [one for kind, one in pod.containers(Kind.INIT) if is_sidecar(kind, one)]
     containers += [one for _, one in pod.containers(Kind.MAIN)]
-    claimed = claims_of(pod, claims)
+    claimed, devices = claims_of(pod, claims), _devices(pod, allocations)
     return {
         "name": pod.name,
         "namespace": pod.namespace,
         "containers": [
             {
                 "name": one["name"],
-                "devices": _devices(pod, one["name"], allocations),
+                "devices": devices.get(one["name"], []),
                 "dynamic_resources": dynamic_resources(pod, one, claimed),
                 "cpu_ids": sorted(cpus.get((pod.uid, one["name"]), ())),
                 "memory": [_memory(block) for block in memory.get((pod.uid, one["name"]), ())],
@@ -57,13 +57,14 @@ def allocatable(
     return {"devices": found, "cpu_ids": sorted(cpus), "memory": [_memory(block) for block in memory]}
 
 
-def _devices(pod: Pod, container: str, allocations: Mapping[AllocationKey, DeviceAllocation]) -> list[Json]:
-    return [
-        {"resource_name": key.resource, "device_ids": list(ids), **_numa_topology([node])}
-        for key, allocation in sorted(allocations.items())
-        if key.uid == pod.uid and key.container == container
-        for node, ids in sorted(allocation.numa.items())
-    ]
+def _devices(pod: Pod, allocations: Mapping[AllocationKey, DeviceAllocation]) -> dict[str, list[Json]]:
+    """Of each container that has any: a pod may have thousands, and a node hundreds of devices."""
+    found: dict[str, list[Json]] = {}
+    for key, allocation in sorted((key, one) for key, one in allocations.items() if key.uid == pod.uid):
+        for node, ids in sorted(allocation.numa.items()):
+            entry = {"resource_name": key.resource, "device_ids": list(ids), **_numa_topology([node])}
+            found.setdefault(key.container, []).append(entry)
+    return found
 
 
 def _memory(block: Block) -> Json:

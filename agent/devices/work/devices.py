@@ -194,17 +194,21 @@ class DeviceManager:
         self._plugin_stopped(resource)
 
     async def _devices_listed(self, resource: str, listed: list[Json]) -> None:
-        fresh, before = plan.devices_of(listed), self._plugins[resource]
-        if before.connected and fresh == before.devices:
-            return
-        self._plugins[resource] = replace(before, devices=fresh, connected=True)
-        self._removed.discard(resource)
-        changed = {one for one in fresh if before.devices.get(one) != fresh[one]}
-        self._notify(resource, changed)
-        try:
-            await self._save()
-        except Temporary as error:
-            log.warning("%s", error)
+        before = self._plugins[resource]
+        large = plan.is_large(len(listed))
+        found = await asyncio.to_thread(plan.listed, before, listed) if large else plan.listed(before, listed)
+        if found is not None:
+            if len(listed) > plan.MOST_DEVICES:
+                log.warning("%s: of %d devices the first %d are offered", resource, len(listed), plan.MOST_DEVICES)
+            self._plugins[resource], changed = found
+            self._removed.discard(resource)
+            self._notify(resource, changed)
+            try:
+                await self._save()
+            except Temporary as error:
+                log.warning("%s", error)
+        if pause := plan.pause_after(listed):
+            await self._clock.sleep(pause)
 
     def _plugin_stopped(self, resource: str) -> None:
         plugin = self._plugins.get(resource)
@@ -321,4 +325,11 @@ class DeviceManager:
 
     async def _save(self) -> None:
         async with self._saving:  # an older text must not be written last
-            await self._files.write(plan.CHECKPOINT, plan.encode(self._allocations, self._plugins))
+            allocations, plugins = dict(self._allocations), dict(self._plugins)
+            large = plan.is_large(sum(len(one.healthy) for one in plugins.values()))
+            text = (
+                await asyncio.to_thread(plan.encode, allocations, plugins)
+                if large
+                else plan.encode(allocations, plugins)
+            )
+            await self._files.write(plan.CHECKPOINT, text)

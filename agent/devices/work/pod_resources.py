@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
@@ -44,7 +45,11 @@ class PodResources:
         return {"List": self.list, "GetAllocatableResources": self.allocatable, "Get": self.get}
 
     async def list(self, request: Mapping[str, Any]) -> Json:
-        return {"pod_resources": [self._of(pod) for pod in self._pods.active()]}
+        found = []
+        for pod in self._pods.active():
+            found.append(self._of(pod))
+            await asyncio.sleep(0)  # one pod may have thousands of containers
+        return {"pod_resources": found}
 
     async def allocatable(self, request: Mapping[str, Any]) -> Json:
         managers = self._managers

@@ -6,9 +6,13 @@ import gzip
 import os
 import shutil
 from contextlib import suppress
+from itertools import islice
 
 from nodelib import files
 from nodelib.errors import Temporary
+
+MOST_FILES = 10_000  # that are looked at; a container has containerLogMaxFiles of them for each of its attempts
+_LARGEST = 1 << 30  # bytes of a file that is compressed: a larger one stays as it is, until it is removed
 
 
 def size(path: str) -> int | None:
@@ -20,7 +24,9 @@ def size(path: str) -> int | None:
 
 
 def names(folder: str) -> list[str]:
-    return os.listdir(folder)
+    """The first MOST_FILES names, in no order. Blocking: a pod may have the folder, and make millions of files."""
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in islice(entries, MOST_FILES)]
 
 
 def remove(path: str) -> None:
@@ -38,6 +44,8 @@ def rename(path: str, to: str) -> None:
 def pack(path: str) -> None:
     """Compress `path` to `path`.gz with the same mode; one of the two exists at all times. Raises Temporary.
 
+    Nothing is done with a file that is larger than any log: it may be sparse, and terabytes of nothing take hours.
+
     No link is followed: a pod that may write to the folder would have any file of the node packed for it, or written.
     """
     staged = f"{path}.tmp"
@@ -45,7 +53,10 @@ def pack(path: str) -> None:
         try:
             found = files.readable(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
             with os.fdopen(found, "rb") as source:
-                mode = os.fstat(source.fileno()).st_mode & 0o777
+                status = os.fstat(source.fileno())
+                if status.st_size > _LARGEST:
+                    return
+                mode = status.st_mode & 0o777
                 with suppress(FileNotFoundError):
                     os.unlink(staged)
                 handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

@@ -15,22 +15,27 @@ import logging
 import os
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import BinaryIO
 
 from agent.common.edge.inotify import Inotify
+from agent.logs.edge import log_folder
 from agent.logs.model import IsRunning
 from nodelib import files
+from nodelib.backoff import Backoff
 from nodelib.errors import NotFound
 
 log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
-_LONGEST_LINE = 1 << 24  # bytes; a longer "line" is passed on in pieces
+_LONGEST_LINE = 1 << 20  # bytes; a longer "line", which only somebody else than the runtime writes, comes in pieces
+_FURTHEST = 256 << 20  # bytes from the end in which the last lines are looked for
+_TAILS = 2  # looks for last lines at a time: they must not take all threads that the agent has
 _SETTLE = 0.2  # seconds to wait for late writes before a rotated file counts as complete
 _LATE = 10.0  # seconds in which a rotated file is still checked for late writes
 _SILENCE = 1.0  # seconds without an event until the container's state is checked again
 _SILENCE_AFTER_CLOSE = 0.1  # the same after a writer has closed its file
+_PAUSES = 0.02, 1.0  # seconds, the first and the longest, after changes of the folder that bring no lines
 _ASK_RUNTIME_EVERY = 10  # checks of the container's state
 
 
@@ -39,7 +44,7 @@ class LogFile:
 
     def __init__(self, path: str, *, stop_at_end: bool = False) -> None:
         self.path = path
-        self._pending = b""
+        self._pending = bytearray()  # read already, without a newline
         self._packed: gzip.GzipFile | None = None
         try:
             self._file: BinaryIO = _opened(path)
@@ -65,7 +70,7 @@ class LogFile:
     def skip_to_tail(self, lines: int) -> None:
         """Move to the start of the last `lines` lines; an unfinished last line does not count."""
         end = os.fstat(self._file.fileno()).st_size if self._stop is None else self._stop
-        self._at = tail_offset(self._file.fileno(), end, lines)
+        self._at = tail_offset(self._file.fileno(), end, lines, max(0, end - _FURTHEST))
 
     def read_lines(self) -> bytes:
         """The next whole lines, b"" when there are none yet."""
@@ -73,17 +78,17 @@ class LogFile:
             data = self._read()
             if not data:
                 return b""
-            self._pending += data
-            cut = self._pending.rfind(b"\n") + 1
-            if not cut and len(self._pending) > _LONGEST_LINE:
-                cut = len(self._pending)
+            cut = data.rfind(b"\n") + 1
+            if not cut and len(self._pending) + len(data) > _LONGEST_LINE:
+                cut = len(data)
             if cut:
-                lines, self._pending = self._pending[:cut], self._pending[cut:]
+                lines, self._pending = bytes(self._pending) + data[:cut], bytearray(data[cut:])
                 return lines
+            self._pending += data
 
     def rest(self) -> bytes:
         """The bytes after the last newline."""
-        rest, self._pending = self._pending, b""
+        rest, self._pending = bytes(self._pending), bytearray()
         return rest
 
     def close(self) -> None:
@@ -94,7 +99,7 @@ class LogFile:
             return _unpacked(self._packed)
         unread = self.unread
         if unread < 0:  # truncated in place: start again
-            self._at, self._pending = 0, b""
+            self._at, self._pending = 0, bytearray()
         data = os.pread(
             self._file.fileno(), min(_CHUNK, max(unread, 0)) if self._stop is not None else _CHUNK, self._at
         )
@@ -130,11 +135,11 @@ def _open_packed(path: str) -> BinaryIO:
         ) from error
 
 
-def tail_offset(descriptor: int, end: int, lines: int) -> int:
-    """The offset where the last `lines` lines before `end` begin, found by reading backwards."""
+def tail_offset(descriptor: int, end: int, lines: int, least: int = 0) -> int:
+    """The offset where the last `lines` lines before `end` begin, found by reading backwards, not beyond `least`."""
     right, seen = end, 0
-    while right > 0:
-        left = max(0, right - _CHUNK)
+    while right > least:
+        left = max(least, right - _CHUNK)
         block = os.pread(descriptor, right - left, left)
         count = block.count(b"\n")
         if seen + count > lines:
@@ -144,7 +149,7 @@ def tail_offset(descriptor: int, end: int, lines: int) -> int:
             return left + at + 1
         seen += count
         right = left
-    return 0
+    return least
 
 
 class LogReader:
@@ -152,23 +157,27 @@ class LogReader:
 
     def __init__(self, inotify: Inotify) -> None:
         self._inotify = inotify
+        self._tails = asyncio.Semaphore(_TAILS)
 
     def read(self, path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
-        return read(path, tail_lines)
+        return read(path, tail_lines, self._tails)
 
     def follow(self, path: str, tail_lines: int | None, is_running: IsRunning) -> AsyncGenerator[bytes, None]:
-        return follow(path, tail_lines, self._inotify, is_running)
+        return follow(path, tail_lines, self._inotify, is_running, self._tails)
 
     def close(self) -> None:
         self._inotify.close()
 
 
-async def read(path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
+async def read(
+    path: str, tail_lines: int | None, tails: AbstractAsyncContextManager[object] | None = None
+) -> AsyncGenerator[bytes, None]:
     """All lines, or the last ones, that the file holds now, with an unfinished last line. Raises NotFound."""
     file = LogFile(os.path.realpath(path), stop_at_end=True)
     try:
         if tail_lines is not None:
-            await asyncio.to_thread(file.skip_to_tail, tail_lines)
+            async with tails or nullcontext():
+                await asyncio.to_thread(file.skip_to_tail, tail_lines)
         while lines := await _next(file):
             yield lines
         if rest := file.rest():
@@ -178,7 +187,11 @@ async def read(path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]
 
 
 async def follow(
-    path: str, tail_lines: int | None, inotify: Inotify, is_running: IsRunning
+    path: str,
+    tail_lines: int | None,
+    inotify: Inotify,
+    is_running: IsRunning,
+    tails: AbstractAsyncContextManager[object] | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Lines as they are written, through rotations, until the container has ended and everything is read.
 
@@ -189,16 +202,25 @@ async def follow(
     follower = _Follower(path)
     try:
         if tail_lines is not None:
-            await asyncio.to_thread(follower.log.skip_to_tail, tail_lines)
+            async with tails or nullcontext():
+                await asyncio.to_thread(follower.log.skip_to_tail, tail_lines)
         with inotify.watch(os.path.dirname(path)) as watch:
-            ended, sure, checks, soon = False, True, 0, 0
+            ended, sure, checks, soon, woken = False, True, 0, 0, False
+            loop, pause = asyncio.get_running_loop(), Backoff(*_PAUSES)
             while not ended:
-                ended = not await is_running(sure)
+                ended, found = not await is_running(sure), False
                 async for lines in follower.catch_up():
+                    found = True
                     yield lines
                 if ended:
                     break
-                closed = await watch.wait(_SILENCE_AFTER_CLOSE if soon else _SILENCE)
+                if woken and not found:  # by another file: its writer must not keep us, and the runtime, busy
+                    await asyncio.sleep(pause.next())
+                else:
+                    pause.reset()
+                began, silence = loop.time(), _SILENCE_AFTER_CLOSE if soon else _SILENCE
+                closed = await watch.wait(silence)
+                woken = loop.time() - began < silence
                 # The runtime closes the log a moment before it reports that the container has ended.
                 soon = 10 if closed else max(0, soon - 1)
                 checks += 1
@@ -221,7 +243,7 @@ class _Follower:
         self.path = path
         self.log = LogFile(path)
         self._stem: str | None = None  # the name that rotation gave our file; None while it is the current log
-        self._seen = set(self._stems())
+        self._seen = set(self._stems())  # at once: what is rotated from now on comes after ours
         self._older: tuple[LogFile, float] | None = None
 
     async def catch_up(self) -> AsyncIterator[bytes]:
@@ -232,7 +254,7 @@ class _Follower:
                 yield lines
             while lines := await _next(self.log):
                 yield lines
-            successor = self._successor()
+            successor = None if self._is_current() else await asyncio.to_thread(self._successor)
             if successor is None:
                 return
             # The runtime may still write buffered lines into the renamed file.
@@ -240,7 +262,7 @@ class _Follower:
                 await asyncio.sleep(_SETTLE)
                 settled = True
                 continue
-            newer = self._open(successor)
+            newer = await asyncio.to_thread(self._open, successor)
             if newer is None:
                 continue
             if rest := self.log.rest():
@@ -285,16 +307,26 @@ class _Follower:
         """Names of the rotated files without .gz, oldest first."""
         folder, base = os.path.split(self.path)
         with suppress(FileNotFoundError):
-            names = {name.removesuffix(".gz") for name in os.listdir(folder) if name.startswith(base + ".")}
+            names = {name.removesuffix(".gz") for name in log_folder.names(folder) if name.startswith(base + ".")}
             return sorted(name for name in names if not name.endswith(".tmp"))
         return []
 
-    def _successor(self) -> str | None:
-        """The path of the file written after ours, None when ours is the newest."""
-        current = None
+    def _is_current(self) -> bool:
+        """Whether ours is the file that the runtime writes to."""
+        if self._inode_at(self.path) != self.log.inode:
+            return False
+        self._stem = None
+        return True
+
+    def _inode_at(self, path: str) -> tuple[int, int] | None:
         with suppress(FileNotFoundError):
-            found = os.stat(self.path)
-            current = (found.st_dev, found.st_ino)
+            found = os.stat(path)
+            return found.st_dev, found.st_ino
+        return None
+
+    def _successor(self) -> str | None:
+        """The path of the file written after ours, None when ours is the newest. Blocking, as all that lists files."""
+        current = self._inode_at(self.path)
         if current == self.log.inode:
             self._stem = None
             return None

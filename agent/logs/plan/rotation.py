@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 _PACKED = ".gz"
 _STAGED = ".tmp"
+_LENGTH = len(".20260102-030405")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,15 @@ def plan_rotation(current: str, names: Iterable[str], max_files: int, now: float
     kept = sorted(rotated - unused)
     # After the rotation the new current log and the one just renamed exist too.
     excess = kept[: max(0, len(kept) - max(0, max_files - 2))]
-    pack = [name for name in kept if name not in excess and not name.endswith(_PACKED)]
+    pack = [name for name in kept[len(excess) :] if not name.endswith(_PACKED)]
     return RotationPlan(tuple(sorted(unused) + excess), tuple(pack), _free_name(current, rotated, now))
 
 
 def _free_name(current: str, taken: set[str], now: float) -> str:
     # Two rotations within one second must not overwrite each other.
+    known = {name[: len(current) + _LENGTH] for name in taken}
     while True:
         name = f"{current}.{datetime.fromtimestamp(now, UTC).strftime('%Y%m%d-%H%M%S')}"
-        if not any(other.startswith(name) for other in taken):
+        if name not in known:
             return name
         now += 1

@@ -21,6 +21,7 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
+_LARGE = 64 * 1024  # bytes of an answer
 _NO_ANSWER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
 
@@ -41,25 +42,29 @@ class PluginClient:
     async def call(self, method: str, fields: Mapping[str, Any], *, timeout: float) -> Json:
         """`method`: "Service.Method". Raises PluginError; `timeout` in seconds."""
         call = self._api.calls[method]
-        stub = self._channel.unary_unary(
-            call.path, request_serializer=lambda given: call.encode(given), response_deserializer=call.decode
-        )
+        stub = self._channel.unary_unary(call.path, request_serializer=lambda given: call.encode(given))
         try:
-            return dict(await stub(self._checked(call, fields), timeout=timeout, metadata=self._metadata))
+            data = await stub(self._checked(call, fields), timeout=timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from error
+        return await self._decoded(call, data)
 
-    async def stream(self, method: str, fields: Mapping[str, Any], *, in_thread: bool = False) -> AsyncIterator[Json]:
-        """Answers until the plugin ends the stream. `in_thread`: they may be large. Raises PluginError."""
+    async def stream(self, method: str, fields: Mapping[str, Any]) -> AsyncIterator[Json]:
+        """Answers until the plugin ends the stream. Raises PluginError."""
         call = self._api.calls[method]
         stub = self._channel.unary_stream(call.path, request_serializer=lambda given: call.encode(given))
         try:
             async for data in stub(self._checked(call, fields), metadata=self._metadata):
-                yield await asyncio.to_thread(call.decode, data) if in_thread else call.decode(data)
-        except DecodeError as error:
-            raise PluginError(f"not a message: {error}", code="INTERNAL", obj=self.name, step=call.path) from error
+                yield await self._decoded(call, data)
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from error
+
+    async def _decoded(self, call: Call, data: bytes) -> Json:
+        """Large answers in a thread: one of 16 MiB may have a million entries."""
+        try:
+            return call.decode(data) if len(data) <= _LARGE else await asyncio.to_thread(call.decode, data)
+        except DecodeError as error:
+            raise PluginError(f"not a message: {error}", code="INTERNAL", obj=self.name, step=call.path) from error
 
     async def close(self) -> None:
         await self._channel.close(grace=None)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+from itertools import islice
 
 from agent.common.model.file_names import is_file_name
 from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
@@ -16,6 +17,7 @@ from nodelib.json_values import decode as decode_json
 
 log = logging.getLogger(__name__)
 
+MOST_NAMES = 10_000  # that are looked at in a folder of logs
 _MESSAGE_BYTES = 4096  # of a termination message
 _LOG_BYTES, _LOG_LINES = 2048, 80  # of the end of the log, if that is the message
 
@@ -44,11 +46,13 @@ class PodFiles:
         await asyncio.to_thread(self._remove_pod, pod)
 
     async def logged_pods(self) -> frozenset[str]:
-        names = await asyncio.to_thread(_listed, self._pod_logs)
-        return frozenset(name.rpartition("_")[2] for name in names if name.count("_") >= 2)
+        return await asyncio.to_thread(self._logged)
 
     async def remove_left_logs(self, uid: str) -> None:
         await asyncio.to_thread(self._remove_left, uid)
+
+    def _logged(self) -> frozenset[str]:
+        return frozenset(name.rpartition("_")[2] for name in _listed(self._pod_logs) if name.count("_") >= 2)
 
     def _link(self, target: str, name: str) -> None:
         try:
@@ -172,7 +176,9 @@ def _unlink(path: str) -> None:
 
 
 def _listed(folder: str) -> list[str]:
+    """The first MOST_NAMES names, in no order: a pod may have the folder, and make millions."""
     try:
-        return os.listdir(folder)
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in islice(entries, MOST_NAMES)]
     except OSError:
         return []

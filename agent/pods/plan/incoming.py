@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 from agent.admission.plan.admit import NodeView, refusal
 from agent.common.model import labels
 from agent.common.model.pods import Kind, ObservedPod, Pod, RunState
-from agent.common.plan.demand import computed_qos, pod_requests
+from agent.common.plan.demand import computed_qos, pod_limits, pod_requests
 from agent.common.plan.restart import grace_seconds
 from agent.pods.plan.termination import deadline
 from agent.probes.plan import specs
@@ -46,6 +46,7 @@ def spec_problem(pod: Pod) -> str:
         computed_qos(pod)
         allocation_of(pod)
         pod_requests(pod)
+        pod_limits(pod)
         refusal(pod, (), NodeView(name=""))
         for _, container in pod.containers():
             specs(container)

@@ -10,6 +10,8 @@ from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
 
+_MOST_LOGS = 200  # pods whose logs are removed in one sweep
+
 
 async def remove(deps: PodDeps, is_known: Callable[[str], bool]) -> None:
     """Clean up after all pods but those whose UID `is_known`, which is asked anew for each: pods come while this runs.
@@ -23,9 +25,12 @@ async def remove(deps: PodDeps, is_known: Callable[[str], bool]) -> None:
             await _clear(
                 uid, resources.volumes.release, resources.cgroups.remove_pod, resources.user_namespaces.release
             )
-    # Logs are removed last: an agent that was killed just before that has left them.
+    # Logs are removed last: an agent that was killed just before that has left them. Not too many at a time: a pod that
+    # may write to /var/log makes any number of folders there, and the next sweep comes after this one.
+    left = _MOST_LOGS
     for uid in await deps.containers.files.logged_pods():
-        if not is_known(uid) and uid not in deps.observer.uids():
+        if left and not is_known(uid) and uid not in deps.observer.uids():
+            left -= 1
             log.info("pod %s: removing the logs it left behind", uid)
             await _clear(uid, deps.containers.files.remove_left_logs)
 

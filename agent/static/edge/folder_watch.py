@@ -37,7 +37,7 @@ class FolderWatch:
         self._drop()
         try:
             self._inotify = self._inotify or Inotify("static pods")
-            self._watch = self._inotify.watch(self._folder())
+            self._watch = self._inotify.watch(self._folder(), keeps_names=True)
         except Temporary as error:
             self.last_error = str(error)
             return

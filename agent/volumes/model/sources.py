@@ -16,6 +16,7 @@ MOST_OBJECTS = 1000  # ConfigMaps and Secrets
 MOST_OBJECTS_OF_NAMESPACE = 5000  # of all pods of a namespace on this node
 MOST_CLAIMS = 1000
 MOST_TOKENS = 100
+MOST_BUNDLES = 100  # by name, or by signer and selector: each holds all certificates that it finds
 MOST_CERTIFICATES = 100
 MOST_CERTIFICATES_OF_NAMESPACE = 500  # of all pods of a namespace on this node
 

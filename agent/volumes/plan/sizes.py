@@ -13,6 +13,7 @@ from agent.common.model.pods import Pod
 from agent.common.plan import downward
 from agent.volumes.model.sources import (
     CONFIG_MAP,
+    MOST_BUNDLES,
     MOST_CERTIFICATES,
     MOST_CLAIMS,
     MOST_OBJECTS,
@@ -39,6 +40,7 @@ def check_references(pod: Pod, refs: SourceRefs) -> None:
         (len(refs.tokens), MOST_TOKENS, "tokens of service accounts"),
         (len(refs.claims), MOST_CLAIMS, "claims"),
         (len(refs.certificates), MOST_CERTIFICATES, "certificates"),
+        (len(refs.bundles), MOST_BUNDLES, "ClusterTrustBundles and selectors of them"),
     ):
         if count > most:
             raise Invalid(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from agent.volumes.model.sources import TrustBundleProjection
 from agent.volumes.plan.pem_blocks import certificates
@@ -17,26 +17,47 @@ _BODY = re.compile(r"[A-Za-z0-9+/=\s]+")
 _LINE = 64
 
 
-def anchors(source: TrustBundleProjection, bundles: Sequence[Json]) -> bytes | None:
-    """The certificates as PEM, each once, in a stable order; None when no bundle matches."""
-    chosen = [bundle for bundle in bundles if _matches(source, bundle)]
-    if not chosen:
-        return None
+def anchors(
+    wanted: Iterable[TrustBundleProjection], bundles: Sequence[Json]
+) -> dict[TrustBundleProjection, bytes | None]:
+    """For each projection the certificates as PEM, each once, in a stable order; None when no bundle matches.
+
+    Whoever writes a pod chooses how many projections and how long their selectors are, and a bundle may have hundreds
+    of certificates: each selector and each bundle is read once.
+    """
+    read: dict[int, frozenset[bytes]] = {}
+    joined: dict[tuple[int, ...], bytes | None] = {(): None}
+    found: dict[TrustBundleProjection, bytes | None] = {}
+    for source in wanted:
+        chosen = tuple(_matching(source, bundles))
+        if chosen not in joined:
+            read |= {number: _certificates(bundles[number]) for number in chosen if number not in read}
+            joined[chosen] = b"".join(sorted(frozenset[bytes]().union(*(read[number] for number in chosen))))
+        found[source] = joined[chosen]
+    return found
+
+
+def _certificates(bundle: Json) -> frozenset[bytes]:
     found: set[bytes] = set()
-    for bundle in chosen:
-        for body in certificates((bundle.get("spec") or {}).get("trustBundle") or ""):
-            if _BODY.fullmatch(body) and (text := "".join(body.split())):
-                with contextlib.suppress(ValueError):  # the API server has skipped what cannot be decoded, too
-                    found.add(_pem(text))
-    return b"".join(sorted(found))
+    for body in certificates((bundle.get("spec") or {}).get("trustBundle") or ""):
+        if _BODY.fullmatch(body) and (text := "".join(body.split())):
+            with contextlib.suppress(ValueError):  # the API server has skipped what cannot be decoded, too
+                found.add(_pem(text))
+    return frozenset(found)
 
 
-def _matches(source: TrustBundleProjection, bundle: Json) -> bool:
+def _matching(source: TrustBundleProjection, bundles: Sequence[Json]) -> Iterator[int]:
+    """The numbers of the bundles that the projection is about."""
     if source.name:
-        return bool(bundle["metadata"]["name"] == source.name)
-    if (bundle.get("spec") or {}).get("signerName") != source.signer or not source.signer:
-        return False
-    return source.selector != "" and matches(decode_json(source.selector), bundle["metadata"].get("labels") or {})
+        yield from (number for number, one in enumerate(bundles) if one["metadata"]["name"] == source.name)
+        return
+    if not source.signer or not source.selector:
+        return
+    selector = decode_json(source.selector)
+    for number, bundle in enumerate(bundles):
+        is_signers = (bundle.get("spec") or {}).get("signerName") == source.signer
+        if is_signers and matches(selector, bundle["metadata"].get("labels") or {}):
+            yield number
 
 
 def matches(selector: Json, labels: Json) -> bool:

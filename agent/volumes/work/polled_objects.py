@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from agent.volumes.work.held_objects import HeldObjects
 from agent.volumes.work.watched_objects import ObjectKey, no_answer
 from nodelib.clock import Clock
 from nodelib.errors import Temporary
@@ -50,9 +51,11 @@ class PolledObjects:
         period: float,
         ttl: Callable[[], float] | None,
         chance: Callable[[], float] = random.random,
+        held: HeldObjects | None = None,
     ) -> None:
         self._client, self._clock, self._notify = client, clock, notify
         self._period, self._ttl, self._chance = period, ttl, chance
+        self._held = held or HeldObjects()
         self._entries: dict[ObjectKey, _Entry] = {}
         self._due: dict[str, float] = {}
 
@@ -79,6 +82,7 @@ class PolledObjects:
             entry.users.discard(user)
             if not entry.users:
                 del self._entries[key]
+                self._held.drop(key, key.namespace)
 
     async def run(self) -> None:
         """Until cancelled: notify each user when its time has come."""
@@ -109,11 +113,16 @@ class PolledObjects:
         except (ApiError, Temporary) as error:
             if isinstance(error, ApiError) and error.is_not_found:
                 entry.current, entry.asked = None, began
+                self._held.drop(key, key.namespace)
             elif not refresh:
                 raise no_answer(key, error) from error
             return
-        if not (refresh and _older(found, entry.current or {})):
-            entry.current, entry.asked = found, began
+        if refresh and _older(found, entry.current or {}):
+            return
+        if self._entries.get(key) is entry and not self._held.fits(key, key.namespace, found):
+            entry.current = entry.asked = None
+            raise self._held.refusal(key, key.namespace)
+        entry.current, entry.asked = found, began
 
 
 def _older(found: Json, known: Json) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from agent.common.model.pods import Pod
+from agent.common.work.namespace_threads import NamespaceThreads
 from agent.volumes.model.sources import (
     CertificateProjection,
     Credential,
@@ -24,6 +25,7 @@ class SourceReader:
 
     def __init__(self, objects: VolumeObjects, certificates: PodCertificates) -> None:
         self._objects, self._certificates = objects, certificates
+        self._threads = NamespaceThreads()
 
     async def read(self, pod: Pod) -> VolumeSources:
         """Everything that the pod's volumes are made from, fetched at once. Raises Invalid when that is too much."""
@@ -73,4 +75,4 @@ class SourceReader:
         if not wanted:
             return {}
         bundles = await self._objects.trust_bundles(pod)
-        return {source: trust_bundles.anchors(source, bundles) for source in wanted}
+        return await self._threads.run(pod.namespace, trust_bundles.anchors, wanted, bundles)

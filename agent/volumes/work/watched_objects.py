@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from agent.volumes.plan import watches as plan
 from agent.volumes.plan.watches import Step
+from agent.volumes.work.held_objects import HeldObjects
 from agent.volumes.work.watch_places import WatchPlaces
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
@@ -59,7 +60,8 @@ class _Entry:
     """What is known of one object.
 
     `version`: its resourceVersion; `listed`: the version to watch from; `placed`: it has a place for its
-    watch; `get_failed`: a get() gave up waiting, so its caller must be notified of the first answer.
+    watch; `get_failed`: a get() gave up waiting, so its caller must be notified of the first answer; `refused`: it is
+    there, and too much to be kept.
     """
 
     users: set[str] = field(default_factory=set)
@@ -71,6 +73,7 @@ class _Entry:
     known: asyncio.Event = field(default_factory=asyncio.Event)
     failure: NodewrightError | None = None
     get_failed: bool = False
+    refused: bool = False
     task: asyncio.Task[None] | None = None
 
 
@@ -78,12 +81,18 @@ class WatchedObjects:
     """`notify(uid)` is called for every user of an object that changed, appeared or vanished."""
 
     def __init__(
-        self, client: KubeClient, clock: Clock, notify: Callable[[str], None], places: WatchPlaces | None = None
+        self,
+        client: KubeClient,
+        clock: Clock,
+        notify: Callable[[str], None],
+        places: WatchPlaces | None = None,
+        held: HeldObjects | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._notify = notify
         self._places = places or WatchPlaces()
+        self._held = held or HeldObjects()
         self._entries: dict[ObjectKey, _Entry] = {}
 
     def tasks(self) -> list[tuple[str, Work]]:
@@ -96,8 +105,8 @@ class WatchedObjects:
         Raises Temporary when the API server gives no answer or refuses.
         """
         entry = self._entry(key)
-        if user not in entry.users and entry.known.is_set() and not entry.watching:
-            # It is not watched just now: a new pod must not start from what an earlier one read.
+        if entry.refused or (user not in entry.users and entry.known.is_set() and not entry.watching):
+            # It is not watched just now: a new pod must not start from what an earlier one read. Or there may be room.
             with contextlib.suppress(ApiError, Temporary):
                 await self._read(key, entry)
         entry.users.add(user)
@@ -108,6 +117,8 @@ class WatchedObjects:
         if not entry.known.is_set():
             entry.get_failed = True
             raise no_answer(key, entry.failure)
+        if entry.refused:
+            raise self._held.refusal(key, key.namespace)
         return entry.current
 
     def keep_only(self, user: str, keys: set[ObjectKey]) -> None:
@@ -141,6 +152,7 @@ class WatchedObjects:
         """Stop the watch, unless a pod uses the object again by now."""
         if not entry.users and self._entries.get(key) is entry:
             del self._entries[key]
+            self._held.drop(key, key.namespace)
             if entry.task is not None:
                 entry.task.cancel()
 
@@ -216,15 +228,15 @@ class WatchedObjects:
         except ApiError as error:
             if not error.is_not_found:
                 raise
-            self._update(entry, None)
+            self._update(key, entry, None)
             return
-        self._update(entry, found)
+        self._update(key, entry, found)
 
     async def _list(self, key: ObjectKey, entry: _Entry) -> None:
         """Find the version to watch from, and what has changed since the read."""
         answer = await self._client.get(key.collection, {"fieldSelector": f"metadata.name={key.name}"})
         items = answer["items"]
-        self._update(entry, items[0] if items else None)
+        self._update(key, entry, items[0] if items else None)
         entry.listed = str(answer["metadata"]["resourceVersion"])
 
     async def _watch(self, key: ObjectKey, entry: _Entry, version: str) -> AsyncIterator[str]:
@@ -237,16 +249,18 @@ class WatchedObjects:
         async for event in self._client.stream(key.collection, params):
             item = event["object"]
             if event["type"] == "DELETED":
-                self._update(entry, None)
+                self._update(key, entry, None)
             elif event["type"] != "BOOKMARK":
-                self._update(entry, item)
+                self._update(key, entry, item)
             yield str(item["metadata"].get("resourceVersion", ""))
 
-    def _update(self, entry: _Entry, item: Json | None) -> None:
+    def _update(self, key: ObjectKey, entry: _Entry, item: Json | None) -> None:
         version = str(item["metadata"].get("resourceVersion", "")) if item else ""
         changed = version != entry.version
         notify = plan.must_notify(changed=changed, known_before=entry.known.is_set(), get_failed=entry.get_failed)
-        entry.current, entry.version, entry.failure, entry.get_failed = item, version, None, False
+        entry.refused = self._entries.get(key) is entry and not self._held.fits(key, key.namespace, item)
+        entry.current = None if entry.refused else item
+        entry.version, entry.failure, entry.get_failed = version, None, False
         entry.known.set()
         if notify:
             for user in sorted(entry.users):

@@ -12,7 +12,7 @@ import hmac
 import ipaddress
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -83,7 +83,12 @@ def split_token(text: str) -> tuple[str, str]:
 
 def is_signed(info: Json, identity: str) -> bool:
     """Whether kube-public/cluster-info has a signature for the token with this id."""
-    return bool((info.get("data") or {}).get(f"jws-kubeconfig-{identity}"))
+    return bool(_texts(info).get(f"jws-kubeconfig-{identity}"))
+
+
+def _texts(info: Json) -> dict[str, str]:
+    """The data of cluster-info: who answers is not known yet, so anything may be in it."""
+    return {key: text for key, text in object_or_empty(info.get("data")).items() if isinstance(text, str)}
 
 
 def check_trust(*, pins: Iterable[str], ca_file: str, skip: bool) -> None:
@@ -123,7 +128,7 @@ def override_of(node: str, hostname: str) -> tuple[str, ...]:
 def check_cluster_info(info: Json, token: str) -> str:
     """The kubeconfig in kube-public/cluster-info. Raises Permanent when it is not signed with the token."""
     identity, secret = split_token(token)
-    data: Mapping[str, str] = info.get("data") or {}
+    data = _texts(info)
     text, signature = data.get("kubeconfig", ""), data.get(f"jws-kubeconfig-{identity}", "")
     if not signature:
         raise Permanent(
@@ -134,7 +139,7 @@ def check_cluster_info(info: Json, token: str) -> str:
         )
     head, _, mac = signature.split(".") if signature.count(".") == 2 else ("", "", "")
     wanted = hmac.new(secret.encode(), f"{head}.{_url64(text.encode())}".encode(), hashlib.sha256).digest()
-    if not hmac.compare_digest(_url64(wanted), mac):
+    if not hmac.compare_digest(_url64(wanted).encode(), mac.encode()):
         raise Permanent(
             "the token's secret is wrong, or another cluster answers at this address",
             obj="--token",

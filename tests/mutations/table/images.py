@@ -89,7 +89,8 @@ TABLE = (
     ),
     Mutation(
         "log-rotation-packed", "rotated logs are compressed",
-        "agent/logs/plan/rotation.py", "pack = [name for name in kept if", "pack = [name for name in kept if False and",
+        "agent/logs/plan/rotation.py",
+        "pack = [name for name in kept[len(excess) :] if", "pack = [name for name in kept if False and",
         ("unit/agent/logs",),
     ),
 )  # fmt: skip

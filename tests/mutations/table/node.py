@@ -62,8 +62,7 @@ TABLE = (
     ),
     Mutation(
         "empty-dir-limit", "sizeLimit of an emptyDir",
-        "agent/eviction/plan/local_storage.py", "if name in volumes and (volumes[name].used",
-        "if False and (volumes[name].used",
+        "agent/eviction/plan/local_storage.py", "if limit is not None and (used.used", "if False and (used.used",
         _EVICTION,
     ),
     Mutation(

@@ -52,7 +52,7 @@ async def changes(folder: Path, taken: list[int], log: Records) -> None:
     one = Inotify("tests")
     sub = folder / "sub"
     sub.mkdir()
-    with one.watch(str(folder)) as watch, one.watch(str(sub)) as other:
+    with one.watch(str(folder), keeps_names=True) as watch, one.watch(str(sub)) as other:
         await watch.wait(_LIMIT)  # what was there already
         (folder / "new").write_text("x")
         await asyncio.wait_for(watch.changed(), _LIMIT)

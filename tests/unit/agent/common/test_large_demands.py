@@ -53,7 +53,7 @@ def _preempted() -> object:
         pytest.param(lambda: refusal(pod(container()), OTHERS, NODE), id="admission"),
         pytest.param(lambda: refusal(OTHERS[0], OTHERS[1:], NODE), id="admission of such a pod"),
         pytest.param(_preempted, id="preemption"),
-        pytest.param(lambda: [local_storage.is_limited(one) for one in OTHERS], id="limits of storage"),
+        pytest.param(lambda: [local_storage.limits_of(one) for one in OTHERS], id="limits of storage"),
         pytest.param(
             lambda: [
                 ranking.ranked([Candidate(one, None)], signals.MEMORY_AVAILABLE, image_fs=False) for one in OTHERS
@@ -96,3 +96,34 @@ def one(name: str, cpu: str, **rest: Any) -> Json:
 def test_the_peak_of_the_init_phase(inits: list[Json], cores: int) -> None:
     assert demand.pod_requests(subject(*inits))["cpu"] == cores
     assert demand.pod_requests(subject(*inits), only=("cpu", "memory")) == {"cpu": cores}
+
+
+CROWDS = [
+    pod(
+        *(container(f"c{one}", resources={"requests": {"memory": "1"}}) for one in range(8000)),
+        meta={"name": f"p{number}", "uid": f"u{number}"},
+    )
+    for number in range(10)
+]
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(
+            lambda: refusal(pod(container(resources={"requests": {"memory": "1"}})), CROWDS, NODE), id="admission"
+        ),
+        pytest.param(
+            lambda: refusal(pod(container(ports=[{"containerPort": 1, "hostPort": 1}])), CROWDS, NODE), id="ports"
+        ),
+        pytest.param(lambda: cgroups.limits_of_qos(CROWDS, (), memory_qos.Kept()), id="cgroups of classes"),
+        pytest.param(lambda: memory_qos.kept(CROWDS, KEEPING), id="memory that is kept"),
+    ],
+)
+def test_containers_of_all_pods_are_gone_through_once(work: Callable[[], object]) -> None:
+    """Not for each pod that comes or goes: ten pods of 15,000 containers took each of these 0.2 to 0.4 s."""
+    work()
+    began = time.process_time()
+    for _ in range(10):
+        work()
+    assert time.process_time() - began < 0.2

@@ -1,8 +1,9 @@
-"""Both versions of the podresources API on one real socket."""
+"""The podresources API: both of its versions on one real socket, and its time."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from agent.common.model.errors import PluginError
 from agent.devices.edge.pod_resources import PodResourcesServer
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
+from agent.devices.model.devices import AllocationKey, DeviceAllocation
+from agent.devices.plan.pod_resources import pod_resources
 from agent.plugins.edge.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
 from agent.plugins.edge.rate_limit import TokenBucket
 from agent.plugins.edge.rpc import PluginClient
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.tasks import cancel_and_wait
+from tests.builders.pods import container, pod
 from tests.waiting import until
 
 _DEVICE = {"resource_name": "example.com/gpu", "device_ids": ["a", "b"], "topology": {"nodes": [{"ID": 1}]}}
@@ -100,3 +104,15 @@ def test_the_bucket_never_exceeds_its_burst() -> None:
     bucket = TokenBucket(100, 10, lambda: now[0])
     now[0] = 3600.0
     assert [bucket.take() for _ in range(12)] == [True] * 10 + [False] * 2
+
+
+def test_a_pod_of_very_many_containers_on_a_node_with_devices() -> None:
+    """All devices of the node were put in order for each container: 4 s of the event loop for each List."""
+    keys = (AllocationKey(f"u{number}", "main", "example.com/gpu") for number in range(100))
+    held = {key: DeviceAllocation(frozenset([key.uid]), numa={-1: (key.uid,)}) for key in keys}
+    held[AllocationKey("many", "c7", "example.com/gpu")] = DeviceAllocation(frozenset("a"), numa={-1: ("a",)})
+    who = pod(*(container(f"c{number}") for number in range(5000)), meta={"uid": "many"})
+    began = time.process_time()
+    found = pod_resources(who, held)["containers"]
+    assert time.process_time() - began < 0.4
+    assert [one["name"] for one in found if one["devices"]] == ["c7"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -257,6 +258,28 @@ async def test_limits_of_storage_are_enforced_for_pods_that_have_them(there: Nod
     assert there.usage.measured == [["a"]]
     await there.world.until(lambda: there.world.phase("a") == "Failed")
     assert not any(one["type"] == "DisruptionTarget" for one in there.world.status("a")["conditions"])
+
+
+async def test_a_limit_that_is_no_amount_ends_no_evictions(there: Node) -> None:
+    """One pod with such a sizeLimit, which the API server accepts, and nothing was evicted on its node any more."""
+    there.world.create(name="far", uid="far", volumes=[{"name": "v", "emptyDir": {"sizeLimit": "1e3000000"}}])
+    await there.run_pods("a")
+    there.short_of_disk()
+    there.usage.pods = {"a": used_by("a", layer=MIB)}
+    there.usage.pods["far"] = used_by("far")
+    assert await there.evictor.synchronize() == ["a"]
+
+
+async def test_limits_of_very_many_volumes_are_read_once(there: Node) -> None:
+    """Fifty pods of 25,000 volumes took 6 s of the event loop in each round, of which there may be one a second."""
+    volumes = [{"name": f"v{number}", "emptyDir": {"sizeLimit": f"{number + 1}Mi"}} for number in range(25_000)]
+    there.world.create(container(), name="many", uid="many", volumes=volumes)
+    await there.run_pods("a")
+    await there.evictor.synchronize()
+    began = time.process_time()
+    for _ in range(10):
+        await there.evictor.synchronize()
+    assert time.process_time() - began < 0.3
 
 
 async def test_no_round_waits_for_a_pod_with_millions_of_files(there: Node) -> None:

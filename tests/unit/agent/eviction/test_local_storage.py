@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent.eviction.plan.local_storage import is_limited, violation
+from agent.common.model.eviction import Eviction
+from agent.common.model.pods import Pod
+from agent.eviction.model import StorageLimits
+from agent.eviction.plan import local_storage
+from agent.eviction.plan.local_storage import limits_of
 from agent.stats.model import FsUsage, PodStats
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
@@ -16,6 +20,10 @@ from tests.unit.agent.eviction.usage import MIB, used_by
 
 def limited(amount: str, **spec: Any) -> Json:
     return container(resources={"limits": {"ephemeral-storage": amount}}, **spec)
+
+
+def violation(made: Pod, usage: PodStats, *, image_fs: bool) -> Eviction | None:
+    return local_storage.violation(made, limits_of(made), usage, image_fs=image_fs)
 
 
 CACHE: Json = {"name": "cache", "emptyDir": {"sizeLimit": "10Mi"}}
@@ -53,7 +61,7 @@ CACHE: Json = {"name": "cache", "emptyDir": {"sizeLimit": "10Mi"}}
 def test_over(containers: list[Json], spec: Json, use: dict[str, int], signal: str, message: str) -> None:
     made = pod(*containers, **spec)
     found = violation(made, used_by(made.uid, **use), image_fs=False)
-    assert found is not None and is_limited(made)
+    assert found is not None and limits_of(made)
     if not containers[0].get("resources") or len(containers) > 1:
         assert found.signal == signal
     assert (found.signal, found.message, found.grace, found.disrupted) == (signal, message, 1, False)
@@ -111,5 +119,31 @@ def test_layers_on_another_disk_do_not_count_against_a_container() -> None:
 
 def test_an_ordinary_init_container_has_no_limit_of_its_own() -> None:
     made = pod(container(), initContainers=[limited("1Mi", name="setup")])
-    assert is_limited(made)
+    assert limits_of(made)
     assert violation(made, used_by(made.uid), image_fs=False) is None
+
+
+FAR = "1e3000000"  # an API server stores it
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pod(container(), volumes=[{"name": "cache", "emptyDir": {"sizeLimit": FAR}}]),
+        pod(container(resources={"limits": {"ephemeral-storage": FAR}, "requests": {"ephemeral-storage": "1"}})),
+    ],
+    ids=["emptyDir", "container"],
+)
+def test_a_limit_beyond_all_amounts_is_none(made: Pod) -> None:
+    """It ended each round of the node's evictions, for as long as the pod was there."""
+    assert limits_of(made) == StorageLimits()
+    assert violation(made, used_by(made.uid, layer=99 * MIB, volume=99 * MIB), image_fs=False) is None
+
+
+def test_other_limits_of_such_a_pod_hold() -> None:
+    volumes = [{"name": "far", "emptyDir": {"sizeLimit": FAR}}, CACHE]
+    made = pod(
+        container(resources={"limits": {"ephemeral-storage": FAR}}), limited("1Mi", name="other"), volumes=volumes
+    )
+    found = violation(made, used_by(made.uid, volume=11 * MIB), image_fs=False)
+    assert found is not None and found.signal == "emptydirfs.limit"

@@ -23,6 +23,7 @@ def test_running_pods_are_admitted_before_new_ones_and_older_before_younger_ones
     "spec",
     [
         pytest.param({"containers": [{"name": "a", "resources": {"requests": {"cpu": "many"}}}]}, id="quantity"),
+        pytest.param({"containers": [{"name": "a", "resources": {"limits": {"x/y": "1e3000000"}}}]}, id="far limit"),
         pytest.param({"containers": "none"}, id="no-list"),
         pytest.param({"containers": [{"name": "a", "resources": []}, "b"]}, id="no-object"),
     ],

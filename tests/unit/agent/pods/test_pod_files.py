@@ -13,7 +13,7 @@ import pytest
 
 from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
 from agent.common.model.pods import ContainerState, RunState
-from agent.pods.edge.pod_files import PodFiles
+from agent.pods.edge.pod_files import MOST_NAMES, PodFiles
 from tests.builders.pods import pod
 
 
@@ -175,3 +175,9 @@ async def test_a_log_that_is_cut_at_nested_json_is_no_crash(tmp_path: Path) -> N
     log.write_text("2026-01-01T00:00:00.0Z stdout F x" + nested + "[" * (2048 + 80 * 64 - len(nested)))
     found = await PodFiles().termination_message(ended(log, policy="FallbackToLogsOnError"))
     assert len(found.encode()) <= 2048
+
+
+async def test_of_a_folder_of_very_many_names_some_are_looked_at(tmp_path: Path) -> None:
+    for number in range(MOST_NAMES + 100):
+        (tmp_path / f"a_b_{number}").touch()
+    assert len(await PodFiles(str(tmp_path)).logged_pods()) == MOST_NAMES

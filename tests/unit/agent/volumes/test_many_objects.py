@@ -141,6 +141,7 @@ def many(kind: str, count: int) -> Json:
             {"podCertificate": {"signerName": "example.com/s", "keyType": "ED25519", "keyPath": f"k{one}"}}
             for one in range(count)
         ],
+        "bundle": [{"clusterTrustBundle": {"name": f"b{one}", "path": f"b{one}"}} for one in range(count)],
     }
     if kind == "claim":
         names = ({"name": f"v{one}", "persistentVolumeClaim": {"claimName": f"x{one}"}} for one in range(count))
@@ -149,7 +150,8 @@ def many(kind: str, count: int) -> Json:
 
 
 @pytest.mark.parametrize(
-    "kind, most", [("configMap", 1000), ("secret", 1000), ("token", 100), ("certificate", 100), ("claim", 1000)]
+    "kind, most",
+    [("configMap", 1000), ("secret", 1000), ("token", 100), ("certificate", 100), ("bundle", 100), ("claim", 1000)],
 )
 def test_a_pod_that_names_too_much_is_refused(kind: str, most: int) -> None:
     fits, over = pod(**many(kind, most)), pod(**many(kind, most + 1))

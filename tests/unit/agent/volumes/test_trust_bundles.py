@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 
 import pytest
 
@@ -45,8 +46,8 @@ BUNDLES = [
     ],
 )
 def test_anchors(source: TrustBundleProjection, expected: list[bytes] | None) -> None:
-    found = anchors(source, BUNDLES)
-    assert found == (None if expected is None else "".join(pem(body) for body in expected).encode())
+    found = anchors([source], BUNDLES)
+    assert found[source] == (None if expected is None else "".join(pem(body) for body in expected).encode())
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,14 @@ def test_expressions(expression: Json, expected: bool) -> None:
 def test_unknown_operator() -> None:
     with pytest.raises(Invalid, match="operator"):
         matches({"matchExpressions": [{"key": "a", "operator": "Like"}]}, {})
+
+
+def test_a_bundle_is_read_once_for_all_projections_of_a_pod() -> None:
+    """It was decoded anew for each, on the event loop: 28 s and 1.9 GB for a pod of 10,000 and 150 certificates."""
+    large = [bundle("a", "s", "".join(pem(b"%4d" % number * 200) for number in range(1000)))]
+    selectors = [{"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"}]} for number in range(100)]
+    wanted = [TrustBundleProjection(signer="s", selector=json.dumps(one)) for one in selectors]
+    began = time.process_time()
+    found = anchors(wanted, large)
+    assert time.process_time() - began < 0.5
+    assert len(found) == 100 and len({id(text) for text in found.values()}) == 1

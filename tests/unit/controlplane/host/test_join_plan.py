@@ -39,9 +39,14 @@ def test_a_signed_cluster_is_believed() -> None:
         pytest.param({"data": {**info()["data"], "kubeconfig": "forged"}}, "secret is wrong", id="forged"),
         pytest.param({"data": {"kubeconfig": "x"}}, "does not know a token abcdef", id="no signature"),
         pytest.param({}, "does not know a token", id="empty"),
+        pytest.param({"data": {**info()["data"], "jws-kubeconfig-abcdef": 5}}, "does not know a token", id="no text"),
+        pytest.param({"data": {**info()["data"], "jws-kubeconfig-abcdef": "é..é"}}, "secret is wrong", id="no ASCII"),
+        pytest.param({"data": "none"}, "does not know a token", id="no object"),
     ],
 )
 def test_what_is_not_signed_is_refused(given: dict[str, Any], words: str) -> None:
+    """Anybody may answer before the signature is checked."""
+    plan.is_signed(given, "abcdef")
     with pytest.raises(Permanent, match=words):
         plan.check_cluster_info(given, TOKEN)
 
