@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from controlplane.machine.edge import cgroups
+from controlplane.machine.edge import cgroups, oom
 from controlplane.machine.edge.protocols import has_sctp
 from controlplane.scoreboard.model import Machine
 from nodelib.files import text_of
@@ -19,6 +19,7 @@ def read() -> Machine:
         "sctp": has_sctp(),
         "swap": len(text_of("/proc/swaps").splitlines()) > 1,
         "cgroup2": unified,
+        "oom-scores": oom.may_lower_score(),
         "selinux": os.path.exists("/sys/fs/selinux/enforce"),
         "apparmor": text_of("/sys/module/apparmor/parameters/enabled").strip() == "Y",
     }

@@ -28,6 +28,11 @@ RULES: tuple[Rule, ...] = (
         Match(("Feature:MemoryQoS", "FeatureGate:MemoryQoS", "Feature:KubeletPSI", "FeatureGate:KubeletPSI")),
         unless="cgroup2",
     ),
+    Rule(
+        "looks at the OOM score of a Guaranteed pod's new container, which nobody can lower here (no CAP_SYS_RESOURCE)",
+        Match(text=r"InPlace Resize .*guaranteed qos .*(?:cpu|mem) restart"),
+        unless="oom-scores",
+    ),
     Rule("needs a registry of upstream's that asks for a login", Match(("Feature:KubeletCredentialProviders",))),
     Rule("needs the internet", Match(("Feature:Networking-DNS", "Feature:Networking-IPv4", "Feature:Networking-IPv6"))),
     Rule(
