@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -24,6 +25,7 @@ from controlplane.suites.plan.conformance import alone, table
 from controlplane.suites.plan.node_suite import Setup
 from controlplane.suites.work.conformance import Order
 from controlplane.suites.work.conformance import run as run_suite
+from controlplane.suites.work.elsewhere import run_elsewhere
 from controlplane.suites.work.node_suite import NodeOrder, list_tests
 from controlplane.suites.work.node_suite import run as run_node_suite
 from controlplane.suites.work.policy_suites import PolicyOrder, PolicySuite
@@ -47,19 +49,34 @@ def run(
     results: Path | None,
     binaries: Path | None,
     storage_driver: Path | None,
+    kubeconfig: Path | None,
     plain: bool,
 ) -> None:
     """Run the suite and show its table; exit status 1 when a test failed or none ran."""
-    need_root("conformance")
-    cluster = find(name)
     order = Order(tier, focus, skip, procs, serial, dry_run, results, binaries, storage_driver)
+    if kubeconfig is None:
+        need_root("conformance")
+        cluster = find(name)
     with Display(plain=plain or None) as display:
-        report = asyncio.run(run_suite(cluster, order, display))
+        work = run_suite(cluster, order, display) if kubeconfig is None else run_elsewhere(kubeconfig, order, display)
+        report = asyncio.run(work)
     if dry_run:
         _show_names(report.listed)
-    show(report, name, new_console())
+    show(report, name, new_console(), partial(alone, cluster=name, kubeconfig=str(kubeconfig or "")))
     if report.status != 0 or not report.results or any(result.outcome == "failed" for result in report.results):
         raise SystemExit(1)
+
+
+def check_elsewhere(others: Mapping[str, bool]) -> None:
+    """Raises Invalid for options that do not go with --kubeconfig, by their names."""
+    given = [name for name, value in others.items() if value]
+    if given:
+        raise Invalid(
+            f"{', '.join(given)} and --kubeconfig cannot be combined",
+            obj="conformance",
+            step="read the options",
+            action="--kubeconfig runs the e2e suite, against a cluster that `up` did not make.",
+        )
 
 
 def setup_of(*, standalone: bool, cri_proxy: bool) -> Setup:

@@ -65,6 +65,7 @@ def test(
 
 @command("Tests")
 def conformance(
+    context: typer.Context,
     name: Name = DEFAULT,
     tier: Annotated[
         Tier,
@@ -116,6 +117,14 @@ def conformance(
             " 'External.Storage' runs them.",
         ),
     ] = None,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Run against the cluster of this kubeconfig, such as one that a node joined. Its nodes must be able to"
+            " pull the suite's images; results go to ./conformance.",
+        ),
+    ] = None,
     scoreboard: Annotated[
         bool,
         typer.Option(
@@ -157,6 +166,8 @@ def conformance(
 
     * `./nodewright conformance --suite network-policy-api`
 
+    * `./nodewright conformance --kubeconfig kind.conf --tier smoke`
+
     * `./nodewright conformance --scoreboard --minutes 60`
     """
     with reported():
@@ -176,8 +187,13 @@ def conformance(
                 "--cri-proxy": cri_proxy,
                 "--serial": serial,
                 "--storage-driver": storage_driver,
+                "--kubeconfig": kubeconfig,
             },
         )
+        if kubeconfig is not None:
+            source = context.get_parameter_source("name")
+            named = source is not None and source.name == "COMMANDLINE"
+            work.check_elsewhere({"--name": named, f"--suite {suite}": suite not in (None, Suite.E2E)})
         if scoreboard:
             name = board.NAME if name == DEFAULT else name
             asked = board.order_of(
@@ -213,6 +229,7 @@ def conformance(
             results=results,
             binaries=binaries,
             storage_driver=storage_driver,
+            kubeconfig=kubeconfig,
             plain=plain,
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from controlplane.cluster.advice import line as our_line
+from controlplane.cluster.model import DEFAULT_NAME
 from nodelib.errors import Invalid
 
 Outcome = Literal["passed", "failed", "skipped"]
@@ -102,8 +103,10 @@ def exactly(name: str) -> str:
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", name) + "$"
 
 
-def alone(name: str, cluster: str) -> str:
+def alone(name: str, cluster: str, kubeconfig: str = "") -> str:
     """The command line that runs only this test."""
+    if kubeconfig:
+        return our_line(DEFAULT_NAME, "conformance", "--kubeconfig", kubeconfig, "--focus", exactly(name))
     return our_line(cluster, "conformance", "--focus", exactly(name))
 
 

@@ -50,28 +50,29 @@ async def run(cluster: Cluster, order: Order, progress: Progress) -> Report:
     # A list of tests has a folder of its own: its report says of every test that it passed.
     directory = order.results or Path(cluster.dir, "conformance-list" if order.dry_run else "conformance")
     make_folder(directory)
+    outside = contextlib.nullcontext() if order.dry_run else client_from_outside(cluster)
+    # It would take the place of the registry of a run that is under way.
+    served = registry(cluster, {} if order.dry_run else images)
+    release, kubeconfig = cluster.options.kubernetes, cluster.admin_kubeconfig
     with directory_lock(str(directory), holder="run that writes its results there"):
-        return await _run(cluster, order, progress, binaries, images, directory)
+        async with served, outside:
+            return await run_suite(kubeconfig, release, order, progress, binaries, directory)
 
 
-async def _run(
-    cluster: Cluster,
-    order: Order,
-    progress: Progress,
-    binaries: Mapping[str, str],
-    images: Mapping[str, Path],
-    directory: Path,
+async def run_suite(
+    kubeconfig: str, release: str, order: Order, progress: Progress, binaries: Mapping[str, str], directory: Path
 ) -> Report:
+    """Run the tests on a cluster that is ready for them, of the minor version `release`. Raises as run() does."""
     await asyncio.to_thread(clear_reports, directory)
     chosen = plan.read_tiers(_TIERS.read_text(encoding="utf-8"))
     selection = plan.select(order.tier, chosen, focus=order.focus, skip=order.skip, serial=order.serial)
-    selection = _for_server(selection, cluster.options.kubernetes, progress)
+    selection = _for_server(selection, release, progress)
     argv = plan.arguments(
         selection,
         ginkgo=binaries["ginkgo"],
         e2e=binaries["e2e.test"],
         kubectl=binaries["kubectl"],
-        kubeconfig=cluster.admin_kubeconfig,
+        kubeconfig=kubeconfig,
         results=str(directory),
         procs=order.procs,
         dry_run=order.dry_run,
@@ -82,10 +83,7 @@ async def _run(
     listed: list[str] = []
     with progress.step("e2e suite" if not order.dry_run else "list of tests") as say:
         watch = Watcher(say, listed)
-        outside = contextlib.nullcontext() if order.dry_run else client_from_outside(cluster)
-        # It would take the place of the registry of a run that is under way.
-        async with registry(cluster, {} if order.dry_run else images), outside:
-            status = await run_lines(argv, log=str(log), on_line=watch.line, on_text=watch.text)
+        status = await run_lines(argv, log=str(log), on_line=watch.line, on_text=watch.text)
     seconds = time.monotonic() - began
     if order.dry_run:
         return Report((), directory, seconds, status, tuple(listed))

@@ -114,6 +114,28 @@ def test_options_of_one_run_and_of_the_scoreboard_do_not_mix(words: str, said: s
     assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--name lab", "--name and --kubeconfig cannot be combined"),
+        ("--suite node", "--suite node and --kubeconfig cannot be combined"),
+        ("--suite cyclonus", "--suite cyclonus and --kubeconfig cannot be combined"),
+        ("--scoreboard", "--kubeconfig goes only without --scoreboard"),
+    ],
+)
+def test_another_cluster_is_for_the_e2e_suite_only(words: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "conf").touch()
+    done = _cli("conformance", "--kubeconfig", str(tmp_path / "conf"), *words.split())
+    assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_another_cluster_is_asked_though_one_of_ours_runs(tmp_path: Path) -> None:
+    # Commands without --name mean the one that runs, or the one of the environment.
+    words = ["conformance", "--kubeconfig", str(tmp_path / "conf")]
+    said = RUNNER.invoke(app, words, env={"NODEWRIGHT_NAME": "lab"}).stderr
+    assert "no such file" in said and str(tmp_path / "conf") in said
+
+
 def test_the_file_of_a_cluster_is_printed_and_flags_win_over_it(tmp_path: Path) -> None:
     (tmp_path / "lab.yaml").write_text(
         "apiVersion: nodewright.io/v1alpha1\nkind: Cluster\nname: lab\ndemo: false\nnetworking: {ipFamily: dual}\n"

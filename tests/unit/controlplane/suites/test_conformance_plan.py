@@ -71,6 +71,8 @@ def test_the_command_for_one_test_survives_a_shell() -> None:
     words = ["./nodewright", "conformance", "--focus", r"\[sig\] it's$"]
     assert shlex.split(alone("[sig] it's", "nodewright")) == words
     assert shlex.split(alone("x", "lab")) == ["./nodewright", "conformance", "--focus", "x$", "--name", "lab"]
+    elsewhere = shlex.split(alone("x", "lab", "a b.conf"))
+    assert elsewhere == ["./nodewright", "conformance", "--kubeconfig", "a b.conf", "--focus", "x$"]
 
 
 def test_exactly_escapes_what_go_would_read() -> None:
