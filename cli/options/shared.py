@@ -31,6 +31,13 @@ def _meant(context: typer.Context, name: str) -> str:
     return meant(name)
 
 
+def given_name(context: typer.Context) -> str:
+    """What `--name` says, "" without it. For commands that make something with a name of its own: without the option,
+    the name is that of NODEWRIGHT_NAME or of the only cluster on this machine."""
+    source = context.get_parameter_source("name")
+    return str(context.params["name"]) if source is not None and source.name == "COMMANDLINE" else ""
+
+
 Name = Annotated[
     str,
     typer.Option(

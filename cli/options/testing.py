@@ -10,7 +10,7 @@ import typer
 from cli.errors import reported
 from cli.options.application import PASS, command
 from cli.options.choices import Bench, Maker, Suite, Tier
-from cli.options.shared import DEFAULT, Binaries, Name, Plain
+from cli.options.shared import DEFAULT, Binaries, Name, Plain, given_name
 
 
 # Only --help: pytest clusters its short options, and -k hello would then hold a -h.
@@ -191,11 +191,11 @@ def conformance(
             },
         )
         if kubeconfig is not None:
-            source = context.get_parameter_source("name")
-            named = source is not None and source.name == "COMMANDLINE"
-            work.check_elsewhere({"--name": named, f"--suite {suite}": suite not in (None, Suite.E2E)})
+            work.check_elsewhere(
+                {"--name": bool(given_name(context)), f"--suite {suite}": suite not in (None, Suite.E2E)}
+            )
         if scoreboard:
-            name = board.NAME if name == DEFAULT else name
+            name = given_name(context) or board.NAME
             asked = board.order_of(
                 name,
                 suite or "",
@@ -210,7 +210,7 @@ def conformance(
             return
         if suite is Suite.NODE:
             setup = work.setup_of(standalone=standalone, cri_proxy=cri_proxy)
-            name = "node-suite" if name == DEFAULT else name
+            name = given_name(context) or "node-suite"
             order = work.node_order(name, str(agent), labels, focus, skip, procs, results, binaries, setup)
             show = work.list_node if dry_run else work.run_node
             show(order, plain=plain)

@@ -129,6 +129,26 @@ def test_another_cluster_is_for_the_e2e_suite_only(words: str, said: str, tmp_pa
     assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("--suite node", "node-suite"),
+        ("--suite node --name mine", "mine"),
+        ("--scoreboard", "scoreboard"),
+        ("--scoreboard --name mine", "mine"),
+    ],
+)
+def test_a_node_of_the_suites_never_takes_the_name_of_the_cluster_that_runs(
+    words: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr("cli.clusters.meant", lambda _: "lab")
+    monkeypatch.setattr("cli.commands.conformance.run_node", lambda order, **_: made.append(order.name))
+    monkeypatch.setattr("cli.commands.conformance_scoreboard.run", lambda order, **_: made.append(order.name))
+    done = RUNNER.invoke(app, ["conformance", *words.split()])
+    assert (done.exit_code, made) == (0, [name]), done.output
+
+
 def test_another_cluster_is_asked_though_one_of_ours_runs(tmp_path: Path) -> None:
     # Commands without --name mean the one that runs, or the one of the environment.
     words = ["conformance", "--kubeconfig", str(tmp_path / "conf")]
