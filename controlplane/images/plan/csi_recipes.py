@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from controlplane.images.model.oci import RunConfig, directory
 from controlplane.images.model.recipe import Built, Files, LayerRecipe, Recipe
+from controlplane.images.plan.image_names import OLD_BUSYBOX_NAME
 from controlplane.images.plan.layers import BUSYBOX_LAYER
 
 _SIG = "registry.k8s.io/sig-storage"
-_BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.36.1-1"
 _EMPTY = Files((directory("etc"), directory("tmp", 0o1777)))
 
 
@@ -47,7 +47,7 @@ CSI_RECIPES: tuple[Recipe, ...] = (
     _newer("csi-resizer", "v2.2.0", "v2.3.0"),
     _newer("csi-snapshotter", "v8.6.0", "v8.7.0"),
     Recipe(
-        _BUSYBOX,
+        OLD_BUSYBOX_NAME,
         (BUSYBOX_LAYER,),
         # The CRI gives an image with several names any of them in a container's status: this is one of its own.
         RunConfig(cmd=("sh",), labels=(("nodewright.fixture", "busybox:1.36.1-1"),)),

@@ -6,7 +6,14 @@ from controlplane.images.model.recipe import Recipe, Upstream
 from controlplane.images.plan import recipes
 from controlplane.images.plan.addon_recipes import ADDON_RECIPES
 from controlplane.images.plan.csi_recipes import CSI_RECIPES
-from controlplane.images.plan.image_names import AGNHOST_NAME, BUSYBOX_NAME, COREDNS_NAME, ETCD_NAME, PAUSE_NAME
+from controlplane.images.plan.image_names import (
+    AGNHOST_NAME,
+    BUSYBOX_NAME,
+    COREDNS_NAME,
+    ETCD_NAME,
+    OLD_BUSYBOX_NAME,
+    PAUSE_NAME,
+)
 from controlplane.images.plan.kubeadm_recipes import KUBEADM_RECIPES
 
 RECIPES: tuple[Recipe, ...] = (
@@ -17,7 +24,10 @@ BY_NAME: dict[str, Recipe] = {name: recipe for recipe in RECIPES for name in (re
 
 DEMO: tuple[str, ...] = (PAUSE_NAME, COREDNS_NAME, AGNHOST_NAME, BUSYBOX_NAME)
 CONFORMANCE: tuple[str, ...] = tuple(recipe.name for recipe in (*recipes.RECIPES, *CSI_RECIPES))
-NODE_SUITE: tuple[str, ...] = tuple(recipe.name for recipe in (*recipes.RECIPES, *recipes.NODE_RECIPES))
+NODE_SUITE: tuple[str, ...] = (
+    *(recipe.name for recipe in (*recipes.RECIPES, *recipes.NODE_RECIPES)),
+    OLD_BUSYBOX_NAME,  # of the specs of MemoryQoS
+)
 KUBEADM: tuple[str, ...] = (*DEMO, ETCD_NAME, *(recipe.name for recipe in KUBEADM_RECIPES))
 UPSTREAM_FILES: tuple[str, ...] = tuple(
     dict.fromkeys(

@@ -23,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     Rule("needs SELinux", Match(("Feature:SELinux*", "FeatureGate:SELinux*"), "SELinux"), unless="selinux"),
     Rule("needs AppArmor", Match(("Feature:AppArmor",), "AppArmor"), unless="apparmor"),
     Rule("needs swap", Match(("Feature:NodeSwap", "NodeFeature:NodeSwap", "LinuxSwap"), r"\b[Ss]wap\b"), unless="swap"),
+    # The 28 specs of MemoryQoS have no such label: they skip themselves. docs/node-suite.md says where they run.
     Rule(
         "needs cgroup v2",
         Match(("Feature:MemoryQoS", "FeatureGate:MemoryQoS", "Feature:KubeletPSI", "FeatureGate:KubeletPSI")),

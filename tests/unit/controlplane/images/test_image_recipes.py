@@ -40,6 +40,7 @@ CSI = {
     "sig-storage/csi-snapshotter:v8.6.0",
     "sig-storage/hostpathplugin:v1.17.1",
 }
+OLD_BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.36.1-1"
 
 
 def test_every_image_of_the_suites_has_a_recipe() -> None:
@@ -47,9 +48,14 @@ def test_every_image_of_the_suites_has_a_recipe() -> None:
 
 
 def test_only_e2e_test_gets_the_images_of_csi_and_dra() -> None:
-    """The node suite's DRA driver is in the suite."""
+    """The node suite's DRA driver is in the suite. The old busybox it has, too: see below."""
     names = {f"registry.k8s.io/{name}" for name in CSI}
-    assert names <= set(CONFORMANCE) and not names & {*NODE_SUITE, *DEMO}
+    assert names <= set(CONFORMANCE) and not (names - {OLD_BUSYBOX}) & {*NODE_SUITE, *DEMO}
+
+
+def test_the_node_suite_has_the_busybox_that_the_specs_of_memory_qos_name() -> None:
+    """test/e2e_node/memory_qos_test.go names it itself, past manifest.go: every pod there waited for a pull."""
+    assert OLD_BUSYBOX in NODE_SUITE
 
 
 def test_an_exec_finds_a_shell_beside_the_proxy() -> None:
