@@ -5,6 +5,8 @@ An answer is read to 64 KiB at most, and each request has a limit of time: a col
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import aiohttp
@@ -13,6 +15,7 @@ import grpc.aio
 
 from nodelib.errors import Permanent, Temporary
 from nodelib.json_values import Json
+from nodelib.plugin_apis.wire import Call
 from nodelib.text import one_line
 from nodelib.traces import endpoints
 from nodelib.traces.wire import EXPORT, trace_api
@@ -46,10 +49,12 @@ class GrpcSender:
             self._call.path, request_serializer=None, response_deserializer=self._call.decode
         )
 
-    async def send(self, request: Json) -> int:
-        """Returns how many spans the collector took and rejected. Raises Temporary or Permanent."""
+    async def send(self, parts: Iterable[Json]) -> int:
+        """Sends one request, made of those in `parts`; others have their turn after each of them. Returns how many
+        spans the collector took and rejected. Raises Temporary or Permanent."""
+        body = await _joined(self._call, parts)
         try:
-            answer = await self._stub(self._call.encode(request), timeout=_LIMIT)
+            answer = await self._stub(body, timeout=_LIMIT)
         except grpc.aio.AioRpcError as error:
             code, said = error.code(), one_line(error.details() or "", _QUOTED)
             kind = Temporary if code in _AGAIN and _TOO_LARGE not in said else Permanent
@@ -71,10 +76,10 @@ class HttpSender:
             timeout=aiohttp.ClientTimeout(total=_LIMIT), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
         )
 
-    async def send(self, request: Json) -> int:
+    async def send(self, parts: Iterable[Json]) -> int:
         """As GrpcSender.send()."""
         headers = {"Content-Type": "application/x-protobuf", "User-Agent": "nodewright"}
-        body = self._call.encode(request)
+        body = await _joined(self._call, parts)
         try:
             async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
                 said = await answer.content.read(_MOST)
@@ -96,6 +101,15 @@ def sender_for(endpoint: str) -> GrpcSender | HttpSender:
     """`endpoint` is one without a problem (endpoints.py); "" is upstream's default."""
     endpoint = endpoint or endpoints.DEFAULT
     return HttpSender(endpoint) if endpoints.is_http(endpoint) else GrpcSender(endpoint)
+
+
+async def _joined(call: Call, parts: Iterable[Json]) -> bytes:
+    """Messages one after the other are one with the lists of all (protobuf.dev/programming-guides/encoding)."""
+    encoded = []
+    for part in parts:
+        encoded.append(call.encode(part))
+        await asyncio.sleep(0)
+    return b"".join(encoded)
 
 
 def _rejected(answer: Json) -> int:

@@ -1,7 +1,7 @@
 """The queue before a collector: batches, its bound, what becomes of spans that no collector takes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -25,13 +25,15 @@ class FakeSender:
         self.hangs = self.closed = False
         self.tries = 0
 
-    async def send(self, request: Json) -> int:
+    async def send(self, parts: Iterable[Json]) -> int:
         self.tries += 1
+        requests = [part["resource_spans"][0]["scope_spans"][0]["spans"] for part in parts]
         if self.hangs:
             await asyncio.Event().wait()
         if self.error is not None:
             raise self.error
-        spans = request["resource_spans"][0]["scope_spans"][0]["spans"]
+        assert all(len(spans) <= 64 for spans in requests)
+        spans = [span for spans in requests for span in spans]
         self.sizes.append(len(spans))
         self.names += [one["name"] for one in spans]
         return self.rejects
@@ -70,10 +72,10 @@ async def running() -> AsyncIterator[World]:
     await cancel_and_wait(task)
 
 
-async def test_spans_wait_five_seconds_for_others_and_leave_in_their_order() -> None:
+async def test_spans_wait_ten_seconds_for_others_and_leave_in_their_order() -> None:
     async with running() as world:
         world.add(3)
-        await world.clock.advance(4.9)
+        await world.clock.advance(9.9)
         assert (world.sender.sizes, world.connected) == ([], 0)
         await world.clock.advance(0.2)
         assert world.sender.names == ["span-0", "span-1", "span-2"]
@@ -85,7 +87,7 @@ async def test_a_full_batch_leaves_at_once() -> None:
         world.add(2 * BATCH + 1)
         await settle()
         assert world.sender.sizes == [BATCH, BATCH]
-        await world.clock.advance(5.1)
+        await world.clock.advance(10.1)
         assert world.sender.sizes == [BATCH, BATCH, 1]
 
 
@@ -103,7 +105,7 @@ async def test_a_dead_collector_is_tried_again_and_gets_what_waits() -> None:
     async with running() as world:
         world.sender.error = Temporary("connection refused")
         world.add(2)
-        await world.clock.advance(8)
+        await world.clock.advance(13)
         assert world.sender.tries >= 2 and not world.dropped
         world.sender.error = None
         await world.clock.advance(60)
@@ -118,7 +120,7 @@ async def test_a_batch_is_dropped_after_five_tries_and_the_next_one_gets_its_own
         assert (world.sender.tries, world.dropped, world.exporter.waiting) == (5, {"not_sent": 2}, 0)
         world.sender.error = None
         world.add(1)
-        await world.clock.advance(6)
+        await world.clock.advance(11)
         assert world.exported == 1
 
 
@@ -136,7 +138,7 @@ async def test_rejected_spans_are_counted_but_never_more_than_were_sent(said: in
     async with running() as world:
         world.sender.rejects = said
         world.add(3)
-        await world.clock.advance(6)
+        await world.clock.advance(11)
         assert (world.exported, world.dropped.get("rejected", 0)) == (exported, dropped)
 
 
@@ -177,13 +179,13 @@ async def test_a_span_may_be_made_when_it_is_sent_and_one_that_cannot_be_made_st
             return Span(SpanContext(b"t" * 16, b"s" * 8), "later", 1.0, 1.0)
 
         world.exporter.add_later(make)
-        await world.clock.advance(4.9)
+        await world.clock.advance(9.9)
         assert made == []
         await world.clock.advance(0.2)
         assert (made, world.sender.names) == (["span"], ["later"])
 
         world.exporter.add_later(lambda: Span(*()))  # type: ignore[call-arg]
-        await world.clock.advance(6)
+        await world.clock.advance(11)
         world.exporter.add_later(make)
-        await world.clock.advance(6)
+        await world.clock.advance(11)
         assert (world.sender.names, world.dropped) == (["later", "later"], {"rejected": 1})
