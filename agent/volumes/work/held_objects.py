@@ -52,4 +52,4 @@ class HeldObjects:
 
 def _size(item: Json) -> int:
     parts = [object_or_empty(item.get(name)) for name in ("data", "binaryData")]
-    return sum(_ENTRY * len(part) + sum(map(len, part)) + sum(map(len, part.values())) for part in parts)
+    return sum(_ENTRY + len(key) + len(str(value)) for part in parts for key, value in part.items())

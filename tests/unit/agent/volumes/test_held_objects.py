@@ -82,3 +82,9 @@ def test_keys_count_too() -> None:
     assert held.fits("a", "shop", {"data": {"k": "x" * 1000_000}}), "in the place of itself"
     assert not held.fits("b", "shop", {"binaryData": {"k": "x" * 100_000}})
     assert held.fits("a", "shop", None) and held.fits("b", "shop", {"binaryData": {"k": "x" * 100_000}})
+
+
+def test_values_that_are_no_texts_are_counted_too() -> None:
+    held = HeldObjects(of_namespace=1000)
+    assert held.fits("a", "shop", {"data": {"n": 5, "none": None}, "binaryData": []})
+    assert not held.fits("b", "shop", {"data": {"list": ["x" * 1000]}})
