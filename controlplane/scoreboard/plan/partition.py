@@ -36,7 +36,7 @@ def partition(specs: Iterable[Spec], abilities: frozenset[str]) -> Partition:
     """All specs, in the order of rules and groups; the same specs always give the same parts."""
     kept_out: dict[str, list[Spec]] = {rule.reason: [] for rule in RULES}
     taken: dict[str, list[Spec]] = {group.name: [] for group in GROUPS}
-    for spec in sorted(set(specs), key=lambda one: one.name):
+    for spec in sorted(set(specs), key=lambda one: (one.name, one.program)):
         where = place(spec, abilities)
         if isinstance(where, Rule):
             kept_out[where.reason].append(spec)
