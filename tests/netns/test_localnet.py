@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,39 +98,41 @@ def test_the_kubelets_chain_guards_a_node_whose_proxy_is_another(world: Loopback
 
 
 _COUNTED = """
-import asyncio, sys
+import asyncio
 from agent.node.edge.iptables import find_tables
 from agent.node.work import util_chains
 from nodelib.clock import SystemClock
 from nodelib.firewall.iptables import Iptables
-read, util_chains.CHECK = Iptables.chain_exists, 0.2
-async def counted(*given):
+read, look, util_chains.CHECK = Iptables.chain_exists, util_chains.UtilChains._look, 0.2
+async def counted_read(*given):
     print("read", flush=True)
     return await read(*given)
-Iptables.chain_exists = counted
+async def counted_look(*given):
+    found = await look(*given)
+    print("looked", flush=True)
+    return found
+Iptables.chain_exists, util_chains.UtilChains._look = counted_read, counted_look
 asyncio.run(util_chains.UtilChains(find_tables, SystemClock()).run())
 """
 
 
 def test_rules_of_others_are_no_reason_to_start_the_tools(world: LoopbackWorld) -> None:
     """A proxy changes its rules all the time: that the kubelet's chains are as they were is seen over netlink."""
-    reads = world.folder / "reads"
-    with reads.open("wb") as log:
+    said = world.folder / "said"
+    with said.open("wb") as log:
         kept = world.node.start(sys.executable, "-c", _COUNTED, cwd=ROOT, stdout=log)
+    wait_for("the chains", lambda: _guarded(world))
+    changes = itertools.count()
 
-    def whole() -> int:
-        wait_for("the chains", lambda: _guarded(world))
-        count = -1
-        while (now := len(reads.read_text().splitlines())) != count:
-            count = now
-            time.sleep(2)
-        return count
+    def reads_after_a_change() -> int:
+        before = said.read_text().splitlines()
+        world.node.run("iptables", "-t", "filter", "-N", f"OTHER-{next(changes)}")
+        wait_for("a look", lambda: "looked" in said.read_text().splitlines()[len(before) :])
+        return said.read_text().splitlines()[len(before) :].count("read")
 
-    before = whole()
-    for number in range(10):
-        world.node.run("iptables", "-t", "filter", "-N", f"OTHER-{number}")
-        time.sleep(0.5)
-    assert len(reads.read_text().splitlines()) == before
+    # The first looks read, until one has found that nothing was missing.
+    wait_for("a look that reads nothing", lambda: reads_after_a_change() == 0)
+    assert [reads_after_a_change() for _ in range(5)] == [0] * 5
     for spoilt in ("-D INPUT -j KUBE-FIREWALL", "-t mangle -X KUBE-IPTABLES-HINT"):
         world.node.run("iptables", *spoilt.split())
         wait_for("what was removed", lambda: _guarded(world) and "KUBE-IPTABLES-HINT" in _mangle(world))
