@@ -11,6 +11,7 @@ from agent.common.model.pods import ImageFacts
 from agent.common.model.selinux import Selinux
 from agent.plugins.model import NodeExtras
 from agent.runtime.model import RuntimeFacts
+from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 
 
@@ -103,3 +104,13 @@ class NodePolicy:
     eviction_hard: Annotated[Mapping[str, str] | None, config("evictionHard")] = None
     names_user_namespace: Annotated[bool, gate("KubeletInUserNamespace")] = True
     enforce_pods: Annotated[bool, config("enforceNodeAllocatable", convert=_enforces_pods)] = True
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """Of one table: which of `chains` it has, and the rules of those in `rules`."""
+
+    family: Family
+    table: str
+    chains: tuple[str, ...]
+    rules: tuple[str, ...] = ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.node.model import LookedAt
 from nodelib.firewall.iptables import Tables
 from nodelib.firewall.objects import Family
 
@@ -13,10 +14,10 @@ from nodelib.firewall.objects import Family
 class NodeTables:
     """iptables of this machine by family. `generation`: the kernel's count of changes, None where it has none.
 
-    `glance`: how the kubelet's chains and the rules that lead to them look, to be compared; None where only the tools
-    can tell. It starts no process. Raises NodewrightError.
+    `glance`: how that looks in the kernel, to be compared; None where only the tools can tell. It starts no process.
+    Raises NodewrightError.
     """
 
     tables: Mapping[Family, Tables]
     generation: Callable[[], int | None]
-    glance: Callable[[], Awaitable[object | None]]
+    glance: Callable[[Sequence[LookedAt]], Awaitable[object | None]]

@@ -1,10 +1,10 @@
-"""Which iptables this machine has, and how the kubelet's chains look in its kernel. Decides nothing."""
+"""Which iptables this machine has, and how chains look in its kernel. Decides nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from agent.node.plan import util_chains as plan
+from agent.node.model import LookedAt
 from agent.node.ports import NodeTables
 from nodelib.errors import NotFound
 from nodelib.firewall.iptables import Iptables
@@ -29,24 +29,25 @@ async def find_tables() -> NodeTables:
         found[family] = tables
     if variant.name == "legacy":
         return NodeTables(found, lambda: None, _unknown)
-    return NodeTables(found, GenerationReader(), _Glance(found))
+    return NodeTables(found, GenerationReader(), _Glance())
 
 
-async def _unknown() -> None:
+async def _unknown(_: Sequence[LookedAt]) -> None:
     return None
 
 
 class _Glance:
     """Asks the kernel over netlink, as the nft variant's chains are those of nftables."""
 
-    def __init__(self, families: Iterable[Family]) -> None:
-        self._tables = [NftTable(family, table) for family in families for table in plan.TABLES]
+    def __init__(self) -> None:
+        self._tables: dict[tuple[Family, str], NftTable[Family]] = {}
 
-    async def __call__(self) -> object:
-        """Which of the chains there are, and digests of the rules that are compared. Raises NftError."""
+    async def __call__(self, wanted: Sequence[LookedAt]) -> object:
+        """Raises NftError."""
         seen: list[object] = []
-        for table in self._tables:
-            seen.append(await table.chains(plan.chains(table.name)))
-            if table.name == "filter" and table.family is Family.IPV4:
-                seen.append(await table.digests(plan.READ))
+        for one in wanted:
+            table = self._tables.setdefault((one.family, one.table), NftTable(one.family, one.table))
+            seen.append(await table.chains(one.chains))
+            if one.rules:
+                seen.append(await table.digests(one.rules))
         return seen

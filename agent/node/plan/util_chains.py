@@ -7,8 +7,9 @@ everything else when somebody flushes the rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from agent.node.model import LookedAt
 from nodelib.firewall import localnet
 from nodelib.firewall.canonical import missing_jumps
 from nodelib.firewall.objects import BUILT_IN, Chain, Change, Family, Jump, TableChange, TableContent
@@ -26,6 +27,15 @@ _GUARD = (Jump(localnet.CHAIN, localnet.DROP_MARTIANS, insert=False), *localnet.
 def chains(table: str) -> tuple[str, ...]:
     """Those of our chains that have to be in `table`, whatever is in them."""
     return _CHAINS[table]
+
+
+def looked_at(families: Iterable[Family]) -> tuple[LookedAt, ...]:
+    """What missing() depends on: as long as it looks the same, the same is missing."""
+    return tuple(
+        LookedAt(family, table, _CHAINS[table], READ if table == "filter" and family is Family.IPV4 else ())
+        for family in families
+        for table in TABLES
+    )
 
 
 def missing(present: Mapping[str, frozenset[str]], filters: TableContent, family: Family) -> Change:

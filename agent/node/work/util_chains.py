@@ -55,13 +55,14 @@ class UtilChains:
 
     async def _look(self, found: NodeTables) -> bool:
         """Whether anything was missing, and is written now. Raises RestoreError, CommandError, NftError."""
-        before = await found.glance()
+        wanted = plan.looked_at(found.tables)
+        before = await found.glance(wanted)
         if before is not None and before == self._well:
             return False
         self._well = None
         if await self._keep(found.tables):
             return True
-        self._well = before if await found.glance() == before else None
+        self._well = before if await found.glance(wanted) == before else None
         return False
 
     async def _keep(self, tables: Mapping[Family, Tables]) -> bool:

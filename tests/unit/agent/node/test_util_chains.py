@@ -57,7 +57,7 @@ class Machine:
     def _generation(self) -> int | None:
         return len(self.four.inputs) + len(self.six.inputs) + self.foreign if self.counts else None
 
-    async def _glance(self) -> object:
+    async def _glance(self, _: object) -> object:
         return repr([one.tables for one in (self.four, self.six)]) if self.counts and self.glances else None
 
     def flush(self) -> None:
