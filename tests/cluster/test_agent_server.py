@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,17 +83,18 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def parts() -> tuple[Path, list[Path]]:
-    """Folder of the containerd binaries, archives of the images."""
+def parts() -> tuple[Mapping[str, Path], list[Path]]:
+    """Programs by name, archives of the images."""
     cache = Path(os.environ.get("NODEWRIGHT_CACHE", Path.home() / ".cache/nodewright"))
     names = (_PAUSE, _BUSYBOX)
-    binaries = ensure(["containerd", "containerd-shim-runc-v2", "ctr", *binaries_for(names)], cache_dir=cache)
+    programs = ("containerd", "containerd-shim-runc-v2", "runc", "ctr")
+    binaries = ensure([*programs, *binaries_for(names)], cache_dir=cache)
     images = ensure_images(names, cache_dir=cache, binaries=binaries)
-    return binaries.path("containerd").parent, list(images.values())
+    return {name: binaries.path(name) for name in programs}, list(images.values())
 
 
 @pytest.fixture
-async def node(parts: tuple[Path, list[Path]]) -> AsyncIterator[Node]:
+async def node(parts: tuple[Mapping[str, Path], list[Path]]) -> AsyncIterator[Node]:
     state = Path(tempfile.mkdtemp(prefix="nw-server-"))  # short: a unix socket's path has 107 bytes at most
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(shutil.rmtree, state, ignore_errors=True)
@@ -118,17 +119,19 @@ async def node(parts: tuple[Path, list[Path]]) -> AsyncIterator[Node]:
         yield Node(state, cri, view, server, rotation, container)
 
 
-async def _containerd(stack: contextlib.AsyncExitStack, state: Path, binaries: Path, images: list[Path]) -> Cri:
+async def _containerd(
+    stack: contextlib.AsyncExitStack, state: Path, programs: Mapping[str, Path], images: list[Path]
+) -> Cri:
     restrict = str(not oom.may_lower_score()).lower()
     (state / "config.toml").write_text(_CONFIG.format(state=state, pause=_PAUSE, restrict=restrict))
     log = stack.enter_context((state / "log").open("wb"))
     process = await asyncio.create_subprocess_exec(
-        str(binaries / "containerd"),
+        str(programs["containerd"]),
         "--config",
         str(state / "config.toml"),
         stdout=log,
         stderr=log,
-        env={**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}"},
+        env={**os.environ, "PATH": ":".join([*{str(one.parent): "" for one in programs.values()}, os.environ["PATH"]])},
     )
 
     async def stop() -> None:
@@ -141,7 +144,7 @@ async def _containerd(stack: contextlib.AsyncExitStack, state: Path, binaries: P
             assert process.returncode is None, (state / "log").read_text()
             await asyncio.sleep(0.02)
     for image in images:
-        ctr = [str(binaries / "ctr"), "-a", str(state / "c.sock"), "-n", "k8s.io", "images", "import", str(image)]
+        ctr = [str(programs["ctr"]), "-a", str(state / "c.sock"), "-n", "k8s.io", "images", "import", str(image)]
         await run(ctr, timeout=120)
     cri = Cri(str(state / "c.sock"))
     stack.push_async_callback(cri.close)
