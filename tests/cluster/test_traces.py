@@ -106,7 +106,7 @@ async def test_a_pods_trace_covers_its_start_and_has_containerds_spans(world: Wo
             return [one for one in there.resources if one.get("service.name") == "containerd"]
 
         await until(lambda: all(is_whole(uid) for uid, _, _ in timed_pods) and containerds(), 60)
-        await asyncio.sleep(6)  # containerd's last batch: it waits five seconds
+        await asyncio.sleep(11)  # the last batches: containerd's waits five seconds, the agent's ten
         shares = []
         for uid, created, shown in timed_pods:
             spans = of_trace(there, uid)

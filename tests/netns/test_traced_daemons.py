@@ -40,6 +40,7 @@ pytestmark = pytest.mark.netns
 _ROOT = Path(__file__).resolve().parents[2]
 POLICIES = "/apis/networking.k8s.io/v1/networkpolicies"  # the fake has no other way to list all namespaces
 SANDBOX = SpanContext(b"t" * 16, b"s" * 8)
+LIMIT = 60.0  # seconds; spans wait ten for others
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +64,9 @@ def parts(there: Collector, above: Json) -> dict[str, Json]:
 
 async def test_a_policy_and_a_pod_that_waits_for_it(world: PolicyWorld, tmp_path: Path) -> None:
     async with receiver(tmp_path) as (there, flags), daemon(world, tmp_path, more=flags) as (api, path):
-        await until(lambda: there.named("sync policies"))  # the first, of everything
+        await until(lambda: there.named("sync policies"), LIMIT)  # the first, of everything
         await api.put(f"{POLICIES}/deny", policy("deny", select=ONE))
-        await until(lambda: len(there.named("sync policies")) == 2)
+        await until(lambda: len(there.named("sync policies")) == 2, LIMIT)
         first, second = (one for one in there.named("sync policies"))
         assert [one["attributes"]["nodewright.sync"] for one in (first, second)] == ["full", "partial"]
         assert {"change queued", "plan", "write", "read"} <= set(parts(there, second))
@@ -74,7 +75,7 @@ async def test_a_policy_and_a_pod_that_waits_for_it(world: PolicyWorld, tmp_path
         args = Args("ADD", "c", "eth0", "/n", dict(zip(_ARGS, ("a", "one", "uid-one"), strict=True)))
         added = Attachment(AttachmentKey("c", "eth0"), (parse_address(POD1),))
         await question.protect(path, args, added, SANDBOX.traceparent)
-        (wait,) = await until(lambda: there.named("wait for network policies"))
+        (wait,) = await until(lambda: there.named("wait for network policies"), LIMIT)
         assert (wait["trace_id"], wait["parent_span_id"]) == (SANDBOX.trace, SANDBOX.span)
         assert set(parts(there, wait)) == {"see the pod in the API", "wait for the sync"}
         assert {one["service.name"] for one in there.resources} == {"nodewright-policy"}
@@ -120,13 +121,13 @@ async def test_a_service_and_its_endpoints_under_the_confinement_of_the_unit(
         async with proxy(
             world, tmp_path, mode, *flags, wrapper=wrapper if confinement.header().exists() else ()
         ) as api:
-            await until(lambda: there.named("syncProxyRules"), 20)
+            await until(lambda: there.named("syncProxyRules"), LIMIT)
             await api.put("/api/v1/services/web", service("web", "10.96.0.80"))
             slices = endpoint_slice("web", [POD1])
             # In whole seconds, and later than the start of the proxy.
             slices["metadata"]["annotations"] = {TRIGGER_TIME: format_rfc3339(SystemClock().now() + 1)}
             await api.put("/apis/discovery.k8s.io/v1/endpointslices/web-1", slices)
-            await until(lambda: there.named("network programming"), 20)
+            await until(lambda: there.named("network programming"), LIMIT)
         first, *later = there.named("syncProxyRules")
         assert first["attributes"]["nodewright.sync"] == "full"
         changed = [one for one in later if one["attributes"]["nodewright.services.names"] == "ns/web"]
