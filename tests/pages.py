@@ -56,7 +56,7 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
         r"\./nodewright doctor --cis --kubeconfig\b",
         "needs upstream's kubelet on this machine: tests/cluster/test_join.py",
     ),
-    (r"(sudo )?(kind|docker|ctr) ", "kind.md needs docker: tests/cluster/test_kind.py"),
+    (r"(sudo )?(kind|docker|ctr) |kubectl taint nodes kind-", "kind.md needs docker: tests/cluster/test_kind.py"),
     (r"echo .* >>/etc/hosts$", "changes this machine: tests/cluster/test_kind.py"),
     (r"api=\$\(docker inspect\b", "needs docker"),
     (r"iptables -I DOCKER-USER\b", "needs docker's chain"),
