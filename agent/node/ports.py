@@ -14,8 +14,8 @@ from nodelib.firewall.objects import Family
 class NodeTables:
     """iptables of this machine by family. `generation`: the kernel's count of changes, None where it has none.
 
-    `glance`: how that looks in the kernel, to be compared; None where only the tools can tell. It starts no process.
-    Raises NodewrightError.
+    `glance`: how these chains look in the kernel, to be compared; None where only the tools can tell. It starts no
+    process. Raises NodewrightError.
     """
 
     tables: Mapping[Family, Tables]

@@ -46,7 +46,10 @@ class _Glance:
         """Raises NftError."""
         seen: list[object] = []
         for one in wanted:
-            table = self._tables.setdefault((one.family, one.table), NftTable(one.family, one.table))
+            key = one.family, one.table
+            if key not in self._tables:
+                self._tables[key] = NftTable(*key)
+            table = self._tables[key]
             seen.append(await table.chains(one.chains))
             if one.rules:
                 seen.append(await table.digests(one.rules))

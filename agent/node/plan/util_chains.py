@@ -24,11 +24,6 @@ _CHAINS = {"mangle": (HINT, CANARY), "nat": (CANARY,), "filter": (CANARY,)}
 _GUARD = (Jump(localnet.CHAIN, localnet.DROP_MARTIANS, insert=False), *localnet.JUMPS)
 
 
-def chains(table: str) -> tuple[str, ...]:
-    """Those of our chains that have to be in `table`, whatever is in them."""
-    return _CHAINS[table]
-
-
 def looked_at(families: Iterable[Family]) -> tuple[LookedAt, ...]:
     """What missing() depends on: as long as it looks the same, the same is missing."""
     return tuple(
@@ -41,8 +36,8 @@ def looked_at(families: Iterable[Family]) -> tuple[LookedAt, ...]:
 def missing(present: Mapping[str, frozenset[str]], filters: TableContent, family: Family) -> Change:
     """The change that makes what is missing, empty if nothing is; no rule of anybody is removed.
 
-    `present`: those of `chains` that each table has; `filters`: the table filter with the rules of READ. Only IPv4 has
-    KUBE-FIREWALL: the kernel routes no packet from outside to ::1.
+    `present`: those of looked_at()'s chains that each table has; `filters`: the table filter with the rules of READ.
+    Only IPv4 has KUBE-FIREWALL: the kernel routes no packet from outside to ::1.
     """
     change = []
     for table in TABLES:

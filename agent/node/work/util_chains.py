@@ -83,11 +83,9 @@ class UtilChains:
 
 
 async def _missing(family: Family, tables: Tables) -> Change:
-    filters = TableContent("filter", {})
-    if family is Family.IPV4:
-        filters = await tables.save("filter", only=plan.READ)
-    present = {
-        table: frozenset([name for name in plan.chains(table) if await tables.chain_exists(table, name)])
-        for table in plan.TABLES
-    }
+    filters, present = TableContent("filter", {}), {}
+    for one in plan.looked_at([family]):
+        if one.rules:
+            filters = await tables.save(one.table, only=one.rules)
+        present[one.table] = frozenset([name for name in one.chains if await tables.chain_exists(one.table, name)])
     return plan.missing(present, filters, family)

@@ -24,8 +24,8 @@ from nodelib.traces.sampling import is_sampled
 
 # Takes what makes a span, so that it is made when it is sent, with many others, and not between a pod's steps.
 Sink = Callable[[Callable[[], Span]], None]
-# What no plan does, although it may be noted while one is walked.
 _PULL, _READY, _SHOWN_READY = ActivityKind.PULL, ActivityKind.READY, ActivityKind.SHOWN_READY
+# What no plan does, although it may be noted while one is walked.
 _BESIDE_PLANS = (ActivityKind.ADMIT, ActivityKind.ENDED, ActivityKind.FIRST_PROBE, _SHOWN_READY)
 _OF_THE_START = (*_BESIDE_PLANS, _PULL)  # a pull outlives the plan that began it
 
