@@ -183,9 +183,18 @@ class DraManager:
     # --- pods
 
     async def prepare(self, pod: Pod) -> None:
-        """Prepare all claims of the pod; idempotent. Raises NodewrightError."""
-        for name, from_template in plan.claims_to_prepare(pod).items():
-            usable = await self._usable(pod, name, from_template)
+        """Prepare all claims of the pod; idempotent. Raises NodewrightError.
+
+        Nothing is recorded before all drivers that it needs are there: a pod whose driver never comes can go.
+        """
+        wanted = plan.claims_to_prepare(pod).items()
+        claims = [await self._usable(pod, name, from_template) for name, from_template in wanted]
+        for usable in claims:
+            known = self._states.get(_key(usable.ref))
+            if known is None or not known.prepared:
+                for name in usable.drivers:
+                    self._driver(name)
+        for usable in claims:
             async with self._locks.of(_key(usable.ref)):
                 await self._prepare_for(usable)
 

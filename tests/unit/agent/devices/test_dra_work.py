@@ -33,6 +33,7 @@ class World:
         self.wiped: list[str] = []
         self.known: set[str] | None = set()
         self.drivers = 0
+        self.of_claim: dict[str, str] = {}  # "drv" for all others
 
     async def start(self, *, with_driver: bool = True) -> None:
         self.manager = DraManager(
@@ -49,7 +50,8 @@ class World:
 
     async def claim(self, namespace: str, name: str) -> Json | None:
         reserved = [{"uid": "a"}, {"uid": "b"}]
-        status = {"reservedFor": reserved, "allocation": {"devices": {"results": [{"driver": "drv"}]}}}
+        results = [{"driver": self.of_claim.get(name, "drv")}]
+        status = {"reservedFor": reserved, "allocation": {"devices": {"results": results}}}
         return {"metadata": {"namespace": namespace, "name": name, "uid": f"uid-{name}"}, "status": status}
 
     async def delete_slices(self, driver: str) -> None:
@@ -103,6 +105,24 @@ async def test_a_restarted_agent_does_not_prepare_again(world: World) -> None:
     assert world.manager.grant(user("a"), BOX).cdi_devices and world.calls == ["prepare"]
     with pytest.raises(Temporary, match="not registered"):
         await world.manager.release("a")
+
+
+async def test_a_pod_whose_driver_never_came_can_go(world: World) -> None:
+    """As upstream: a driver that only the control plane knows has nothing to undo on a node."""
+    await world.start(with_driver=False)
+    with pytest.raises(Temporary, match="not registered"):
+        await world.manager.prepare(user("a"))
+    await world.manager.release("a")
+    assert world.calls == [] and not list(world.manager.states)
+
+
+async def test_nothing_is_prepared_while_one_of_the_drivers_is_missing(world: World) -> None:
+    world.of_claim = {"c2": "other"}
+    both = [{"name": "acc", "resourceClaimName": "c1"}, {"name": "more", "resourceClaimName": "c2"}]
+    box = container(resources={"claims": [{"name": "acc"}, {"name": "more"}]})
+    with pytest.raises(Temporary, match="other is not registered"):
+        await world.manager.prepare(pod(box, meta={"uid": "a"}, resourceClaims=both))
+    assert world.calls == [] and not list(world.manager.states)
 
 
 async def test_a_failed_preparation_is_undone_with_the_pod(world: World) -> None:
