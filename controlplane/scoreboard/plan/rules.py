@@ -59,6 +59,11 @@ RULES: tuple[Rule, ...] = (
             "NodeProblemDetector|Node Performance Testing|^.sig-node. Density|Resource-usage|in the host IPC namespace",
         ),
     ),
+    Rule(
+        "asks the kubelet for its own log (enableSystemLogQuery, off by default) or reads it by SSH: nodes of `up` have"
+        " no journal that it would be in",
+        Match(text="NodeLogQuery.* should return the kubelet logs"),
+    ),
     Rule("needs dns-autoscaler, which the clusters here do not have", Match(("Feature:KubeDNSAutoscaler",))),
     Rule(
         "of a feature that is off by default: the node suite is started without such gates",

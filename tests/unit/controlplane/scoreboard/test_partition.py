@@ -108,9 +108,10 @@ def test_where_specs_go(program: Program, name: str, wanted: str) -> None:
         ("[sig-storage] CSI Volumes [Driver: csi-hostpath] volumes should store", "hostpath"),
         ("[sig-storage] Volume metrics PVC should create metrics for total time taken", "hostpath"),
         ("[sig-storage] Dynamic Provisioning DynamicProvisioner External should let an external provisioner", "NFS"),
+        ("[sig-node] kubelet [Feature:NodeLogQuery] should return the kubelet logs for the current boot", "journal"),
     ],
 )
-def test_what_is_not_built_here_keeps_its_specs_out(name: str, reason: str) -> None:
+def test_what_is_not_there_keeps_its_specs_out(name: str, reason: str) -> None:
     where = place(Spec(Program.E2E, name), ABILITIES)
     assert isinstance(where, Rule) and reason in where.reason
 
@@ -141,3 +142,8 @@ def test_explanations_are_one_for_each_spec(text: str) -> None:
 def test_parts_that_are_not_there_are_refused(board: Board, pattern: str) -> None:
     with pytest.raises(Invalid):
         clusters.named(board.partition, pattern)
+
+
+def test_queries_of_logs_that_need_no_journal_are_run() -> None:
+    spec = Spec(Program.E2E, "[sig-node] kubelet [Feature:NodeLogQuery] should return the error with an empty --query")
+    assert not isinstance(place(spec, ABILITIES), Rule)
