@@ -97,6 +97,16 @@ def test_a_node_with_very_many_addresses_makes_no_very_many_rules() -> None:
     assert len(translated(place).internal_ips) <= 16
 
 
+def test_the_addresses_of_many_nodes_are_linear_work() -> None:
+    """Each was compared with all, on the agent's loop, at each write of the rules: 6 s for 4,000 of them."""
+    hosts = [ip_network(f"203.{n >> 8}.{n & 255}.1") for n in range(20_000)]
+    inside = [ip_network(one) for one in ("203.0.0.0/16", "203.0.7.0/24", "203.1.0.0/30", "10.0.0.0/8", "10.0.0.0/8")]
+    began = time.process_time()
+    found = iptables.collapsed([*hosts, *inside])
+    assert time.process_time() - began < 5
+    assert found[:3] == [inside[3], inside[0], inside[2]] and found[3:] == hosts[257:]
+
+
 def node(name: str, ip: str, *cidrs: str) -> NodeFacts:
     return NodeFacts(name, (ip_address(ip),), tuple(map(ip_network, cidrs)))
 
