@@ -138,6 +138,9 @@ def _problems(query: LogQuery) -> Iterator[str]:
     if len(query.pattern) > _LONGEST_PATTERN:
         yield f"pattern: Too long: may not be more than {_LONGEST_PATTERN} characters"
         return
+    if "\0" in query.pattern:
+        yield _invalid("pattern", query.pattern, "no command can be given a zero byte")
+        return
     try:
         re.compile(_OF_GO.sub("x", query.pattern))
     except (re.error, RecursionError, OverflowError) as error:
@@ -151,7 +154,9 @@ def _time(given: Mapping[str, str], name: str, problems: list[str]) -> float | N
     if not text:
         return None
     try:
-        return parse_rfc3339(text)
+        seconds = parse_rfc3339(text)
+        _journal_time(seconds)  # by its zone it may be before the year 1 or after 9999
+        return seconds
     except (ValueError, OverflowError):
         problems.append(_invalid(name, text, "invalid time format"))
         return None
@@ -169,7 +174,7 @@ def _whole(given: Mapping[str, str], name: str, problems: list[str]) -> int | No
 
 def _journal_time(seconds: float) -> str:
     """Whole seconds. With the zone: the journal takes a time without one for the machine's."""
-    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{datetime.fromtimestamp(int(seconds), UTC).replace(tzinfo=None).isoformat(sep=' ')} UTC"
 
 
 def _invalid(path: str, value: Any, detail: str) -> str:

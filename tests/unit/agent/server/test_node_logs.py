@@ -105,6 +105,27 @@ async def test_refusals(bench: Bench, journal: Path) -> None:
     assert (await bench.get("/logs/?query=kubelet", method="POST"))[0] == 405
 
 
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("sinceTime=0001-01-01T00:00:00%2B14:00", 400),
+        ("untilTime=9999-12-31T23:59:59-14:00", 400),
+        ("pattern=a%00b", 406),
+    ],
+)
+async def test_what_no_command_line_can_say_is_refused(bench: Bench, journal: Path, words: str, status: int) -> None:
+    """The answer had begun: the connection was cut, and the log had a traceback."""
+    await _start(bench)
+    found, text = await bench.get(f"/logs/?query=kubelet&{words}")
+    assert found == status and "Invalid value" in text
+
+
+async def test_an_early_year_has_four_digits(bench: Bench, journal: Path) -> None:
+    await _start(bench)
+    _, text = await bench.get("/logs/?query=kubelet&sinceTime=0999-01-01T00:00:00Z")
+    assert "<--since=0999-01-01 00:00:00 UTC>" in text
+
+
 async def test_a_query_is_refused_unless_it_is_enabled(bench: Bench, journal: Path) -> None:
     await _start(bench, system_log_query=False)
     status, text = await bench.get("/logs/?query=kubelet")
