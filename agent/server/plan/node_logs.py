@@ -135,16 +135,20 @@ def _problems(query: LogQuery) -> Iterator[str]:
         yield _invalid("boot", query.boot, "must be less than 1")
     if query.lines is not None and not 0 <= query.lines <= _MOST_LINES:
         yield _invalid("tailLines", query.lines, f"must be between 0 and {_MOST_LINES}, inclusive")
-    if len(query.pattern) > _LONGEST_PATTERN:
+    yield from _problems_of_pattern(query.pattern)
+
+
+def _problems_of_pattern(pattern: str) -> Iterator[str]:
+    if len(pattern) > _LONGEST_PATTERN:
         yield f"pattern: Too long: may not be more than {_LONGEST_PATTERN} characters"
         return
-    if "\0" in query.pattern:
-        yield _invalid("pattern", query.pattern, "no command can be given a zero byte")
+    if "\0" in pattern:
+        yield _invalid("pattern", pattern, "no command can be given a zero byte")
         return
     try:
-        re.compile(_OF_GO.sub("x", query.pattern))
+        re.compile(_OF_GO.sub("x", pattern))
     except (re.error, RecursionError, OverflowError) as error:
-        yield _invalid("pattern", query.pattern, str(error))
+        yield _invalid("pattern", pattern, str(error))
     finally:
         re.purge()  # the module keeps 512 expressions of strangers otherwise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -15,6 +15,8 @@ import pytest
 from agent.server.plan import node_logs as node_log_plan
 from agent.server.plan.node_logs import LogQuery
 from agent.server.work import node_logs
+from agent.server.work.responses import Refused
+from nodelib.errors import Temporary
 from tests.unit.agent.server.conftest import Bench
 
 _JOURNAL = """#!/bin/sh
@@ -118,6 +120,23 @@ async def test_what_no_command_line_can_say_is_refused(bench: Bench, journal: Pa
     await _start(bench)
     found, text = await bench.get(f"/logs/?query=kubelet&{words}")
     assert found == status and "Invalid value" in text
+
+
+@pytest.mark.parametrize("error", [ValueError("nobody thought of it"), Temporary("it is gone"), Refused(429, "later")])
+async def test_an_answer_that_cannot_go_on_is_cut_off(
+    bench: Bench, journal: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The error came as text in the middle of it, and the client waited for an end that never came."""
+
+    async def content(_: object, query: LogQuery) -> AsyncGenerator[bytes, None]:
+        yield b"the beginning"
+        raise error
+
+    monkeypatch.setattr(node_logs.NodeLogs, "_content", content)
+    await _start(bench)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        async with asyncio.timeout(20):
+            await bench.get("/logs/?query=kubelet")
 
 
 async def test_an_early_year_has_four_digits(bench: Bench, journal: Path) -> None:
