@@ -213,6 +213,32 @@ def test_a_pod_with_ten_thousand_host_ports_holds_up_nobody_for_long() -> None:
     assert len(hostports.conflicts(wanted.key, every, others)) == 5
 
 
+def test_the_pods_of_a_namespace_have_no_endless_number_of_host_ports() -> None:
+    """A pod with 25,000: its 75,000 rules took 5 s whenever a hostPort came or went, and slowed each new connection."""
+    made, key = [pod(number, 2000) for number in range(2)], AttachmentKey("c7", "eth0")
+    few, many = pod(7, 96).port_mappings, pod(7, 97).port_mappings
+    assert not hostports.too_many("ns/p", key, few, made)
+    assert "97 hostPorts, and 4000 of other pods of namespace ns" in hostports.too_many("ns/p", key, many, made)
+    assert not hostports.too_many("other/p", key, many, made)
+    assert not hostports.too_many("ns/p", made[0].key, many, made), "those that the pod has itself"
+    assert "4097 hostPorts are too many" in hostports.too_many("other/p", key, pod(7, 4097).port_mappings, made)
+    assert not hostports.too_many("", key, pod(7, 30_000).port_mappings, made), "podman's"
+
+
+def test_a_pod_with_too_many_host_ports_gets_no_address() -> None:
+    kernel, store = FakeKernel(), FakeStore()
+    operations = Operations(kernel.open, lambda _: store, lambda *_: None, lambda: 0.0, FakePorts())
+    ports = [{"hostPort": 1 + number, "containerPort": 80} for number in range(4097)]
+    ranges = {"ipam": {"subnet": "10.1.0.0/24"}, "runtimeConfig": {"portMappings": ports}}
+    network = conf(capabilities={"portMappings": True}, **ranges)
+    with kernel.open(None) as links:
+        ensure_bridge(links, bridge(network.bridge, [one[0] for one in network.ranges], 1500), ())
+    args = Args("ADD", "c1", "eth0", "/netns", {"K8S_POD_NAMESPACE": "ns", "K8S_POD_NAME": "p"})
+    with pytest.raises(CNIError, match="4097 hostPorts are too many"):
+        operations.add(network, args, 0)
+    assert not store.taken()
+
+
 @pytest.mark.parametrize("length", [63, 253])
 def test_the_name_of_a_pod_fits_into_a_comment(length: int) -> None:
     """xt_comment holds 255 bytes, a namespace and a pod's name have 317: no pod would get a host port."""
