@@ -177,8 +177,8 @@ def test_what_selects_a_pod_is_found_by_its_labels_as_if_all_were_asked(steps: l
             index.forget(set(asked))
         kept: set[Any] = set(asked)
         fresh = Index()
-        for name, labelled in index._namespaces.items():
-            fresh.set_namespace(name, labelled)
+        for space, labelled in index._namespaces.items():
+            fresh.set_namespace(space, labelled)
         for name, found in index.pods.items():
             fresh.set_pod(name, found)
         before = {
