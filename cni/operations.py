@@ -155,7 +155,7 @@ def _reserve(store: Store, conf: NetConf, args: Args, now: float, node_ports: No
             return present, False
         if present is not None:
             store.release(args.key)
-        _refuse_taken_ports(store, conf, args.key, node_ports)
+        _refuse_taken_ports(store, conf, args, node_ports)
         wanted = _wanted(args)
         chosen: list[Address] = []
         for ranges in conf.ranges:
@@ -173,9 +173,12 @@ def _reserve(store: Store, conf: NetConf, args: Args, now: float, node_ports: No
         return attachment, True
 
 
-def _refuse_taken_ports(store: Store, conf: NetConf, key: AttachmentKey, node_ports: NodePorts) -> None:
+def _refuse_taken_ports(store: Store, conf: NetConf, args: Args, node_ports: NodePorts) -> None:
     if not conf.port_mappings:
         return
+    attachments = store.attachments()
+    if problem := hostports.too_many(args.pod, args.key, conf.port_mappings, attachments):
+        raise CNIError(TRY_AGAIN_LATER, problem, details="Give the pod fewer, or hostNetwork.")
     own = hostports.of_the_node(conf.port_mappings, node_ports.listeners(), node_ports.clients_ports())
     if own:
         raise CNIError(
@@ -183,7 +186,7 @@ def _refuse_taken_ports(store: Store, conf: NetConf, key: AttachmentKey, node_po
             _listed(own),
             details="Choose another hostPort, or with hostIP an address at which it does not listen.",
         )
-    taken = hostports.conflicts(key, conf.port_mappings, store.attachments())
+    taken = hostports.conflicts(args.key, conf.port_mappings, attachments)
     if taken:
         raise CNIError(
             TRY_AGAIN_LATER,

@@ -8,6 +8,8 @@ from cni.model import Address, Attachment, AttachmentKey, HostPort, Listener, Po
 from nodelib.addresses import parse_address
 from nodelib.netlink.flows import UdpFlow
 
+MOST_OF_NAMESPACE = 4096  # on a node; upstream has no limit
+
 
 def host_ports(attachments: Iterable[Attachment], version: int = 4) -> tuple[HostPort, ...]:
     """Every hostPort of the attachments, in an order independent of theirs: those with a hostIP come first."""
@@ -48,6 +50,22 @@ def conflicts(key: AttachmentKey, wanted: Iterable[PortMapping], attachments: It
                 shown = f"{mapping.host_ip or '*'}:{mapping.host_port}/{mapping.protocol}"
                 found.append(f"hostPort {shown} is held by {holder}")
     return found
+
+
+def too_many(pod: str, key: AttachmentKey, wanted: Collection[PortMapping], attachments: Iterable[Attachment]) -> str:
+    """Why the pod (namespace/name) cannot have so many, "" if it can: three rules for each are written anew whenever
+    any hostPort comes or goes, and new connections of all pods pass them.
+    """
+    namespace = pod.partition("/")[0]
+    if not namespace:  # podman's, and so an administrator's
+        return ""
+    held = sum(
+        len(one.port_mappings) for one in attachments if one.key != key and one.pod.partition("/")[0] == namespace
+    )
+    if len(wanted) + held <= MOST_OF_NAMESPACE:
+        return ""
+    whose = f", and {held} of other pods of namespace {namespace}" if held else ""
+    return f"{len(wanted)} hostPorts{whose} are too many: the pods of a namespace have {MOST_OF_NAMESPACE} on a node"
 
 
 def of_the_node(wanted: Collection[PortMapping], listeners: Iterable[Listener], clients: tuple[int, int]) -> list[str]:

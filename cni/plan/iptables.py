@@ -156,6 +156,7 @@ def collapsed(networks: Iterable[Network]) -> list[Network]:
     distinct = sorted(set(networks), key=lambda n: (int(n.network_address), n.prefixlen))
     kept: list[Network] = []
     for item in distinct:
-        if not any(item.subnet_of(other) for other in kept):  # type: ignore[arg-type]
+        # In this order what is inside any of them is inside the last: there is one for each address of each node.
+        if not (kept and item.subnet_of(kept[-1])):  # type: ignore[arg-type]
             kept.append(item)
     return kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from itertools import islice
 from typing import Any
 
 from nodelib.clock import Clock
@@ -23,6 +24,7 @@ _POLICY_APART = 60.0  # seconds between two events, and lines of the log, about 
 _AT_ONCE, _SECONDS = 20, 5.0  # events about pods at once, and then one in so many seconds; as many about policies
 _SHOWN = 5  # policies and pods that get an event about one failed sync
 _UNWRITTEN = 1000
+_LOOKED_AT = 200  # policies of a namespace with faults, for each change of one of its pods
 _VERSIONS = {"NetworkPolicy": "networking.k8s.io/v1", KIND: f"{GROUP}/{VERSION}"}
 
 Once = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], object]
@@ -38,7 +40,7 @@ class PolicyEvents:
         self._policy_pace = plan.Pace(at_once=_AT_ONCE, seconds=_SECONDS, apart=_POLICY_APART)
         self._last_failure = -_PAUSE
         self._uids: dict[Name, str] = {}
-        self._problems: dict[Name, str] = {}
+        self._problems: dict[str, dict[Name, str]] = {}  # by namespace
         self._too_large: set[Name] = set()
         self._unwritten: dict[Name, None] = {}
 
@@ -51,12 +53,12 @@ class PolicyEvents:
         if len(self._unwritten) < _UNWRITTEN:
             self._unwritten[name] = None
         if not problems:
-            self._problems.pop(name, None)
+            self._forget_problems(name)
             return
-        self._problems[name] = plan.summary(problems)
-        self._about_policy(name, "PartNotUnderstood", plan.left_out(name, self._problems[name]), uid)
+        text = self._problems.setdefault(name.namespace, {})[name] = plan.summary(problems)
+        self._about_policy(name, "PartNotUnderstood", plan.left_out(name, text), uid)
         for pod in self._directory.selected_here(name):
-            self._left_out(pod, name)
+            self._left_out(pod, name, text)
 
     def cluster_policy(self, name: str, uid: str, problems: Sequence[Problem]) -> None:
         """A ClusterNetworkPolicy as it is now, and what of it was not understood."""
@@ -74,15 +76,23 @@ class PolicyEvents:
 
     def policy_gone(self, name: Name) -> None:
         """A policy was deleted; a ClusterNetworkPolicy has no namespace."""
-        for known in (self._uids, self._problems, self._unwritten):
+        for known in (self._uids, self._unwritten):
             known.pop(name, None)
+        self._forget_problems(name)
+
+    def _forget_problems(self, name: Name) -> None:
+        known = self._problems.get(name.namespace, {})
+        known.pop(name, None)
+        if not known:
+            self._problems.pop(name.namespace, None)
 
     def pod(self, pod: Pod) -> None:
         """A pod as it is now: it gets an event about each policy that isolates it and was not understood whole."""
-        if self._problems and pod.node == self._node and not pod.ended:
-            for name in self._problems:
+        known = self._problems.get(pod.name.namespace)
+        if known and pod.node == self._node and not pod.ended:
+            for name, text in islice(known.items(), _LOOKED_AT):
                 if self._directory.isolates(name, pod.name):
-                    self._left_out(pod.name, name)
+                    self._left_out(pod.name, name, text)
 
     def synced(self) -> None:
         """All that was known is in force."""
@@ -106,9 +116,9 @@ class PolicyEvents:
         if about is not None and self._pace.may(("refused", about, drop.flow.direction), self._clock.monotonic()):
             self._about_pod(about, "NetworkPolicyDropped", plan.refused(drop, about), "")
 
-    def _left_out(self, pod: Name, policy: Name) -> None:
-        note = plan.left_out(policy, self._problems[policy])
+    def _left_out(self, pod: Name, policy: Name, problems: str) -> None:
         if self._pace.may(("pod", pod, policy), self._clock.monotonic()):
+            note = plan.left_out(policy, problems)
             self._about_pod(pod, "NetworkPolicyPartNotUnderstood", note, note)
 
     def _about_policy(self, name: Name, reason: str, note: str, uid: str) -> None:

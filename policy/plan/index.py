@@ -5,7 +5,7 @@ It is owned by one sync at a time. What changed since somebody asked for it is c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodelib.firewall.objects import Family
@@ -22,6 +22,10 @@ from policy.model import (
     Selection,
     Tracked,
 )
+
+_MOST_VALUES = 64  # of a requirement, by which a selection is looked up
+# Where a selection is looked up: a namespace or "" for any, and a label, its key alone (any value), or none.
+_Place = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,9 @@ class Index:
         self._of_namespace: dict[str, set[Name]] = {}
         self._members: dict[Selection, set[Name]] = {}
         self._named: dict[NamedPort, set[Name]] = {}
+        # Of each pod what it is in, and where to look for what it may be in: a namespace may have 20,000 policies.
+        self._in: dict[Name, set[Selection | NamedPort]] = {}
+        self._places: dict[_Place, dict[Selection, None]] = {}
         self._held: dict[Name, tuple[str, tuple[Address, ...]]] = {}
         self._owners: dict[Address, Name] = {}
         self._having: dict[Address, set[Name]] = {}  # the pods that have an address
@@ -166,6 +173,10 @@ class Index:
                 names = self._of_namespace.get(selection.namespace, ())
             found = {name for name in names if self._fits(selection, self.pods[name])}
             self._members[selection] = found
+            for place in _places_of(selection):
+                self._places.setdefault(place, {})[selection] = None
+            for name in found:
+                self._in.setdefault(name, set()).add(selection)
         return found
 
     def having(self, port: NamedPort) -> set[Name]:
@@ -174,6 +185,8 @@ class Index:
         if found is None:
             found = {name for name, pod in self.pods.items() if port in pod.ports}
             self._named[port] = found
+            for name in found:
+                self._in.setdefault(name, set()).add(port)
         return found
 
     def watch_nodes(self, selection: NodeSelection) -> None:
@@ -189,9 +202,13 @@ class Index:
         """Keep only these up to date."""
         self._node_selections &= keep
         for selection in [one for one in self._members if one not in keep]:
-            del self._members[selection]
+            self._leave_out(selection, self._members.pop(selection))
+            for place in _places_of(selection):
+                del self._places[place][selection]
+                if not self._places[place]:
+                    del self._places[place]
         for port in [one for one in self._named if one not in keep]:
-            del self._named[port]
+            self._leave_out(port, self._named.pop(port))
 
     def take_changed(self) -> Changes:
         """What changed since the last call."""
@@ -259,16 +276,36 @@ class Index:
 
     def _place(self, name: Name, pod: Pod | None, *, visible: bool) -> None:
         """Put a pod into the selections that select it. `visible`: its addresses or ports changed."""
-        for selection, found in self._members.items():
-            before, now = name in found, pod is not None and self._fits(selection, pod)
-            if before != now or (now and visible):
-                self._changed.add(selection)
-            (found.add if now else found.discard)(name)
-        for port, found in self._named.items():
-            before, now = name in found, pod is not None and port in pod.ports
-            if before != now or (now and visible):
-                self._changed.add(port)
-            (found.add if now else found.discard)(name)
+        before = self._in.pop(name, set[Selection | NamedPort]())
+        now: set[Selection | NamedPort] = set()
+        if pod is not None:
+            now.update(one for one in self._possible(pod) if self._fits(one, pod))
+            now.update(port for port in pod.ports if port in self._named)
+            if now:
+                self._in[name] = now
+        self._changed |= (before ^ now) | (now if visible else set())
+        for one in before - now:
+            self._names_in(one).discard(name)
+        for one in now - before:
+            self._names_in(one).add(name)
+
+    def _possible(self, pod: Pod) -> Iterator[Selection]:
+        """The selections that may select the pod: all others do not."""
+        for namespace in (pod.name.namespace, ""):
+            yield from self._places.get((namespace, "", None), ())
+            for label in pod.labels.items():
+                yield from self._places.get((namespace, label[0], None), ())
+                yield from self._places.get((namespace, *label), ())
+
+    def _names_in(self, one: Selection | NamedPort) -> set[Name]:
+        return self._members[one] if isinstance(one, Selection) else self._named[one]
+
+    def _leave_out(self, one: Selection | NamedPort, names: Iterable[Name]) -> None:
+        for name in names:
+            left = self._in[name]
+            left.discard(one)
+            if not left:
+                del self._in[name]
 
     def _fits(self, selection: Selection, pod: Pod) -> bool:
         if selection.namespace:
@@ -279,6 +316,16 @@ class Index:
         if labels is None or selection.namespaces is None or not selection.namespaces.fits(labels):
             return False
         return selection.pods.fits(pod.labels)
+
+
+def _places_of(selection: Selection) -> list[_Place]:
+    """A pod that it selects is found at one of them: by one of the labels that it must have, if it must have any."""
+    values = [one for one in selection.pods.requirements if one.operator == "In"]
+    least = min(values, key=lambda one: (len(one.values), one.key), default=None)
+    if least is not None and len(least.values) <= _MOST_VALUES:
+        return [(selection.namespace, least.key, value) for value in sorted(least.values)]
+    keys = sorted(one.key for one in selection.pods.requirements if one.operator in ("In", "Exists"))
+    return [(selection.namespace, keys[0] if keys else "", None)]
 
 
 def _name_of_left(pod: Pod) -> Name:

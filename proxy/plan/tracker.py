@@ -7,7 +7,6 @@ an update of something that no rule depends on is not a change. In memory only; 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,14 +14,9 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.plan.outer import OuterAddresses
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
-
-# Of the addresses and endpoints of one Service, those of nodes and the cluster IP aside: in nftables mode each is an
-# element. Upstream has one rule or element for each address.
-MOST_PAIRS = 100_000
-_LEAST = 4  # addresses, however many endpoints there are
-_SHOWN = 3  # addresses in one line of the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +51,9 @@ class Tracker:
         self._started = started
         self._ports: dict[ServicePortName, ServicePort] = {}
         self._served: dict[ServicePortName, ServicePort] = {}  # the same, without what they may not have
-        self._cluster_ips: Counter[str] = Counter()
-        self._outer: dict[str, set[ServicePortName]] = {}  # by address outside the cluster that a Service asks for
+        self._outer = OuterAddresses()
+        self._unserved: set[NamespacedName] = set()  # those whose ports may be other ones than the served ones
         self._refused: list[Problem] = []
-        self._room: dict[NamespacedName, int] = {}  # addresses outside the cluster, of Services that have too many
         self._names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         self._slices: dict[NamespacedName, dict[str, Slice]] = {}
@@ -72,11 +65,11 @@ class Tracker:
 
     @property
     def pending(self) -> bool:
-        return bool(self._changed or self._unmerged)
+        return bool(self._changed or self._unserved or self._unmerged)
 
     @property
     def pending_services(self) -> int:
-        return len({name.service for name in self._changed})
+        return len({name.service for name in self._changed} | self._unserved)
 
     @property
     def pending_endpoints(self) -> int:
@@ -86,14 +79,18 @@ class Tracker:
         """Take a Service that was added or changed, or with `gone` deleted."""
         key = service_name(obj)
         ports, problems = ({}, []) if gone else parse_service(obj, self.family)
-        for name in self._names.pop(key, ()):
-            if name not in ports:
-                self._set(name, None)
-        for name, port in ports.items():
-            if self._ports.get(name) != port:
-                self._set(name, port)
+        before = self._names.pop(key, ())
         if ports:
             self._names[key] = tuple(ports)
+        changed = {name for name, port in ports.items() if self._ports.get(name) != port}
+        gone_ports = [name for name in before if name not in ports]
+        for name in gone_ports:
+            del self._ports[name]
+            if self._served.pop(name, None) is not None:
+                self._changed.add(name)
+        self._ports.update((name, ports[name]) for name in changed)
+        if changed or gone_ports:
+            self._unserved |= self._outer.put(key, next(iter(ports.values()), None), len(ports))
         return problems
 
     def endpoint_slice(self, obj: Json, *, gone: bool = False) -> list[Problem]:
@@ -119,48 +116,6 @@ class Tracker:
             self._unmerged.add(service)
         return problems
 
-    def _set(self, name: ServicePortName, port: ServicePort | None) -> None:
-        old = self._ports.pop(name, None)
-        before = {old.cluster_ip} if old is not None else set()
-        after = {port.cluster_ip} if port is not None else set()
-        for address in _outer(old):
-            self._outer[address].discard(name)
-            if not self._outer[address]:
-                del self._outer[address]
-        self._cluster_ips.subtract(before)
-        self._cluster_ips.update(after)
-        if port is not None:
-            self._ports[name] = port
-            for address in _outer(port):
-                self._outer.setdefault(address, set()).add(name)
-        for address in before ^ after:
-            if not self._cluster_ips[address]:
-                del self._cluster_ips[address]
-            for other in self._outer.get(address, ()):
-                self._serve(other)
-        self._serve(name)
-
-    def _serve(self, name: ServicePortName) -> None:
-        """Whoever may write one Service must not get what is sent to another: a cluster IP is nobody's external IP."""
-        port, old = self._ports.get(name), self._served.pop(name, None)
-        if port is not None and not self._cluster_ips.keys().isdisjoint(_outer(port)):
-            taken = sorted(self._cluster_ips.keys() & set(_outer(port)))
-            shown = ", ".join(taken[:_SHOWN]) + (f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else "")
-            self._refused.append(Problem(f"Service {name}", f"{shown}: a cluster IP is not an external IP"))
-            port = replace(
-                port,
-                external_ips=tuple(one for one in port.external_ips if one not in self._cluster_ips),
-                load_balancer_ips=tuple(one for one in port.load_balancer_ips if one not in self._cluster_ips),
-            )
-        room = self._room.get(name.service)
-        if port is not None and room is not None:
-            balanced = port.load_balancer_ips[:room]
-            port = replace(port, load_balancer_ips=balanced, external_ips=port.external_ips[: room - len(balanced)])
-        if port is not None:
-            self._served[name] = port
-        if port != old:
-            self._changed.add(name)
-
     def _drop(self, service: NamespacedName, own: NamespacedName) -> None:
         """The slice is no longer one of that Service."""
         known = self._slices[service]
@@ -176,9 +131,11 @@ class Tracker:
         for service in self._unmerged:
             problems += self._merge(service)
         self._unmerged.clear()
-        for service in {name.service for name in self._changed}:
-            problems += self._bound(service)
-        problems += self._refused
+        touched = {name.service for name in self._changed} | self._unserved
+        others, more = self._outer.bound({service: self._endpoints_of(service) for service in touched})
+        self._unserved |= others
+        self._serve()
+        problems += more + self._refused
         self._refused = []
         changed, self._changed = frozenset(self._changed), set()
         triggers, self._triggers = self._triggers, {}
@@ -187,6 +144,7 @@ class Tracker:
 
     def current(self) -> Desired:
         """The state without taking the changes."""
+        self._serve()
         return Desired(self.family, dict(self._served), dict(self._endpoints))
 
     def _merge(self, service: NamespacedName) -> list[Problem]:
@@ -203,20 +161,26 @@ class Tracker:
             self._merged[service] = tuple(merged)
         return problems
 
-    def _bound(self, service: NamespacedName) -> list[Problem]:
-        """Leave out addresses of a Service that has too many for its endpoints, the last ones, until it has fewer."""
-        names = self._names.get(service, ())
-        endpoints = sum(len(self._endpoints.get(name, ())) for name in names)
-        addresses = max((self._ports[name].address_count for name in names), default=0)
-        room, before = max(_LEAST, MOST_PAIRS // max(1, endpoints)), self._room.pop(service, None)
-        too_many = addresses - room
-        if too_many > 0:
-            self._room[service] = room
-        if self._room.get(service) != before:
+    def _endpoints_of(self, service: NamespacedName) -> int:
+        """How many its ports have together."""
+        return sum([len(self._endpoints.get(name, ())) for name in self._names.get(service, ())])
+
+    def _serve(self) -> None:
+        """Bring the ports of Services that have changed, or others that ask for their addresses, up to date."""
+        for service in self._unserved:
+            names = self._names.get(service)
+            if names is None:
+                continue
+            external, balanced, problems = self._outer.allowed(service)
+            self._refused += problems
             for name in names:
-                self._serve(name)
-        text = f"{too_many} of {addresses} addresses are left out: too many for {endpoints} endpoints of its ports"
-        return [Problem(f"Service {service}", text)] if too_many > 0 else []
+                port = self._ports[name]
+                if port.external_ips != external or port.load_balancer_ips != balanced:
+                    port = replace(port, external_ips=external, load_balancer_ips=balanced)
+                if self._served.get(name) != port:
+                    self._served[name] = port
+                    self._changed.add(name)
+        self._unserved = set()
 
     def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
         annotations = object_or_empty((obj.get("metadata") or {}).get("annotations"))
@@ -229,7 +193,3 @@ class Tracker:
             return
         if time > self._started:
             self._triggers.setdefault(service, []).append(time)
-
-
-def _outer(port: ServicePort | None) -> tuple[str, ...]:
-    return () if port is None else (*port.external_ips, *port.load_balancer_ips)

@@ -31,6 +31,9 @@ from nodelib.quantity import format_bytes
 
 SMT_REASON = "SMTAlignmentError"
 _INFEASIBLE = 'Resize is infeasible for Guaranteed Pods alongside {manager} Manager policy "{policy}"'
+MOST_CONTAINERS = 512
+"""Of a pod: each gets hints, CPUs and memory of its own, on the event loop, and what one has is looked at for the next.
+Upstream has no limit."""
 DeviceHints = Callable[[Pod, Json | None], Hints]
 """The device manager's hints for a container, or (None) for the pod as a whole."""
 
@@ -72,6 +75,10 @@ class _NoAffinity(Exception):
 
 def admit_pod(policies: Policies, state: ManagerState, pod: Pod, devices: DeviceHints) -> AdmissionResult:
     """The state after the pod is admitted, or why it cannot run here."""
+    count = sum(1 for _ in pod.containers(Kind.INIT, Kind.MAIN))
+    if count > MOST_CONTAINERS and policies != Policies():
+        text = f"it has {count} containers, and a node with static policies or a topology policy runs {MOST_CONTAINERS}"
+        return AdmissionResult(state, AdmissionCounts(), Refusal(UNEXPECTED, f"Allocate failed: {text} at most"), text)
     admission = _Admission(policies, state, pod, devices)
     try:
         admission.run()

@@ -103,14 +103,18 @@ def _update_init_containers(assignments: dict[Owner, tuple[Block, ...]], pod: Po
     """Take memory that the container reuses off the init containers before it, so that it is counted once."""
     size = block.size
     for kind, container in pod.containers(Kind.INIT):
-        if container["name"] == name:
+        if container["name"] == name or not size:
             return
+        owner = pod.uid, container["name"]
+        has = assignments.get(owner, ())
+        # Most of those before it have nothing left: they are asked for each container of the pod.
+        if not any(one.size and (one.nodes, one.kind) == (block.nodes, block.kind) for one in has):
+            continue
         if is_sidecar(kind, container):
             continue
-        owner, kept = (pod.uid, container["name"]), []
-        for one in assignments.get(owner, ()):
+        kept = []
+        for one in has:
             part = min(size, one.size) if (one.nodes, one.kind) == (block.nodes, block.kind) else 0
             size -= part
             kept.append(replace(one, size=one.size - part))
-        if kept:
-            assignments[owner] = tuple(kept)
+        assignments[owner] = tuple(kept)

@@ -135,13 +135,20 @@ def _problems(query: LogQuery) -> Iterator[str]:
         yield _invalid("boot", query.boot, "must be less than 1")
     if query.lines is not None and not 0 <= query.lines <= _MOST_LINES:
         yield _invalid("tailLines", query.lines, f"must be between 0 and {_MOST_LINES}, inclusive")
-    if len(query.pattern) > _LONGEST_PATTERN:
+    yield from _problems_of_pattern(query.pattern)
+
+
+def _problems_of_pattern(pattern: str) -> Iterator[str]:
+    if len(pattern) > _LONGEST_PATTERN:
         yield f"pattern: Too long: may not be more than {_LONGEST_PATTERN} characters"
         return
+    if "\0" in pattern:
+        yield _invalid("pattern", pattern, "no command can be given a zero byte")
+        return
     try:
-        re.compile(_OF_GO.sub("x", query.pattern))
+        re.compile(_OF_GO.sub("x", pattern))
     except (re.error, RecursionError, OverflowError) as error:
-        yield _invalid("pattern", query.pattern, str(error))
+        yield _invalid("pattern", pattern, str(error))
     finally:
         re.purge()  # the module keeps 512 expressions of strangers otherwise
 
@@ -151,7 +158,9 @@ def _time(given: Mapping[str, str], name: str, problems: list[str]) -> float | N
     if not text:
         return None
     try:
-        return parse_rfc3339(text)
+        seconds = parse_rfc3339(text)
+        _journal_time(seconds)  # by its zone it may be before the year 1 or after 9999
+        return seconds
     except (ValueError, OverflowError):
         problems.append(_invalid(name, text, "invalid time format"))
         return None
@@ -169,7 +178,7 @@ def _whole(given: Mapping[str, str], name: str, problems: list[str]) -> int | No
 
 def _journal_time(seconds: float) -> str:
     """Whole seconds. With the zone: the journal takes a time without one for the machine's."""
-    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{datetime.fromtimestamp(int(seconds), UTC).replace(tzinfo=None).isoformat(sep=' ')} UTC"
 
 
 def _invalid(path: str, value: Any, detail: str) -> str:

@@ -22,12 +22,38 @@ _STREAMS = ("/exec/", "/attach/", "/portForward/", "/containerLogs/")
 _RETRY_AFTER = "60"  # seconds that a runtime keeps an unused streaming token
 
 
+_BEGUN = web.RequestKey("begun", bool)
+
+
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn every error into an answer with upstream's status and text."""
+    """Turn every error into an answer with upstream's status and text.
+
+    Once an answer has begun there is none: a second one would be text in the middle of the first, for whose end the
+    client would wait. The connection is closed, so that it sees that there is no end.
+    """
+    try:
+        return await _answer(request, handler)
+    except _TooLate as error:
+        if request.transport is not None:
+            request.transport.close()
+        raise ConnectionResetError(f"the answer had begun: {error}") from error
+
+
+class _TooLate(Exception):
+    """The error cannot be told any more."""
+
+
+async def note_begun(request: web.Request, _: web.StreamResponse) -> None:
+    """An application that has answer_errors calls it for each answer (on_response_prepare)."""
+    request[_BEGUN] = True
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except Refused as error:
+        _check_in_time(request, error)
         answer = text(error.status, error.message)
         if error.status == 429:
             answer.headers["Retry-After"] = _RETRY_AFTER
@@ -42,12 +68,19 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         raise
     except NodewrightError as error:
         log.warning("%s %s: %s", request.method, request.path, error)
+        _check_in_time(request, error)
         return text(500, f"{error}\n")
     except ConnectionError:
         raise
-    except Exception:
+    except Exception as error:
         log.exception("%s %s failed: this is a bug", request.method, request.path)
+        _check_in_time(request, error)
         return text(500, "internal error: the log of this kubelet says more\n")
+
+
+def _check_in_time(request: web.Request, error: Exception) -> None:
+    if request.get(_BEGUN):
+        raise _TooLate(str(error)) from error
 
 
 async def remove_server_header(request: web.Request, response: web.StreamResponse) -> None:

@@ -44,6 +44,7 @@ class KubeletServer:
             await self._listen("read-only", app, settings.address, settings.read_only_port)
         if settings.local_socket:
             app = web.Application(middlewares=[filters.answer_errors])
+            app.on_response_prepare.append(filters.note_begun)
             routes.add_why(app, deps)
             routes.add_configz(app, deps, clock)
             await deps.edges.listeners.listen_unix(app, settings.local_socket)
@@ -74,7 +75,7 @@ class KubeletServer:
     async def _listen(
         self, name: str, app: web.Application, address: str, port: int, tls: ssl.SSLContext | None = None
     ) -> None:
-        app.on_response_prepare.append(filters.remove_server_header)
+        app.on_response_prepare.extend((filters.note_begun, filters.remove_server_header))
         self.addresses[name] = await self._deps.edges.listeners.listen(name, app, address, port, tls)
         log.info("%s server listens on %s port %d", name, *self.addresses[name])
 

@@ -67,9 +67,10 @@ class AppliedState:
             self.no_local_external += step * port.no_local_external
 
     def size(self, names: Iterable[ServicePortName]) -> int:
-        """How many elements these ports have."""
+        """How many elements these ports have, and how many others wait for their frontends."""
         known = [port for name in names if (port := self.ports.get(name)) is not None]
-        return sum(len(mine) for port in known for mine in port.frontends.values())
+        waiting = self.waiting
+        return sum(len(mine) + len(waiting.get(one, ())) for port in known for one, mine in port.frontends.items())
 
     def needed_chains(self) -> set[str]:
         """The on-demand chains that any port uses; the kernel may have more, which earlier ones used."""
@@ -107,12 +108,6 @@ def plan(desired: Desired, changed: Collection[ServicePortName] | None, ctx: Con
     """The delta for the ports in `changed`, None: for all. A frontend that two ports want stays with its owner."""
     delta = Delta()
     names = set(applied.ports) | set(desired.ports) if changed is None else set(changed)
-    # A port that waits for a frontend of a changed port may get it now.
-    for name in tuple(names):
-        old = applied.ports.get(name)
-        if old is not None and applied.waiting:
-            for frontend in old.frontends:
-                names.update(applied.waiting.get(frontend, ()))
     before: Elements = {}
     for name in names:
         _release(name, applied, delta, before)
@@ -124,6 +119,10 @@ def plan(desired: Desired, changed: Collection[ServicePortName] | None, ctx: Con
             delta.ports[name] = None
         else:
             _claim(name, port_elements(port, desired.endpoints.get(name, ()), ctx), applied, delta, after)
+    # A port that waits for a frontend of a changed port may get it now. Nothing else of it is planned again: thousands
+    # of ports may wait for the same ones.
+    for frontend in [frontend for frontend, owner in delta.owner.items() if owner is None]:
+        _inherit(frontend, applied, delta, after)
     _shared(delta, applied, before, after)
     chains = {chain for one in delta.ports.values() if one for chain in one.chains} - applied.chains
     delta.chains = _ordered(chains, applied.chains)
@@ -177,6 +176,8 @@ def _claim(
     delta.ports[name] = elements
     for frontend, mine in elements.frontends.items():
         owner = delta.owner[frontend] if frontend in delta.owner else applied.owner.get(frontend)
+        if owner is None and applied.owner.get(frontend) != name:
+            owner = _inherit(frontend, applied, delta, after, before=name)
         if owner is not None:
             _waiting(frontend, applied, delta).add(name)
             delta.problems.append(
@@ -191,6 +192,28 @@ def _claim(
             after[one.set, one.key] = one.raw
     for one in elements.shared:
         delta.shared[one] = delta.shared.get(one, applied.shared[one]) + 1
+
+
+def _inherit(
+    frontend: Frontend,
+    applied: AppliedState,
+    delta: Delta,
+    after: Elements,
+    before: ServicePortName | None = None,
+) -> ServicePortName | None:
+    """Give a free frontend to the first of those that wait for it, if that one comes `before` another; None: nobody."""
+    if not (delta.waiting[frontend] if frontend in delta.waiting else applied.waiting.get(frontend)):
+        return None
+    waiting = _waiting(frontend, applied, delta)
+    heir = min(waiting)
+    if before is not None and before < heir:
+        return None
+    waiting.discard(heir)
+    delta.owner[frontend] = heir
+    known = delta.ports[heir] if heir in delta.ports else applied.ports.get(heir)
+    for one in known.frontends[frontend] if known is not None else ():
+        after[one.set, one.key] = one.raw
+    return heir
 
 
 def _waiting(frontend: Frontend, applied: AppliedState, delta: Delta) -> set[ServicePortName]:

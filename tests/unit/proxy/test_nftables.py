@@ -164,6 +164,55 @@ async def test_two_services_at_one_address_the_first_keeps_it_and_the_second_wai
     assert not any("1.2.3.4" in text for text in world.shows(layout.SERVICES))
 
 
+async def test_those_who_wait_are_not_planned_again() -> None:
+    """2,000 Services of 2.5 KB with the same hundred external IPs: a change of one took the proxy's loop 2.7 s."""
+    world = World()
+    same = [f"192.0.2.{number}" for number in range(1, 41)]
+    waiting = [service(f"w{number:03}", f"172.30.1.{number}", externalIPs=same) for number in range(1, 201)]
+    await world.put(service("a", "172.30.0.1", externalIPs=same), endpoint_slice("a", ["10.1.0.1"]), *waiting)
+    for changed, told in ((waiting[7], 40), (service("a", "172.30.0.1", externalIPs=same), 0)):
+        changed["spec"]["sessionAffinity"] = "ClientIP"
+        report = await world.put(changed)
+        assert len(report.problems) == told, "only of what has changed"
+    report = await world.put(service("a", "172.30.0.1", externalIPs=same[1:]))
+    assert not report.problems
+    owners = world.backend._applied.owner if world.backend._applied else {}
+    assert {str(one): owners[one].service.name for one in owners if one.address in same[:2]} == {
+        "192.0.2.1:80/TCP": "w001",
+        "192.0.2.2:80/TCP": "a",
+    }
+    assert world.held() == world.fresh()
+    await world.put(waiting[0], gone=True)
+    await world.put(service("a", "172.30.0.1", externalIPs=same))
+    assert owners_of(world, same[0]) == "w002", "who has it keeps it"
+    await world.put(service("a", "172.30.0.1"), gone=True)
+    assert {owners_of(world, one) for one in same} == {"w002"}
+    assert world.held() == world.fresh()
+
+
+def owners_of(world: World, address: str) -> str:
+    """Which Service has the address."""
+    assert world.backend._applied is not None
+    return next(name.service.name for at, name in world.backend._applied.owner.items() if at.address == address)
+
+
+async def test_a_free_address_goes_to_the_first_by_name_changed_or_not() -> None:
+    world = World()
+    one = ["192.0.2.1"]
+    many = {name: service(name, f"172.30.0.{number}", externalIPs=one) for number, name in enumerate("abcd", 1)}
+    await world.put(many["b"])
+    await world.put(many["c"], many["d"])
+    assert owners_of(world, one[0]) == "b"
+    many["d"]["spec"]["sessionAffinity"] = "ClientIP"
+    world.tracker.service(many["b"], gone=True)
+    await world.put(many["d"])
+    assert owners_of(world, one[0]) == "c", "it waited as well, and has not changed"
+    world.tracker.service(many["c"], gone=True)
+    await world.put(many["a"])
+    assert owners_of(world, one[0]) == "a"
+    assert world.held() == world.fresh()
+
+
 async def test_drift_is_named_and_mended() -> None:
     world = World()
     await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))

@@ -51,7 +51,7 @@ def test_the_cluster_ip_of_a_service_is_no_external_ip_of_another() -> None:
     one.service(service("dns", "172.30.0.10"))
     taken = one.take()
     assert names(taken.ports) == ["ns/a:p80", "ns/dns:p80"]
-    assert [found.obj for found in taken.problems] == ["Service ns/a:p80"]
+    assert [found.obj for found in taken.problems] == ["Service ns/a"]
     assert outer() == {"ns/a:p80": ("192.0.2.1", "192.0.2.2"), "ns/dns:p80": ()}
     one.service(service("b", "172.30.0.2", externalIPs=["172.30.0.10"]))
     assert outer()["ns/b:p80"] == ()
@@ -61,7 +61,8 @@ def test_the_cluster_ip_of_a_service_is_no_external_ip_of_another() -> None:
     for gone in ("a", "b"):
         one.service(service(gone, "172.30.0.1"), gone=True)
     assert outer() == {}
-    assert not one._outer and not one._cluster_ips and not one._served
+    assert not any(getattr(one._outer, name) for name in ("_asked", "_cluster_ips", "_by_address", "_namespaces"))
+    assert not one._served and not one.pending
 
 
 def test_a_service_that_becomes_an_external_name_is_gone() -> None:

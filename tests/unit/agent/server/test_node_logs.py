@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -15,6 +15,8 @@ import pytest
 from agent.server.plan import node_logs as node_log_plan
 from agent.server.plan.node_logs import LogQuery
 from agent.server.work import node_logs
+from agent.server.work.responses import Refused
+from nodelib.errors import Temporary
 from tests.unit.agent.server.conftest import Bench
 
 _JOURNAL = """#!/bin/sh
@@ -103,6 +105,44 @@ async def test_refusals(bench: Bench, journal: Path) -> None:
     assert await bench.get("/logs/a.log?query=kubelet") == (406, "path not allowed in query mode\n")
     assert (await bench.get("/logs/?query=a;b"))[0] == 406
     assert (await bench.get("/logs/?query=kubelet", method="POST"))[0] == 405
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("sinceTime=0001-01-01T00:00:00%2B14:00", 400),
+        ("untilTime=9999-12-31T23:59:59-14:00", 400),
+        ("pattern=a%00b", 406),
+    ],
+)
+async def test_what_no_command_line_can_say_is_refused(bench: Bench, journal: Path, words: str, status: int) -> None:
+    """The answer had begun: the connection was cut, and the log had a traceback."""
+    await _start(bench)
+    found, text = await bench.get(f"/logs/?query=kubelet&{words}")
+    assert found == status and "Invalid value" in text
+
+
+@pytest.mark.parametrize("error", [ValueError("nobody thought of it"), Temporary("it is gone"), Refused(429, "later")])
+async def test_an_answer_that_cannot_go_on_is_cut_off(
+    bench: Bench, journal: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The error came as text in the middle of it, and the client waited for an end that never came."""
+
+    async def content(_: object, query: LogQuery) -> AsyncGenerator[bytes, None]:
+        yield b"the beginning"
+        raise error
+
+    monkeypatch.setattr(node_logs.NodeLogs, "_content", content)
+    await _start(bench)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        async with asyncio.timeout(20):
+            await bench.get("/logs/?query=kubelet")
+
+
+async def test_an_early_year_has_four_digits(bench: Bench, journal: Path) -> None:
+    await _start(bench)
+    _, text = await bench.get("/logs/?query=kubelet&sinceTime=0999-01-01T00:00:00Z")
+    assert "<--since=0999-01-01 00:00:00 UTC>" in text
 
 
 async def test_a_query_is_refused_unless_it_is_enabled(bench: Bench, journal: Path) -> None:

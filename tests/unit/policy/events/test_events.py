@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -206,6 +207,21 @@ async def test_a_policy_of_many_faults_is_one_event_and_one_line(
     await world.clock.advance(61)
     world.policy(faults, "spec.ingress[0]: another fault")
     assert len(await world.events()) == 2, "who corrects a policy hears of what is left"
+
+
+async def test_a_pod_does_not_go_through_thousands_of_policies_with_faults(world: World) -> None:
+    """20,000 took the loop 5 ms for each change of any pod of the node, and 25 ms of one of their namespace."""
+    for number in range(4000):
+        world.policy(policy(f"p{number}", namespace="a" if number % 2 else "b"), "spec.ingress[0]: nonsense")
+    began = time.process_time()
+    for number in range(200):
+        world.pod(pod("one", "10.0.0.1", namespace="a", labels={"turn": str(number)}))
+        world.pod(pod("two", "10.0.0.2", namespace="c", labels={"turn": str(number)}))
+    assert time.process_time() - began < 0.5
+    assert len(await world.events()) < 100
+    for number in range(4000):
+        world.policy_events.policy_gone(Name("a" if number % 2 else "b", f"p{number}"))
+    assert not world.policy_events._problems
 
 
 async def test_many_policies_with_faults_hide_no_refused_packet_and_fill_no_log(

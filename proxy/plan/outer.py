@@ -1,0 +1,174 @@
+"""Which addresses outside the cluster each Service may have: those of load balancers, and external IPs. Pure.
+
+Whoever may write Services in one namespace chooses them, and every proxy of the cluster works on what follows. All
+ports of a Service have the same ones, so that they are worked out once for a Service, and for a namespace together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proxy.model import NamespacedName, Problem, ServicePort
+
+# Of the addresses and endpoints of one Service, those of nodes and the cluster IP aside: in nftables mode each is an
+# element. Upstream has one rule or element for each address.
+MOST_PAIRS = 100_000
+# Of all Services of a namespace: a Service of 30 KB had 100,000 pairs, and they took 45 MB of every proxy.
+MOST_OF_NAMESPACE = 200_000
+_LEAST = 4  # addresses of any Service, however many endpoints it has and others take
+_SHOWN = 3  # addresses, or Services, in one line of the log
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a Service asks for. `ports`, `ranges`: how many ports and source ranges it has."""
+
+    cluster_ip: str
+    external: tuple[str, ...]
+    balanced: tuple[str, ...]
+    ports: int
+    ranges: int
+
+    @property
+    def outer(self) -> frozenset[str]:
+        return frozenset((*self.external, *self.balanced))
+
+    @property
+    def count(self) -> int:
+        return len(self.external) + len(self.balanced)
+
+
+@dataclass(slots=True)
+class _Namespace:
+    """What its Services need, and how many addresses those have that there is no room for."""
+
+    needs: dict[NamespacedName, tuple[int, int]] = field(default_factory=dict)  # pairs, and pairs of one address
+    total: int = 0
+    rooms: dict[NamespacedName, int] = field(default_factory=dict)
+
+    def set(self, service: NamespacedName, pairs: int, each: int) -> None:
+        self.total -= self.needs.pop(service, (0, 0))[0]
+        if pairs:
+            self.needs[service] = pairs, each
+            self.total += pairs
+
+    def shared(self) -> dict[NamespacedName, int]:
+        """Of the Services that have to have fewer addresses: how many. Those that need little come first."""
+        left, rooms = MOST_OF_NAMESPACE, {}
+        if self.total > left:
+            for service, (pairs, each) in sorted(self.needs.items(), key=lambda one: (one[1][0], one[0])):
+                if pairs > left and pairs > _LEAST * each:
+                    rooms[service] = max(_LEAST, left // each)
+                    pairs = rooms[service] * each
+                left = max(0, left - pairs)
+        return rooms
+
+
+class OuterAddresses:
+    """In memory only; not thread-safe."""
+
+    def __init__(self) -> None:
+        self._asked: dict[NamespacedName, _Asked] = {}
+        self._cluster_ips: Counter[str] = Counter()
+        self._by_address: dict[str, set[NamespacedName]] = {}
+        self._own: dict[NamespacedName, int] = {}  # addresses, of Services that have too many for their endpoints
+        self._namespaces: dict[str, _Namespace] = {}
+
+    def put(self, service: NamespacedName, port: ServicePort | None, ports: int) -> set[NamespacedName]:
+        """Take one of the `ports` ports of a Service, None: it is gone. Returns whose addresses may be others now."""
+        asked = None
+        if port is not None:
+            asked = _Asked(port.cluster_ip, port.external_ips, port.load_balancer_ips, ports, len(port.source_ranges))
+        old = self._asked.pop(service, None)
+        if asked is not None:
+            self._asked[service] = asked
+        outer, before = (one.outer if one else frozenset[str]() for one in (asked, old))
+        for address in before - outer:
+            self._by_address[address].discard(service)
+            if not self._by_address[address]:
+                del self._by_address[address]
+        for address in outer - before:
+            self._by_address.setdefault(address, set()).add(service)
+        known = {one.cluster_ip for one in (asked, old) if one and one.cluster_ip in self._cluster_ips}
+        if old:
+            self._cluster_ips[old.cluster_ip] -= 1
+            if not self._cluster_ips[old.cluster_ip]:
+                del self._cluster_ips[old.cluster_ip]
+        if asked:
+            self._cluster_ips[asked.cluster_ip] += 1
+        found = {service}
+        # Only of an address that somebody has now and nobody had, or the other way round: a Service has many ports.
+        for address in {one.cluster_ip for one in (asked, old) if one}:
+            if (address in known) is not (address in self._cluster_ips):
+                found |= self._by_address.get(address, set())
+        return found
+
+    def bound(self, endpoints: Mapping[NamespacedName, int]) -> tuple[set[NamespacedName], list[Problem]]:
+        """The endpoints of all ports of Services that have changed. Returns whose addresses may be others now."""
+        found: set[NamespacedName] = set()
+        problems: list[Problem] = []
+        for service, count in endpoints.items():
+            problems += self._bound(service, count, found)
+        for name in {one.namespace for one in endpoints}:
+            problems += self._share(name, found)
+        return found, problems
+
+    def allowed(self, service: NamespacedName) -> tuple[tuple[str, ...], tuple[str, ...], list[Problem]]:
+        """Its external IPs and load balancer addresses, without what it may not have, and why."""
+        asked = self._asked[service]
+        external, balanced, problems = asked.external, asked.balanced, []
+        # Whoever may write one Service must not get what is sent to another: a cluster IP is nobody's external IP.
+        if taken := sorted(one for one in asked.outer if one in self._cluster_ips):
+            shown = ", ".join(taken[:_SHOWN]) + (f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else "")
+            problems.append(Problem(f"Service {service}", f"{shown}: a cluster IP is not an external IP"))
+            external, balanced = (
+                tuple([one for one in given if one not in self._cluster_ips]) for given in (external, balanced)
+            )
+        room = self._room(service)
+        if room is not None:
+            balanced = balanced[:room]
+            external = external[: room - len(balanced)]
+        return external, balanced, problems
+
+    def _room(self, service: NamespacedName) -> int | None:
+        """How many addresses it may have, None: any number."""
+        space = self._namespaces.get(service.namespace)
+        rooms = (self._own.get(service), space.rooms.get(service) if space else None)
+        return min((one for one in rooms if one is not None), default=None)
+
+    def _bound(self, service: NamespacedName, endpoints: int, changed: set[NamespacedName]) -> list[Problem]:
+        """Leave out addresses of a Service that has too many for its endpoints, the last ones, until it has fewer."""
+        asked, before = self._asked.get(service), self._own.pop(service, None)
+        room = max(_LEAST, MOST_PAIRS // max(1, endpoints))
+        addresses = asked.count if asked else 0
+        if addresses > room:
+            self._own[service] = room
+        if self._own.get(service) != before:
+            changed.add(service)
+        space = self._namespaces.setdefault(service.namespace, _Namespace())
+        each = max(1, endpoints)
+        if asked:
+            each = max(each, asked.ports) + (asked.ranges * asked.ports if asked.balanced else 0)
+        space.set(service, min(addresses, room) * each, each)
+        if addresses <= room:
+            return []
+        text = f"{addresses - room} of {addresses} addresses are left out: too many for {endpoints} endpoints of its"
+        return [Problem(f"Service {service}", f"{text} ports")]
+
+    def _share(self, namespace: str, changed: set[NamespacedName]) -> list[Problem]:
+        """Leave out addresses of the Services of a namespace that need most."""
+        space = self._namespaces[namespace]
+        before, space.rooms = space.rooms, space.shared()
+        if not space.needs:
+            del self._namespaces[namespace]
+        if before == space.rooms:
+            return []
+        changed |= {one for one in before.keys() | space.rooms.keys() if before.get(one) != space.rooms.get(one)}
+        if not space.rooms:
+            return []
+        some = sorted(one.name for one in space.rooms)
+        shown = ", ".join(some[:_SHOWN]) + (f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else "")
+        text = f"addresses outside the cluster are left out of {shown}: its Services have too many together"
+        return [Problem(f"Namespace {namespace}", text)]
