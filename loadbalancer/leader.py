@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from loadbalancer.leases import LeaseApi, version
@@ -25,6 +24,7 @@ from nodelib.clock import Clock
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
 from nodelib.kube.errors import ApiError
+from nodelib.threads import in_thread_if
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +94,9 @@ class Leader:
         services = list(self._index.services.values())
         owned = {address: row.uids for address, row in before.rows.items()}
         endpoints = {one.name: self._index.endpoints(one.name) for one in services if one.local}
-        work = partial(_decide, services, before, self._pool, nodes, endpoints, self._fresh())
-        allocation, wanted = await asyncio.to_thread(work) if _are_many(services) else work()
+        allocation, wanted = await in_thread_if(
+            _are_many(services), _decide, services, before, self._pool, nodes, endpoints, self._fresh()
+        )
         if wanted != before:
             if not leads():
                 return

@@ -24,6 +24,7 @@ from agent.logs.model import IsRunning
 from nodelib import files
 from nodelib.backoff import Backoff
 from nodelib.errors import NotFound
+from nodelib.threads import in_thread_if
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +234,7 @@ async def follow(
 
 async def _next(file: LogFile) -> bytes:
     # New lines are in the page cache; a long backlog may have to come from a disk.
-    return await asyncio.to_thread(file.read_lines) if file.unread > _CHUNK else file.read_lines()
+    return await in_thread_if(file.unread > _CHUNK, file.read_lines)
 
 
 class _Follower:
