@@ -22,7 +22,7 @@ from loadbalancer.plan.pool import Pool
 from loadbalancer.plan.writes import StatusWrite, status_writes
 from nodelib.clock import Clock
 from nodelib.errors import Permanent
-from nodelib.json_values import Json
+from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.errors import ApiError
 from nodelib.threads import in_thread_if
 
@@ -97,7 +97,7 @@ class Leader:
         allocation, wanted = await in_thread_if(
             _are_many(services), _decide, services, before, self._pool, nodes, endpoints, self._fresh()
         )
-        if wanted != before:
+        if wanted != before or (services and not self._shows_pool()):
             if not leads():
                 return
             await self._store(wanted)
@@ -109,6 +109,12 @@ class Leader:
         self._observer.counted(len(wanted.rows), len(allocation.problems), _moves(before, wanted))
         if wanted == before:
             self._done = basis
+
+    def _shows_pool(self) -> bool:
+        """Whether it stands beside the table, also beside an empty one: who asks why a Service has no address needs
+        it."""
+        notes = object_or_empty(object_or_empty(self._stored.get("metadata")).get("annotations"))
+        return notes.get(tables.POOL) == str(self._pool)
 
     def _fresh(self) -> frozenset[Address]:
         since = self._clock.monotonic() - FRESH
