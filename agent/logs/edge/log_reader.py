@@ -29,7 +29,7 @@ from nodelib.threads import in_thread_if
 log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
-_LONGEST_LINE = 1 << 20  # bytes; a longer "line", which only somebody else than the runtime writes, comes in pieces
+_LONGEST_LINE = 1 << 20  # bytes; a longer "line", which the runtime never writes, is passed on in pieces
 _FURTHEST = 256 << 20  # bytes from the end in which the last lines are looked for
 _TAILS = 2  # looks for last lines at a time: they must not take all threads that the agent has
 _SETTLE = 0.2  # seconds to wait for late writes before a rotated file counts as complete
