@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 
+from cli.clusters import find
 from cli.display.columns import aligned
-from cli.explain.named import NODE, POD, SERVICE, kind_of
+from cli.explain.facts import alive, key
+from cli.explain.named import NODE, POD, SERVICE, kind_of, owned
 from cli.policies import api
 from cli.policies.explain_text import document, notes, tables
 from cli.policies.objects import Objects
 from cli.policies.sources import NOT_ENFORCED
+from cli.why.sources import own_kubeconfig
+from controlplane.cluster.edge import state
+from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NotFound
 from nodelib.text import one_line
 from policy.model import Name, Pod
@@ -22,7 +27,7 @@ _LINE = 4000  # bytes of a printed line
 def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) -> None:
     """Print it. Raises NotFound for an unknown pod, what the client raises, and Invalid for what is no name."""
     kind, wanted = asked(pod, namespace)
-    path, cluster = api.place(name, kubeconfig)
+    path, cluster = place(name, kubeconfig)
     objects = asyncio.run(api.objects(path))
     found = objects.explained(chosen(kind, wanted, objects))
     if as_json:
@@ -34,6 +39,15 @@ def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) 
         print(one_line(line, _LINE))
     if cluster is not None and not cluster.options.enforces_policies:
         print(f"But {NOT_ENFORCED}.")
+
+
+def place(name: str, kubeconfig: str) -> tuple[str, Cluster | None]:
+    """The kubeconfig that leads there, and the cluster unless another one was asked for. Raises NotFound."""
+    cluster = state.load(name)
+    path = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else own_kubeconfig())
+    if not path:
+        find(name)  # raises NotFound
+    return path, None if kubeconfig else cluster
 
 
 def explained_lines(found: Explained, objects: Objects) -> list[str]:
@@ -60,15 +74,16 @@ def asked(text: str, namespace: str) -> tuple[str, Name]:
 
 
 def chosen(kind: str, wanted: Name, objects: Objects) -> Pod:
-    """The pod, or a pod of the workload. Raises NotFound."""
-    step = "explain its policies"
+    """The pod, or the first pod of the workload that has not ended. Raises NotFound."""
+    step, name = "explain its policies", wanted
     if kind != POD:
-        one = objects.pod_of(kind, wanted)
-        if one is None:
+        alike = (one for one in objects.raw_pods if key(one)[0] == wanted.namespace and alive(one))
+        found = next((key(one) for one in alike if owned(one, kind, wanted.name)), None)
+        if found is None:
             action = "`kubectl get pods -A` lists the pods that there are; -n says in which namespace to look."
             raise NotFound(f'no pod of {kind} "{wanted}"', step=step, action=action)
-        return one
-    known = objects.pod(wanted)
+        name = Name(*found)
+    known = objects.pod(name)
     if known is None:
         near = ", ".join(objects.named_like(wanted.name))
         action = f"It is in namespace {near}; add -n." if near else "`kubectl get pods -A` lists them."

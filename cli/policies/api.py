@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cli.clusters import find
 from cli.policies.objects import Objects
-from cli.why.sources import own_kubeconfig
-from controlplane.cluster.edge import state
-from controlplane.cluster.model import Cluster
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.kube.errors import ApiError, NotServed
@@ -16,15 +12,6 @@ from nodelib.kube.listing import Listed, listed
 from policy.watches.cluster_policies import POLICIES
 
 _PATHS = ("/api/v1/pods", "/api/v1/namespaces", "/apis/networking.k8s.io/v1/networkpolicies")
-
-
-def place(name: str, kubeconfig: str) -> tuple[str, Cluster | None]:
-    """The kubeconfig that leads there, and the cluster unless another one was asked for. Raises NotFound."""
-    cluster = state.load(name)
-    path = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else own_kubeconfig())
-    if not path:
-        find(name)  # raises NotFound
-    return path, None if kubeconfig else cluster
 
 
 async def objects(kubeconfig: str) -> Objects:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from cli.explain.facts import alive
-from cli.explain.named import owned
+from nodelib.json_values import Json
 from nodelib.kube.listing import Listed
 from policy.cluster_model import ClusterPolicy
 from policy.model import Name, Party, Pod, Policy, Selection
@@ -22,7 +21,7 @@ class Objects:
         self, pods: Listed, namespaces: Listed, policies: Listed, cluster: Listed | None = None, unread: str = ""
     ) -> None:
         """`cluster`: ClusterNetworkPolicies, None where there can be none; `unread`: why they could not be read."""
-        self._items = pods.items
+        self.raw_pods: Sequence[Json] = pods.items
         self.pods: list[Pod] = [parse.pod(one) for one in pods.items]
         self._by_namespace: dict[str, list[Pod]] = {}
         for pod in self.pods:
@@ -41,14 +40,6 @@ class Objects:
 
     def pod(self, name: Name) -> Pod | None:
         return next((one for one in self.pods if one.name == name), None)
-
-    def pod_of(self, kind: str, name: Name) -> Pod | None:
-        """The first pod of a workload ("Deployment") that has not ended."""
-        for one in self._items:
-            found = parse.name_of(one)
-            if found.namespace == name.namespace and alive(one) and owned(one, kind, name.name):
-                return self.pod(found)
-        return None
 
     def named_like(self, name: str) -> list[str]:
         """Namespaces that have a pod of that name."""
