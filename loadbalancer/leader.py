@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from loadbalancer.leases import LeaseApi, version
@@ -23,8 +22,9 @@ from loadbalancer.plan.pool import Pool
 from loadbalancer.plan.writes import StatusWrite, status_writes
 from nodelib.clock import Clock
 from nodelib.errors import Permanent
-from nodelib.json_values import Json
+from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.errors import ApiError
+from nodelib.threads import in_thread_if
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +94,10 @@ class Leader:
         services = list(self._index.services.values())
         owned = {address: row.uids for address, row in before.rows.items()}
         endpoints = {one.name: self._index.endpoints(one.name) for one in services if one.local}
-        work = partial(_decide, services, before, self._pool, nodes, endpoints, self._fresh())
-        allocation, wanted = await asyncio.to_thread(work) if _are_many(services) else work()
-        if wanted != before:
+        allocation, wanted = await in_thread_if(
+            _are_many(services), _decide, services, before, self._pool, nodes, endpoints, self._fresh()
+        )
+        if wanted != before or (services and not self._shows_pool()):
             if not leads():
                 return
             await self._store(wanted)
@@ -108,6 +109,12 @@ class Leader:
         self._observer.counted(len(wanted.rows), len(allocation.problems), _moves(before, wanted))
         if wanted == before:
             self._done = basis
+
+    def _shows_pool(self) -> bool:
+        """Whether it stands beside the table, also beside an empty one: who asks why a Service has no address needs
+        it."""
+        notes = object_or_empty(object_or_empty(self._stored.get("metadata")).get("annotations"))
+        return notes.get(tables.POOL) == str(self._pool)
 
     def _fresh(self) -> frozenset[Address]:
         since = self._clock.monotonic() - FRESH

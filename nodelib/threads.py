@@ -1,4 +1,4 @@
-"""Runs blocking work that may never return in a thread of its own.
+"""Work in threads: what may never return in one of its own, what is long in one that is shared.
 
 asyncio.to_thread shares a few threads (cores + 4) with the whole process. Once that many calls hang in the kernel, on
 the file system of a server that is gone, nothing else gets a thread, and the process waits for them when it ends. Work
@@ -45,3 +45,8 @@ async def alone(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T
     # Not threading.Thread: its start() blocks the loop until the thread runs, milliseconds on a busy node.
     _thread.start_new_thread(run, ())
     return await answer
+
+
+async def in_thread_if(long: bool, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `work` returns or raises. Long work would hold up the loop; for short work a thread costs more than it."""
+    return await asyncio.to_thread(work, *args, **kwargs) if long else work(*args, **kwargs)

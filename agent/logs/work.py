@@ -101,7 +101,7 @@ class LogRotation:
             await self._runtime.reopen_log(container.id)
             return False
         folder = os.path.dirname(path)
-        plan = await asyncio.to_thread(self._cleared, path, self._clock.now())
+        plan = await asyncio.to_thread(self._make_room, path, self._clock.now())
         rotated = os.path.join(folder, plan.rotated)
         self._folder.rename(path, rotated)
         try:
@@ -114,8 +114,8 @@ class LogRotation:
         self._on_rotated()
         return True
 
-    def _cleared(self, path: str, now: float) -> RotationPlan:
-        """The plan, once there is room for the new file."""
+    def _make_room(self, path: str, now: float) -> RotationPlan:
+        """Remove and compress older files. Returns the plan, which names the next one."""
         folder, current = os.path.split(path)
         plan = plan_rotation(current, self._folder.names(folder), self._settings.max_files, now)
         for name in plan.remove:

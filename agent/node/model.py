@@ -107,8 +107,8 @@ class NodePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAt:
-    """Of one table: which of `chains` it has, and the rules of those in `rules`."""
+class WatchedChains:
+    """What to compare of one table: which of `chains` it has, and the rules of those in `rules`."""
 
     family: Family
     table: str

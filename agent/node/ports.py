@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.node.model import LookedAt
+from agent.node.model import WatchedChains
 from nodelib.firewall.iptables import Tables
 from nodelib.firewall.objects import Family
 
@@ -14,10 +14,10 @@ from nodelib.firewall.objects import Family
 class NodeTables:
     """iptables of this machine by family. `generation`: the kernel's count of changes, None where it has none.
 
-    `glance`: how these chains look in the kernel, to be compared; None where only the tools can tell. It starts no
+    `fingerprint`: how these chains look in the kernel, to be compared; None where only the tools can tell. It starts no
     process. Raises NodewrightError.
     """
 
     tables: Mapping[Family, Tables]
     generation: Callable[[], int | None]
-    glance: Callable[[Sequence[LookedAt]], Awaitable[object | None]]
+    fingerprint: Callable[[Sequence[WatchedChains]], Awaitable[object | None]]

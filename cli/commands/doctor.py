@@ -29,6 +29,7 @@ _STYLE = {"ok": "green", "warning": "yellow", "error": "bold red", "fatal": "bol
 _INDENT = 9
 _MOST_OBJECTS = 10
 _LONGEST = 300  # bytes of what one finding says
+_LONGEST_FIX = 4000  # bytes: a command that is cut off is of no use
 
 
 def run(name: str, *, as_json: bool, binaries: Path | None) -> None:
@@ -72,7 +73,7 @@ def troubles(ill: Sequence[Explained], name: str) -> tuple[Finding, ...]:
         advised = next((wording.typed(wait.action) for wait in one.found.waits if wait.action), "")
         fix = advised or ours(name, "why", asked)
         said = one_line(one.found.summary, _LONGEST)
-        found.append(Finding(f"{one.kind} {title}", "warning", said, one_line(fix, _LONGEST)))
+        found.append(Finding(f"{one.kind} {title}", "warning", said, one_line(fix, _LONGEST_FIX)))
     if len(ill) > _MOST_OBJECTS:
         text = f"{len(ill) - _MOST_OBJECTS} more have a problem"
         found.append(Finding(f"{name}: pods", "warning", text, f"{ours(name, 'why')} lists them"))

@@ -27,7 +27,8 @@ def run(name: str, *, plain: bool = False) -> None:
     if not removed.anything and name == DEFAULT_NAME and len(there) > 1:
         find(name)  # raises NotFound, which asks which one is meant
     if removed.anything:
-        note(f"Cluster {name} is removed ({removed.processes} processes stopped, {display.elapsed:.1f} s).")
+        ended = f"{removed.processes} processes of daemons and containers ended"
+        note(f"Cluster {name} is removed ({ended}, {display.elapsed:.1f} s).")
     else:
         names = ", ".join(there)
         others = f"Existing clusters: {names} ({ours('NAME', 'down')})." if there else "There are no other clusters."

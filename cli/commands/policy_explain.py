@@ -7,45 +7,47 @@ import json
 
 from cli.clusters import find
 from cli.display.columns import aligned
-from cli.policies.explain_text import Objects, document, notes, tables
+from cli.explain.facts import alive, key
+from cli.explain.named import NODE, POD, SERVICE, kind_of, owned
+from cli.policies import api
+from cli.policies.explain_text import document, notes, tables
+from cli.policies.objects import Objects
 from cli.policies.sources import NOT_ENFORCED
 from cli.why.sources import own_kubeconfig
 from controlplane.cluster.edge import state
+from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NotFound
-from nodelib.kube.access import load_kubeconfig
-from nodelib.kube.client import KubeClient
-from nodelib.kube.errors import ApiError, NotServed
-from nodelib.kube.listing import Listed, listed
 from nodelib.text import one_line
-from policy.model import Name
+from policy.model import Name, Pod
 from policy.plan.explain import Explained
-from policy.watches.cluster_policies import POLICIES
 
 _LINE = 4000  # bytes of a printed line
-_PATHS = ("/api/v1/pods", "/api/v1/namespaces", "/apis/networking.k8s.io/v1/networkpolicies")
 
 
 def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) -> None:
     """Print it. Raises NotFound for an unknown pod, what the client raises, and Invalid for what is no name."""
-    wanted = _name(pod, namespace)
+    kind, wanted = asked(pod, namespace)
+    path, cluster = place(name, kubeconfig)
+    objects = asyncio.run(api.objects(path))
+    found = objects.explained(chosen(kind, wanted, objects))
+    if as_json:
+        print(json.dumps(document(found, objects), indent=1))
+        return
+    if kind != POD:
+        print(one_line(f"{kind} {wanted}; one of its pods:", _LINE))
+    for line in explained_lines(found, objects):
+        print(one_line(line, _LINE))
+    if cluster is not None and not cluster.options.enforces_policies:
+        print(f"But {NOT_ENFORCED}.")
+
+
+def place(name: str, kubeconfig: str) -> tuple[str, Cluster | None]:
+    """The kubeconfig that leads there, and the cluster unless another one was asked for. Raises NotFound."""
     cluster = state.load(name)
     path = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else own_kubeconfig())
     if not path:
         find(name)  # raises NotFound
-    objects = asyncio.run(_objects(path))
-    known = objects.pod(wanted)
-    if known is None:
-        near = ", ".join(objects.named_like(wanted.name))
-        action = f"It is in namespace {near}; add -n." if near else "`kubectl get pods -A` lists them."
-        raise NotFound(f'no pod "{wanted}"', step="explain its policies", action=action)
-    found = objects.explained(known)
-    if as_json:
-        print(json.dumps(document(found, objects), indent=1))
-        return
-    for line in explained_lines(found, objects):
-        print(one_line(line, _LINE))
-    if cluster is not None and not kubeconfig and not cluster.options.enforces_policies:
-        print(f"But {NOT_ENFORCED}.")
+    return path, None if kubeconfig else cluster
 
 
 def explained_lines(found: Explained, objects: Objects) -> list[str]:
@@ -57,25 +59,33 @@ def explained_lines(found: Explained, objects: Objects) -> list[str]:
     return [*lines, "", *said] if said else lines
 
 
-async def _objects(kubeconfig: str) -> Objects:
-    async with KubeClient(load_kubeconfig(kubeconfig), user_agent="nodewright-policy-explain", timeout=10) as client:
-        pods, namespaces, policies = await asyncio.gather(*(listed(client, path) for path in _PATHS))
-        cluster, unread = await _cluster_policies(client)
-    return await asyncio.to_thread(Objects, pods, namespaces, policies, cluster, unread)
+def asked(text: str, namespace: str) -> tuple[str, Name]:
+    """The kind and name of NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME. Raises Invalid for anything else."""
+    parts = text.split("/")
+    kind, own = kind_of("/".join(parts[-2:]))
+    if len(parts) == 3 and kind:
+        parts = [parts[0], own]
+    elif kind:
+        parts = [own]
+    if not all(parts) or len(parts) > 2 or kind in (SERVICE, NODE):
+        action = "Write POD, NAMESPACE/POD, or a workload such as deploy/NAME."
+        raise Invalid("is not the name of a pod or of a workload", obj=text, action=action)
+    return kind or POD, Name(parts[0], parts[1]) if len(parts) == 2 else Name(namespace, parts[0])
 
 
-async def _cluster_policies(client: KubeClient) -> tuple[Listed | None, str]:
-    """ClusterNetworkPolicies, None without their CRD, or why they could not be read."""
-    try:
-        return await listed(client, POLICIES), ""
-    except NotServed:
-        return None, ""
-    except ApiError as error:
-        return None, "" if error.code == 404 else error.message
-
-
-def _name(pod: str, namespace: str) -> Name:
-    parts = pod.split("/")
-    if not all(parts) or len(parts) > 2:
-        raise Invalid("is not the name of a pod", obj=pod, action="Write POD, or NAMESPACE/POD.")
-    return Name(parts[0], parts[1]) if len(parts) == 2 else Name(namespace, pod)
+def chosen(kind: str, wanted: Name, objects: Objects) -> Pod:
+    """The pod, or the first pod of the workload that has not ended. Raises NotFound."""
+    step, name = "explain its policies", wanted
+    if kind != POD:
+        alike = (one for one in objects.raw_pods if key(one)[0] == wanted.namespace and alive(one))
+        found = next((key(one) for one in alike if owned(one, kind, wanted.name)), None)
+        if found is None:
+            action = "`kubectl get pods -A` lists the pods that there are; -n says in which namespace to look."
+            raise NotFound(f'no pod of {kind} "{wanted}"', step=step, action=action)
+        name = Name(*found)
+    known = objects.pod(name)
+    if known is None:
+        near = ", ".join(objects.named_like(wanted.name))
+        action = f"It is in namespace {near}; add -n." if near else "`kubectl get pods -A` lists them."
+        raise NotFound(f'no pod "{wanted}"', step=step, action=action)
+    return known

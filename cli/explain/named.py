@@ -31,10 +31,11 @@ def pod_named(kind: str, text: str, facts: Facts, namespace: str) -> Json | None
     space, name = split_name(text, namespace)
     if kind in ("", POD):
         return facts.pod(space, name)
-    return next((pod for pod in facts.pods if key(pod)[0] == space and alive(pod) and _owned(pod, kind, name)), None)
+    return next((pod for pod in facts.pods if key(pod)[0] == space and alive(pod) and owned(pod, kind, name)), None)
 
 
-def _owned(pod: Json, kind: str, name: str) -> bool:
+def owned(pod: Json, kind: str, name: str) -> bool:
+    """Whether it is a pod of the workload of that kind ("Deployment") and name, which is in its namespace."""
     meta = pod["metadata"]
     if kind == "Deployment":
         kind, name = "ReplicaSet", f"{name}-{(meta.get('labels') or {}).get('pod-template-hash', '')}"

@@ -17,6 +17,7 @@ _COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))|comment "([^"]*)"')
 _TO = re.compile(r"--to-destination (\S+)")
 _TARGETS = ("DNAT", "SNAT", "MASQUERADE", "REDIRECT", "REJECT", "DROP")
 _STATEMENTS = ("dnat to", "snat to", "masquerade", "redirect", "reject", "drop", "service-ips", "service-nodeports")
+_ISOLATED = "isolated by "
 _POLICY_CHAINS = ("policy-ingress-", "policy-egress-")
 _CHANCE = re.compile(r"--probability ([0-9.]+)")
 
@@ -183,10 +184,11 @@ def _accepts(hop: Hop) -> bool:
 def _policies(hop: Hop, note: str, facts: Facts) -> str:
     if "drop" not in _COMMENT.sub("", hop.text).split():
         return ""
-    if not note.startswith("isolated by"):
+    if not note.startswith(_ISOLATED):
         return _stray(hop, note, facts)
     direction = "ingress" if hop.chain.startswith("group-ingress") else "egress"
-    return f"dropped: the pod is {note}, and no rule of theirs allows this ({direction})"
+    names = ", ".join(note.removeprefix(_ISOLATED).split())  # a comment in the kernel has no commas
+    return f"dropped: the pod is {_ISOLATED}{names}, and no rule of theirs allows this ({direction})"
 
 
 def _stray(hop: Hop, note: str, facts: Facts) -> str:

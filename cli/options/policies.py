@@ -15,7 +15,7 @@ policy_app = typer.Typer(
     cls=PlainGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Explain network policies.",
+    help="List and explain network policies.",
 )
 app.add_typer(policy_app, name="policy", rich_help_panel="Diagnosis")
 Kubeconfig = Annotated[
@@ -65,7 +65,13 @@ def drops(
 
 @policy_app.command("explain", cls=PlainCommand)
 def explain(
-    pod: Annotated[str, typer.Argument(metavar="NAMESPACE/POD", help="The pod, or only its name.")],
+    pod: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAMESPACE/POD",
+            help="The pod, or only its name; or a workload such as deploy/NAME, for one of its pods.",
+        ),
+    ],
     name: Name = DEFAULT,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of a name that is given without one.")
@@ -83,9 +89,35 @@ def explain(
 
     * `./nodewright policy explain shop/web-0`
 
-    * `./nodewright policy explain web-0 -n shop -o json`
+    * `./nodewright policy explain deploy/web -n shop -o json`
     """
     with reported():
         from cli.commands import policy_explain as work
 
         work.run(name, pod, namespace=namespace, kubeconfig=kubeconfig, as_json=wants_json(output, as_json))
+
+
+@policy_app.command("list", cls=PlainCommand)
+def list_policies(
+    name: Name = DEFAULT,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Only NetworkPolicies of this namespace.")
+    ] = "",
+    kubeconfig: Kubeconfig = "",
+    output: OutputOption = Output.TEXT,
+    as_json: Json = False,
+) -> None:
+    """List the network policies in the order in which they decide, each with the pods that it selects now.
+
+    One that selects no pod does nothing: often its podSelector has a label that no pod has.
+
+    Examples:
+
+    * `./nodewright policy list`
+
+    * `./nodewright policy list -n shop -o json`
+    """
+    with reported():
+        from cli.commands import policy_list as work
+
+        work.run(name, namespace=namespace, kubeconfig=kubeconfig, as_json=wants_json(output, as_json))

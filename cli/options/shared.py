@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.options.choices import Output
+from nodelib.errors import Invalid
 
 DEFAULT = "nodewright"
 
@@ -24,11 +25,23 @@ def _clusters(incomplete: str) -> list[str]:
 
 def _meant(context: typer.Context, name: str) -> str:
     given = context.get_parameter_source("name")
-    if context.resilient_parsing or given is None or given.name != "DEFAULT":
+    if context.resilient_parsing:
         return name
+    if given is None or given.name != "DEFAULT":
+        return _possible(name)
     from cli.clusters import meant
 
     return meant(name)
+
+
+def _possible(name: str) -> str:
+    """Raises BadParameter for what no cluster can be called, as for any other wrong value of an option."""
+    from controlplane.cluster.plan.addresses import check_name
+
+    try:
+        return check_name(name)
+    except Invalid as error:
+        raise typer.BadParameter(error.message) from None
 
 
 def given_name(context: typer.Context) -> str:
@@ -57,6 +70,7 @@ NewName = Annotated[
         metavar="NAME",
         envvar="NODEWRIGHT_NAME",
         help="The cluster's name: up to 12 characters of a-z, 0-9 and '-'.",
+        callback=_possible,
     ),
 ]
 Namespace = Annotated[

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
+from cli.policies.objects import Objects
 from nodelib.json_values import Json
-from nodelib.kube.listing import Listed
 from nodelib.text import one_line
-from policy.cluster_model import ClusterPolicy
-from policy.model import Direction, Name, Pod, Policy
-from policy.plan import parse, parse_cluster
-from policy.plan.explain import Allowed, Decided, Explained, Side, explain
+from policy.model import Direction, Name
+from policy.plan.explain import Allowed, Decided, Explained, Side
 
 HEADS = ("PEER", "NOW", "PORT", "POLICY", "RULE")
 _CELL = 200  # bytes
-_NOTES = 20
 _CLOSED = {Direction.INGRESS: "nobody may reach it", Direction.EGRESS: "it may reach nobody"}
 _OPEN = {Direction.INGRESS: "anybody may reach it", Direction.EGRESS: "it may reach anybody"}
-
-
-class Objects:
-    """Pods, namespaces and policies of the API, as the policy daemon reads them; `problems`: what was left out."""
-
-    def __init__(
-        self, pods: Listed, namespaces: Listed, policies: Listed, cluster: Listed | None = None, unread: str = ""
-    ) -> None:
-        """`cluster`: ClusterNetworkPolicies, None where there can be none; `unread`: why they could not be read."""
-        self.pods: list[Pod] = [parse.pod(one) for one in pods.items]
-        self.namespaces: Mapping[str, Mapping[str, str]] = {
-            parse.name_of(one).name: parse.namespace_labels(one) for one in namespaces.items
-        }
-        read = [parse.policy(one) for one in policies.items]
-        self.policies: list[Policy] = [one for one, _ in read]
-        self.problems = {one.name: tuple(each.message for each in found) for one, found in read if found}
-        above = [parse_cluster.cluster_policy(one) for one in (cluster.items if cluster is not None else ())]
-        self.cluster: list[ClusterPolicy] = [one for one, _ in above if one is not None]
-        self.notes = [f"{one.obj}: {one.message}" for _, found in above for one in found][:_NOTES]
-        self.notes += [f"ClusterNetworkPolicies could not be read: {unread}"] if unread else []
-        self.whole = pods.whole and namespaces.whole and policies.whole
-
-    def pod(self, name: Name) -> Pod | None:
-        return next((one for one in self.pods if one.name == name), None)
-
-    def named_like(self, name: str) -> list[str]:
-        """Namespaces that have a pod of that name."""
-        return sorted({one.name.namespace for one in self.pods if one.name.name == name})
-
-    def explained(self, pod: Pod) -> Explained:
-        return explain(pod, self.policies, self.pods, self.namespaces, self.cluster)
 
 
 def rows(side: Side) -> list[tuple[str, ...]]:

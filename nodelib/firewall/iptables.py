@@ -19,6 +19,7 @@ from nodelib.firewall.objects import Change, Family, Rule, TableContent, check_c
 from nodelib.firewall.parse import parse_tables
 from nodelib.firewall.render import render
 from nodelib.firewall.variant import DEFAULT, Variant
+from nodelib.threads import in_thread_if
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Iptables:
     async def restore(self, change: Change) -> None:
         """Apply `change`, each table all or nothing, tables in their order. Raises RestoreError, CommandError."""
         large = sum(table.rule_count for table in change) > _RENDER_IN_THREAD
-        text = await asyncio.to_thread(render, change) if large else render(change)
+        text = await in_thread_if(large, render, change)
         if text:
             await self.restore_text(text)
 
@@ -94,10 +95,7 @@ class Iptables:
         """Read a whole table; with `only`, just fingerprints of the other chains' rules. Raises CommandError."""
         done = await self._run((self._variant.save(self._family), "-t", table), timeout=_TIMEOUT)
         text = done.text
-        if len(text) > _PARSE_IN_THREAD:
-            tables = await asyncio.to_thread(parse_tables, text, only=only)
-        else:
-            tables = parse_tables(text, only=only)
+        tables = await in_thread_if(len(text) > _PARSE_IN_THREAD, parse_tables, text, only=only)
         return tables.get(table) or TableContent(table, {})
 
     async def chain_exists(self, table: str, chain: str) -> bool:

@@ -5,6 +5,7 @@ Import it where spans are exported.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter
@@ -12,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter
 from nodelib.clock import Clock
 from nodelib.tasks import Supervisor, cancel_and_wait
 from nodelib.traces.counters import DROPPED, EXPORTED
-from nodelib.traces.export import Exporter, Sender
-from nodelib.traces.settings import TracingSettings
+from nodelib.traces.export import DELAY, Exporter, Sender
+from nodelib.traces.settings import TracingSettings, delay
 from nodelib.traces.steps import Tracer
 from nodelib.version import KUBERNETES_VERSION
 
@@ -42,7 +43,7 @@ def exporter_to(
         "host.name": node,
         "k8s.node.name": node,
     }
-    return Exporter(connect, resource, clock, exported, dropped)
+    return Exporter(connect, resource, clock, exported, dropped, delay(os.environ, DELAY))
 
 
 def start_tracing(

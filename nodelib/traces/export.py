@@ -1,8 +1,9 @@
 """The queue before a collector: spans go in without waiting and leave in batches.
 
 As upstream's batch span processor (go.opentelemetry.io/otel/sdk/trace), with its bounds: 2,048 spans wait at most, and
-512 leave at a time. They wait for others twice as long: a request of gRPC costs as much as what else is done for fifty
-spans, which is a pod's. What a slow or dead collector does not take is dropped and counted; nobody ever waits for it.
+512 leave at a time. They wait for others twice as long, unless the environment says otherwise: a request of gRPC costs
+as much as what else is done for fifty spans, which is a pod's. What a slow or dead collector does not take is dropped
+and counted; nobody ever waits for it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 MOST = 2048  # spans that wait
 BATCH = 512  # spans of one request
 _SLICE = 64  # spans that are encoded without giving way to others
-_DELAY = 10.0  # seconds that a span waits for others
+DELAY = 10.0  # seconds that a span waits for others
 _TRIES = 5
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds between two tries
 
@@ -41,7 +42,8 @@ class Sender(Protocol):
 
 class Exporter:
     """`connect()` makes the connection, when there is something to send for the first time. `exported(n)` and
-    `dropped(reason, n)` count spans; the reasons are "queue_full", "not_sent", "rejected" and "shutdown"."""
+    `dropped(reason, n)` count spans; the reasons are "queue_full", "not_sent", "rejected" and "shutdown". `delay`: for
+    how many seconds a span waits for others."""
 
     def __init__(
         self,
@@ -50,8 +52,9 @@ class Exporter:
         clock: Clock,
         exported: Callable[[int], None] = lambda count: None,
         dropped: Callable[[str, int], None] = lambda reason, count: None,
+        delay: float = DELAY,
     ) -> None:
-        self._connect, self._resource, self._clock = connect, dict(resource), clock
+        self._connect, self._resource, self._clock, self._delay = connect, dict(resource), clock, delay
         self._exported, self._dropped = exported, dropped
         self._waiting = deque[Callable[[], Span]]()
         self._under_way = 0  # spans of the request that is being sent
@@ -84,7 +87,7 @@ class Exporter:
         """Until cancelled: send what waits."""
         while True:
             await self._some.wait()
-            await at_most(self._clock, _DELAY, self._many)
+            await at_most(self._clock, self._delay, self._many)
             await self._send_batch()
 
     async def close(self, limit: float) -> None:

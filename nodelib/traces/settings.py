@@ -6,11 +6,19 @@ configuration file.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodelib.errors import Invalid
+from nodelib.text import one_line
+from nodelib.text_numbers import is_number
 from nodelib.traces import endpoints, sampling
 
+log = logging.getLogger(__name__)
+
+DELAY = "OTEL_BSP_SCHEDULE_DELAY"
+_LONGEST_DELAY = 3_600_000  # milliseconds
 ENDPOINT, RATE = "tracing-endpoint", "tracing-sampling-rate-per-million"
 HELP = {
     ENDPOINT: f"where spans are sent by OTLP, as tracing.endpoint of a kubelet; default {endpoints.DEFAULT}",
@@ -36,6 +44,19 @@ def tracing_settings(endpoint: str, per_million: int, program: str) -> TracingSe
     if not 0 <= per_million <= sampling.ALL:
         raise _bad(program, f"--{RATE} {per_million} is not within 0 and {sampling.ALL}")
     return TracingSettings(endpoint, per_million)
+
+
+def delay(environment: Mapping[str, str], default: float) -> float:
+    """How many seconds a span waits for others: OpenTelemetry's variable, in milliseconds, which upstream's kubelet
+    obeys too (go.opentelemetry.io/otel/sdk/trace/internal/env). What is no such number is warned of and ignored, as its
+    specification asks."""
+    given = environment.get(DELAY, "")
+    if is_number(given) and 0 < int(given) <= _LONGEST_DELAY:
+        return int(given) / 1000
+    if given:
+        text = "%s=%s is no number of milliseconds up to %d; spans wait %g s for others"
+        log.warning(text, DELAY, one_line(given, 100), _LONGEST_DELAY, default)
+    return default
 
 
 def _bad(program: str, message: str) -> Invalid:

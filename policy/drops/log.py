@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 WAITS = 10.0  # seconds that a question for more may wait
 PAGE = 128  # drops of one answer: the loop makes each in a few milliseconds
 _WAITING = 32  # such questions at once
-_STALE = 10.0  # seconds after which a drop that goes on is explained anew
+_STALE = 10.0  # seconds after which a drop that goes on is explained anew, as pods and namespaces may have changed
 _MOST_POLICIES = 64  # that are explained for one drop
 
 Programs = Mapping[Family, Program]
@@ -106,10 +106,15 @@ class DropLog:
         client, server = self._directory.party(flow.client), self._directory.party(flow.server)
         now = self._clock.now()
         drop = self._drops.seen(flow, now, client.name, server.name)
-        if not 0 <= now - drop.explained < _STALE:
+        if not self._is_explained(drop, policies, denied, now):
             drop = self._explained(replace(drop, denied=denied), policies, now)
             self._drops.explained(drop)
         self._listener.refused(drop)
+
+    def _is_explained(self, drop: Drop, policies: tuple[Name, ...], denied: str, now: float) -> bool:
+        """By the rules of today: the kernel reports so few packets of a group that each may be explained anew."""
+        same = policies in ((), drop.policies) and denied in ("", drop.denied)
+        return same and drop.policy_changes == self._directory.policy_changes and 0 <= now - drop.explained < _STALE
 
     def _explained(self, drop: Drop, policies: tuple[Name, ...], now: float) -> Drop:
         flow: Flow = drop.flow
@@ -117,7 +122,13 @@ class DropLog:
         looks = Looks()
         known = [self._directory.policy(one) for one in policies[:_MOST_POLICIES]]
         found = tuple(near(one, flow, *ends, looks) for one in known if one is not None)
-        return replace(drop, policies=policies or drop.policies, near=found or drop.near, explained=now)
+        return replace(
+            drop,
+            policies=policies or drop.policies,
+            near=found or drop.near,
+            explained=now,
+            policy_changes=self._directory.policy_changes,
+        )
 
     def _group(self, name: str, address: Address) -> _Group:
         """The group of a chain, without anything in it for a chain that is gone."""

@@ -60,7 +60,8 @@ class Drop:
     """Refused packets of one flow, `count` of those that were reported. Times are wall seconds.
 
     `number` grows with every change of any drop. `policies`: those that isolate the pod; `near`: one entry for each,
-    as things were at `explained`. `denied`: the rule of a ClusterNetworkPolicy that has refused it, "" for none.
+    as things were at `explained`, when there had been `policy_changes` of policies. `denied`: the rule of a
+    ClusterNetworkPolicy that has refused it, "" for none.
     """
 
     number: int
@@ -73,4 +74,5 @@ class Drop:
     policies: tuple[Name, ...] = ()
     near: tuple[Near, ...] = ()
     explained: float = 0.0
+    policy_changes: int = 0
     denied: str = ""

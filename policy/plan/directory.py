@@ -17,6 +17,7 @@ class Directory:
         self._node = node
         self._here: set[Name] = set()
         self._policies: dict[Name, Policy] = {}
+        self.policy_changes = 0  # how often a policy has come, changed or gone
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._pods: dict[Name, Pod] = {}
         self._by_address: dict[Address, Name] = {}
@@ -65,6 +66,7 @@ class Directory:
 
     def set_policy(self, name: Name, policy: Policy | None) -> None:
         """A policy as it is now, None: it is gone."""
+        self.policy_changes += 1
         if policy is None:
             self._policies.pop(name, None)
         else:

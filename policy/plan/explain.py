@@ -14,7 +14,7 @@ from policy.plan import words
 _PODS = 5  # that are named for one peer
 _PEERS = 50  # of one rule
 _RULES = 200  # of one policy
-_NOWHERE = IPv4Address(0)  # selectors do not look at addresses
+NOWHERE = IPv4Address(0)  # selectors do not look at addresses
 
 Labels = Mapping[str, Mapping[str, str]]  # of namespaces
 Selected = Callable[[Selection], tuple[tuple[Name, ...], int]]  # the first pods, and how many there are
@@ -158,4 +158,4 @@ def _allowed(policy: Name, rule: str, peer: Peer, text: str, selected: Selected)
 
 
 def _party(pod: Pod, namespaces: Labels) -> Party:
-    return Party(_NOWHERE, pod, namespaces.get(pod.name.namespace))
+    return Party(NOWHERE, pod, namespaces.get(pod.name.namespace))

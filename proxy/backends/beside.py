@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TypeVar
+
+from nodelib.threads import in_thread_if
 
 T = TypeVar("T")
 
@@ -15,6 +16,4 @@ _SIZE = 1000  # pairs of an address and an endpoint; one port may have a hundred
 
 async def planned(plan: Callable[[], T], *, ports: int, size: Callable[[], int]) -> T:
     """What `plan` returns. `ports`: how many changed; `size()`: of what they are and were, see `Desired.size`."""
-    if ports > _PORTS or size() > _SIZE:
-        return await asyncio.to_thread(plan)
-    return plan()
+    return await in_thread_if(ports > _PORTS or size() > _SIZE, plan)

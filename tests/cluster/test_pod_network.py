@@ -38,8 +38,7 @@ async def test_a_container_without_a_kubelet_gets_the_same_network(world: World)
     ctr = (world.cluster.tools["ctr"], "-a", "/run/containerd/containerd.sock", "-n", "k8s.io")
     name = f"alone-{uuid.uuid4().hex[:6]}"
     script = "ip -4 -o addr show eth0; wget -q -T 5 -O- http://$0:10256/healthz >/dev/null && echo reached"
-    runtime = ("--runc-binary", world.cluster.tools["runc"])  # the machine need not have one
-    argv = ("run", "--rm", "--cni", *runtime, BUSYBOX, name, "sh", "-c", script, world.address("node2"))
+    argv = ("run", "--rm", "--cni", BUSYBOX, name, "sh", "-c", script, world.address("node2"))
     done = await world.in_node("node1", *ctr, *argv)
     address = done.text.split("inet ")[1].split("/")[0]
     node = await world.api.get("/api/v1/nodes/node1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -41,8 +42,10 @@ def cluster() -> Iterator[Cluster]:
     before = traces(NAME)
     cli(*UP)
     yield record()
-    spaces = network_namespaces(NAME)
-    cli("down", "--name", NAME, "--plain")
+    spaces, there = network_namespaces(NAME), listed()["processes"]
+    said = cli("down", "--name", NAME, "--plain").stdout
+    ended = re.search(r"\((\d+) processes", said)
+    assert ended is not None and abs(int(ended[1]) - there) < 10, f"{said}, of {there}; probes come and go"
     assert differences(before, traces(NAME)) == {}
     until(lambda: not spaces & namespaces_in_use(), "the network namespaces are gone")
 

@@ -40,7 +40,12 @@ pytestmark = pytest.mark.netns
 _ROOT = Path(__file__).resolve().parents[2]
 POLICIES = "/apis/networking.k8s.io/v1/networkpolicies"  # the fake has no other way to list all namespaces
 SANDBOX = SpanContext(b"t" * 16, b"s" * 8)
-LIMIT = 60.0  # seconds; spans wait ten for others
+LIMIT = 60.0  # seconds
+
+
+@pytest.fixture(autouse=True)
+def spans_leave_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,7 @@ from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
 from nodelib.key_locks import KeyLocks
 from nodelib.tasks import cancel_and_wait
+from nodelib.threads import in_thread_if
 
 log = logging.getLogger(__name__)
 
@@ -195,8 +196,7 @@ class DeviceManager:
 
     async def _devices_listed(self, resource: str, listed: list[Json]) -> None:
         before = self._plugins[resource]
-        large = plan.is_large(len(listed))
-        found = await asyncio.to_thread(plan.listed, before, listed) if large else plan.listed(before, listed)
+        found = await in_thread_if(plan.is_large(len(listed)), plan.listed, before, listed)
         if found is not None:
             if len(listed) > plan.MOST_DEVICES:
                 log.warning("%s: of %d devices the first %d are offered", resource, len(listed), plan.MOST_DEVICES)
@@ -327,9 +327,5 @@ class DeviceManager:
         async with self._saving:  # an older text must not be written last
             allocations, plugins = dict(self._allocations), dict(self._plugins)
             large = plan.is_large(sum(len(one.healthy) for one in plugins.values()))
-            text = (
-                await asyncio.to_thread(plan.encode, allocations, plugins)
-                if large
-                else plan.encode(allocations, plugins)
-            )
+            text = await in_thread_if(large, plan.encode, allocations, plugins)
             await self._files.write(plan.CHECKPOINT, text)

@@ -37,6 +37,7 @@ from agent.stats.model import NodeStats, PodStats
 from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.threads import in_thread_if
 
 log = logging.getLogger(__name__)
 
@@ -228,6 +229,5 @@ class Evictor:
 
 async def _in_thread_if_large(pods: Sequence[Pod], work: Callable[[Pod], Found]) -> list[Found]:
     """`work` for each of them: one of 25,000 volumes takes a tenth of a second, and a node may have a hundred such."""
-    if sum(map(local_storage.size, pods)) <= _LARGE:
-        return [work(pod) for pod in pods]
-    return await asyncio.to_thread(lambda: [work(pod) for pod in pods])
+    large = sum(map(local_storage.size, pods)) > _LARGE
+    return await in_thread_if(large, lambda: [work(pod) for pod in pods])

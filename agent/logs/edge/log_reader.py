@@ -24,11 +24,12 @@ from agent.logs.model import IsRunning
 from nodelib import files
 from nodelib.backoff import Backoff
 from nodelib.errors import NotFound
+from nodelib.threads import in_thread_if
 
 log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
-_LONGEST_LINE = 1 << 20  # bytes; a longer "line", which only somebody else than the runtime writes, comes in pieces
+_LONGEST_LINE = 1 << 20  # bytes; a longer "line", which the runtime never writes, is passed on in pieces
 _FURTHEST = 256 << 20  # bytes from the end in which the last lines are looked for
 _TAILS = 2  # looks for last lines at a time: they must not take all threads that the agent has
 _SETTLE = 0.2  # seconds to wait for late writes before a rotated file counts as complete
@@ -233,7 +234,7 @@ async def follow(
 
 async def _next(file: LogFile) -> bytes:
     # New lines are in the page cache; a long backlog may have to come from a disk.
-    return await asyncio.to_thread(file.read_lines) if file.unread > _CHUNK else file.read_lines()
+    return await in_thread_if(file.unread > _CHUNK, file.read_lines)
 
 
 class _Follower:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.node.model import LookedAt
+from agent.node.model import WatchedChains
 from agent.node.ports import NodeTables
 from nodelib.errors import NotFound
 from nodelib.firewall.iptables import Iptables
@@ -29,20 +29,20 @@ async def find_tables() -> NodeTables:
         found[family] = tables
     if variant.name == "legacy":
         return NodeTables(found, lambda: None, _unknown)
-    return NodeTables(found, GenerationReader(), _Glance())
+    return NodeTables(found, GenerationReader(), _Fingerprints())
 
 
-async def _unknown(_: Sequence[LookedAt]) -> None:
+async def _unknown(_: Sequence[WatchedChains]) -> None:
     return None
 
 
-class _Glance:
+class _Fingerprints:
     """Asks the kernel over netlink, as the nft variant's chains are those of nftables."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[Family, str], NftTable[Family]] = {}
 
-    async def __call__(self, wanted: Sequence[LookedAt]) -> object:
+    async def __call__(self, wanted: Sequence[WatchedChains]) -> object:
         """Raises NftError."""
         seen: list[object] = []
         for one in wanted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from agent.node.model import LookedAt
+from agent.node.model import WatchedChains
 from nodelib.firewall import localnet
 from nodelib.firewall.canonical import missing_jumps
 from nodelib.firewall.objects import BUILT_IN, Chain, Change, Family, Jump, TableChange, TableContent
@@ -24,10 +24,10 @@ _CHAINS = {"mangle": (HINT, CANARY), "nat": (CANARY,), "filter": (CANARY,)}
 _GUARD = (Jump(localnet.CHAIN, localnet.DROP_MARTIANS, insert=False), *localnet.JUMPS)
 
 
-def looked_at(families: Iterable[Family]) -> tuple[LookedAt, ...]:
+def watched_chains(families: Iterable[Family]) -> tuple[WatchedChains, ...]:
     """What missing() depends on: as long as it looks the same, the same is missing."""
     return tuple(
-        LookedAt(family, table, _CHAINS[table], READ if table == "filter" and family is Family.IPV4 else ())
+        WatchedChains(family, table, _CHAINS[table], READ if table == "filter" and family is Family.IPV4 else ())
         for family in families
         for table in TABLES
     )
@@ -36,8 +36,8 @@ def looked_at(families: Iterable[Family]) -> tuple[LookedAt, ...]:
 def missing(present: Mapping[str, frozenset[str]], filters: TableContent, family: Family) -> Change:
     """The change that makes what is missing, empty if nothing is; no rule of anybody is removed.
 
-    `present`: those of looked_at()'s chains that each table has; `filters`: the table filter with the rules of READ.
-    Only IPv4 has KUBE-FIREWALL: the kernel routes no packet from outside to ::1.
+    `present`: those of watched_chains() that each table has; `filters`: the table filter with the rules of READ. Only
+    IPv4 has KUBE-FIREWALL: the kernel routes no packet from outside to ::1.
     """
     change = []
     for table in TABLES:

@@ -2,8 +2,8 @@
 
 Upstream looks for its canary once a minute, and only for that. Here the rules themselves are compared, and where the
 kernel counts changes of its ruleset they are looked at within seconds of one, and not at all without one. Most changes
-are the proxy's, and a glance at the chains in the kernel shows that they are as they were: the tools are nine
-processes, and the event loop stands still while each begins.
+are the proxy's, and a fingerprint of the chains, read over netlink, shows that ours are as they were: with the tools
+it takes nine processes, and the event loop stands still while each begins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UtilChains:
         self._find = find
         self._clock = clock
         self._problem = ""
-        self._well: object | None = None  # a glance at the chains when nothing of them was missing
+        self._last_good: object | None = None  # fingerprint of the chains when nothing was missing
 
     async def run(self) -> None:
         """Until cancelled. A failure is logged once per cause and tried again."""
@@ -55,14 +55,14 @@ class UtilChains:
 
     async def _look(self, found: NodeTables) -> bool:
         """Whether anything was missing, and is written now. Raises RestoreError, CommandError, NftError."""
-        wanted = plan.looked_at(found.tables)
-        before = await found.glance(wanted)
-        if before is not None and before == self._well:
+        wanted = plan.watched_chains(found.tables)
+        before = await found.fingerprint(wanted)
+        if before is not None and before == self._last_good:
             return False
-        self._well = None
+        self._last_good = None
         if await self._keep(found.tables):
             return True
-        self._well = before if await found.glance(wanted) == before else None
+        self._last_good = before if await found.fingerprint(wanted) == before else None
         return False
 
     async def _keep(self, tables: Mapping[Family, Tables]) -> bool:
@@ -84,7 +84,7 @@ class UtilChains:
 
 async def _missing(family: Family, tables: Tables) -> Change:
     filters, present = TableContent("filter", {}), {}
-    for one in plan.looked_at([family]):
+    for one in plan.watched_chains([family]):
         if one.rules:
             filters = await tables.save(one.table, only=one.rules)
         present[one.table] = frozenset([name for name in one.chains if await tables.chain_exists(one.table, name)])

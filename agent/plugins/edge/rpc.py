@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from agent.common.model.errors import PluginError, PluginUnavailable
 from nodelib.json_values import Json
 from nodelib.plugin_apis.server import MOST
 from nodelib.plugin_apis.wire import Api, Call
+from nodelib.threads import in_thread_if
 
 # A restarted plugin is reconnected within a second.
 _OPTIONS = [
@@ -62,7 +62,7 @@ class PluginClient:
     async def _decoded(self, call: Call, data: bytes) -> Json:
         """Large answers in a thread: one of 16 MiB may have a million entries."""
         try:
-            return call.decode(data) if len(data) <= _LARGE else await asyncio.to_thread(call.decode, data)
+            return await in_thread_if(len(data) > _LARGE, call.decode, data)
         except DecodeError as error:
             raise PluginError(f"not a message: {error}", code="INTERNAL", obj=self.name, step=call.path) from error
 

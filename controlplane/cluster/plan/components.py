@@ -26,10 +26,10 @@ class Tools:
     python: str
     project: str
 
-    def environment(self, binary: str = "", **more: str) -> dict[str, str]:
-        """A daemon's environment; the directory of its binary is first in PATH (containerd's shim is beside it)."""
-        path = f"{posixpath.dirname(self.binaries[binary])}:{SYSTEM_PATH}" if binary else SYSTEM_PATH
-        return {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", **more}
+    def environment(self, *found_first: str, **more: str) -> dict[str, str]:
+        """A daemon's environment; the directories of these binaries, and of what is beside them, are first in PATH."""
+        folders = (posixpath.dirname(self.binaries[name]) for name in found_first if name in self.binaries)
+        return {"PATH": ":".join((*folders, SYSTEM_PATH)), "HOME": "/root", "LANG": "C.UTF-8", **more}
 
     def python_environment(self) -> dict[str, str]:
         return self.environment(PYTHONPATH=self.project, PYTHONUNBUFFERED="1")
@@ -226,7 +226,9 @@ def runtime(cluster: Cluster, node: Node, tools: Tools) -> Program:
     """containerd of a node. Stopping it does not stop the containers, as their shims keep running."""
     argv = (tools.binaries["containerd"], "--config", "/etc/containerd/config.toml", "--log-level", "info")
     log = f"{cluster.log_dir(node.name)}/containerd.log"
-    environment = tools.environment("containerd", **runtime_environment(cluster, node))
+    # Its shims, which are beside it, inherit PATH: without a configuration of ours, as from `ctr run`, they look there
+    # for runc.
+    environment = tools.environment("containerd", "runc", **runtime_environment(cluster, node))
     return Program("containerd", argv, log, environment, stop_timeout=5)
 
 

@@ -118,14 +118,15 @@ def settings(options: Options) -> dict[str, str]:
         "uplink": "yes" if options.uplink else "no",
         "links": "routed" if options.routed else "one bridge",
     }
+    foreign = options.network != "nodewright"  # it may enforce policies or not
     more = {
         "agent": options.agent if options.agent != "nodewright" else "",
         "proxy": options.proxy if options.proxy != "nodewright" else "",
-        "network policies": "enforced" if options.enforces_policies else "",
+        "network policies": "enforced" if options.enforces_policies else "" if foreign else "not enforced",
         "LoadBalancer addresses": "given" if options.gives_addresses else "",
         "volumes": "provided by the nodes" if options.provides_volumes else "",
         "by": "kubeadm" if options.kubeadm else "",
-        "pod network": options.network if options.network != "nodewright" else "",
+        "pod network": options.network if foreign else "",
         "addons": options.addons,
         "control plane": options.kubernetes if options.kubernetes != RELEASE else "",
     }

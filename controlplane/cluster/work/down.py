@@ -27,7 +27,7 @@ from nodelib import file_trees
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What `down` found and removed."""
+    """What `down` found and removed. `processes`: of daemons and containers, on the nodes and of the control plane."""
 
     processes: int = 0
     mounts: int = 0
@@ -90,13 +90,16 @@ async def _remove(cluster: Cluster, progress: Progress) -> Removed:
 
 
 def _end_processes(cluster: Cluster, trees: cgroups.Hierarchies) -> int:
-    supervisors = 0
+    """How many there were, as `clusters` counts them."""
+    # Counted first: with a node's process 1 the kernel ends the rest of the node.
+    there = len(cgroups.members(trees, cluster.cgroup))
+    ended = 0
     if os.path.isdir(cluster.dir):
         for unit in os.listdir(cluster.dir):
             folder = cluster.unit_dir(unit)
-            # The kernel ends a node with its process 1.
-            supervisors += process_one.kill(units.machine_lock(folder)) or units.kill_supervisor(folder)
-    return supervisors + cgroups.kill_all(trees, cluster.cgroup)
+            ended += process_one.kill(units.machine_lock(folder)) or units.kill_supervisor(folder)
+    ended += cgroups.kill_all(trees, cluster.cgroup)
+    return max(there, ended)
 
 
 def _detach_volumes(cluster: Cluster) -> int:

@@ -22,6 +22,7 @@ from controlplane.cluster.plan.components import policy_flags
 from controlplane.cluster.work import workloads
 from controlplane.host.edge import discovery
 from controlplane.host.plan import join as plan
+from controlplane.host.plan import join_trust
 from controlplane.host.work import join_waits
 from controlplane.machine.edge import files, oom
 from controlplane.progress import Progress
@@ -98,7 +99,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
             action="kubeadm token create --print-join-command shows URL, token and hash.",
         )
     if not request.kubeconfig:
-        plan.check_trust(pins=request.pins, ca_file=request.ca_file, skip=request.skip_verification)
+        join_trust.check_trust(pins=request.pins, ca_file=request.ca_file, skip=request.skip_verification)
     _check_runtime(request)
     with progress.step("cluster") as say:
         known = await (_by_admin if request.kubeconfig else _by_token)(request, clock)
@@ -138,22 +139,22 @@ def _resolve(request: Request, known: KnownCluster) -> tuple[str, str]:
 
 async def _by_token(request: Request, clock: Clock) -> KnownCluster:
     given = await asyncio.to_thread(_read, request.ca_file) if request.ca_file else None
-    identity, _ = plan.split_token(request.token)
+    identity, _ = join_trust.split_token(request.token)
     deadline = clock.monotonic() + _SIGNED_WITHIN
     info = await discovery.cluster_info(request.server, given)
     # For a token that was just made, the controller manager signs a moment later.
-    while not plan.is_signed(info, identity) and clock.monotonic() < deadline:
+    while not join_trust.is_signed(info, identity) and clock.monotonic() < deadline:
         await clock.sleep(0.5)
         info = await discovery.cluster_info(request.server, given)
-    text = plan.check_cluster_info(info, request.token)
+    text = join_trust.check_cluster_info(info, request.token)
     authority = discovery.authority_of(text)
-    plan.check_pins(discovery.public_key(authority), request.pins)
+    join_trust.check_pins(discovery.public_key(authority), request.pins)
     return KnownCluster(ClusterAccess(request.server.rstrip("/"), ca_data=authority, token=request.token))
 
 
 async def _by_admin(request: Request, clock: Clock) -> KnownCluster:
     admin = load_kubeconfig(request.kubeconfig)
-    plan.check_admin(request.kubeconfig, insecure=admin.insecure, skip=request.skip_verification)
+    join_trust.check_admin(request.kubeconfig, insecure=admin.insecure, skip=request.skip_verification)
     server = (request.server or admin.server).rstrip("/")
     identity, secret = ("".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (6, 16))
     expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.now() + 3600))

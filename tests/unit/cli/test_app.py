@@ -33,7 +33,7 @@ COMMANDS = {
     "Daemons": ("agent", "kubelet", "kube-proxy", "loadbalancer", "proxy"),
     "Tests": ("test", "conformance", "bench"),
 }
-BELOW = ("node add", "node remove", "addons list", "addons add", "addons remove", "policy explain")
+BELOW = ("node add", "node remove", "addons list", "addons add", "addons remove", "policy explain", "policy list")
 EVERY = [*(command for listed in COMMANDS.values() for command in listed), *BELOW]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from cli.explain.facts import Facts as EndpointFacts
+from cli.explain.service_words import pending
 from loadbalancer import leader
 from loadbalancer.leader import FRESH, Leader
 from loadbalancer.leases import LEADER, Election, Membership, holder, member
@@ -16,6 +18,7 @@ from loadbalancer.plan.index import Index
 from loadbalancer.plan.liveness import Liveness
 from loadbalancer.plan.place import Nodes
 from loadbalancer.plan.pool import parse
+from loadbalancer.plan.table import POOL
 from nodelib.json_values import Json
 from nodelib.kube.errors import ApiError, ApiUnreachable
 from tests.builders.balanced import balanced
@@ -303,3 +306,23 @@ async def test_a_lease_that_somebody_deleted_is_made_again_and_one_who_may_not_a
     one.set(busy=True, able=False)
     await one.renew()
     assert holder(api.objects[f"{FOLDER}/node-n1"]) == ""
+
+
+async def test_the_pool_is_known_also_when_nobody_can_have_an_address_of_it(api: FakeObjects) -> None:
+    """`why` and `service` judge by it that a Service asks for an address that is not there."""
+    lab = Lab(api, "l1")
+    await lab.rounds()
+    assert api.objects == {}, "without a Service there is nothing to say"
+    put(api, balanced("z", ips="9.9.9.9"))
+    await lab.rounds()
+    lease = api.objects[f"{FOLDER}/addresses"]
+    assert lease["metadata"]["annotations"][POOL] == "192.0.2.1-192.0.2.2"
+    seen = EndpointFacts.of([api.objects[path("z")]], [], [], [], leases=[lease])
+    (problem,) = pending(api.objects[path("z")], seen)
+    assert "9.9.9.9 is requested and is not in the pool 192.0.2.1-192.0.2.2" in problem.text
+    before = lease["metadata"]["resourceVersion"]
+    await lab.rounds()
+    assert api.objects[f"{FOLDER}/addresses"]["metadata"]["resourceVersion"] == before, "it is written once"
+    other = Lab(api, "l2", "192.0.2.7")
+    await other.rounds(term=2)
+    assert api.objects[f"{FOLDER}/addresses"]["metadata"]["annotations"][POOL] == "192.0.2.7"

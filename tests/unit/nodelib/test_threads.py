@@ -1,4 +1,4 @@
-"""Blocking work in a thread of its own blocks nobody else."""
+"""Blocking work in a thread of its own blocks nobody else; long work leaves the loop, short work stays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from nodelib.threads import alone
+from nodelib.threads import alone, in_thread_if
 
 
 async def test_what_hangs_holds_up_nobody_else() -> None:
@@ -38,3 +38,20 @@ async def test_errors_come_back_as_they_are() -> None:
 
     with pytest.raises(FileNotFoundError, match="7"):
         await alone(fail, "/x", mode=7)
+
+
+@pytest.mark.parametrize("long", [False, True])
+async def test_only_long_work_leaves_the_thread_of_the_loop(long: bool) -> None:
+    def where(name: str, *, number: int) -> tuple[str, int, bool]:
+        return name, number, threading.current_thread() is threading.main_thread()
+
+    assert await in_thread_if(long, where, "a", number=1) == ("a", 1, not long)
+
+
+@pytest.mark.parametrize("long", [False, True])
+async def test_errors_are_the_same_in_either_place(long: bool) -> None:
+    def fail() -> None:
+        raise FileNotFoundError(2, "not there", "/x")
+
+    with pytest.raises(FileNotFoundError, match="not there"):
+        await in_thread_if(long, fail)

@@ -1,4 +1,4 @@
-"""A directory in which somebody makes, writes and removes files as fast as he can."""
+"""A directory in which files are made, written and removed as fast as can be."""
 
 from __future__ import annotations
 

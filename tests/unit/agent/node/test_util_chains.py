@@ -46,19 +46,19 @@ class Machine:
 
     def __init__(self) -> None:
         self.four, self.six = Kernel(), Kernel(Family.IPV6)
-        self.counts, self.absent, self.glances = True, False, True
+        self.counts, self.absent, self.has_fingerprints = True, False, True
         self.foreign = 0
 
     async def find(self) -> NodeTables:
         if self.absent:
             raise NotFound("cannot start: No such file or directory", obj="IPv4 iptables")
-        return NodeTables({Family.IPV4: self.four, Family.IPV6: self.six}, self._generation, self._glance)
+        return NodeTables({Family.IPV4: self.four, Family.IPV6: self.six}, self._generation, self._fingerprint)
 
     def _generation(self) -> int | None:
         return len(self.four.inputs) + len(self.six.inputs) + self.foreign if self.counts else None
 
-    async def _glance(self, _: object) -> object:
-        return repr([one.tables for one in (self.four, self.six)]) if self.counts and self.glances else None
+    async def _fingerprint(self, _: object) -> object:
+        return repr([one.tables for one in (self.four, self.six)]) if self.counts and self.has_fingerprints else None
 
     def flush(self) -> None:
         for kernel in (self.four, self.six):
@@ -137,21 +137,21 @@ async def test_nothing_is_read_as_long_as_nobody_writes() -> None:
         assert len(machine.four.inputs) == 1
 
 
-@pytest.mark.parametrize("glances", [True, False])
-async def test_changes_of_others_elsewhere_start_no_process(glances: bool) -> None:
+@pytest.mark.parametrize("fingerprints", [True, False])
+async def test_changes_of_others_elsewhere_start_no_process(fingerprints: bool) -> None:
     machine = Machine()
-    machine.glances = glances
+    machine.has_fingerprints = fingerprints
     async with kept(machine) as clock:
         await clock.advance(2 * CHECK)
         before = machine.four.reads
         for _ in range(10):
             machine.foreign += 1
             await clock.advance(CHECK)
-        assert (machine.four.reads == before) is glances
+        assert (machine.four.reads == before) is fingerprints
 
 
 async def test_what_goes_while_it_is_looked_at_comes_back() -> None:
-    """The glance and the tools look one after the other: what changes in between is not taken for well."""
+    """The fingerprint is read before the tools look: what changes in between does not count as seen."""
     machine = Machine()
     async with kept(machine) as clock:
         lost = machine.four.tables["filter"].pop("KUBE-FIREWALL")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 HEAD = b"GET /pods HTTP/1.1\r\nHost: x\r\n"
-_AGAIN = 2.0  # seconds until a client that was turned away comes back
+_AGAIN = 1.0  # seconds until a client that was turned away comes back
 
 Attack = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

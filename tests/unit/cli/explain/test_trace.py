@@ -303,6 +303,12 @@ def test_names_of_the_clusters_dns(text: str, wanted: DnsName | None) -> None:
             "  dropped: the pod is isolated by shop/in, and no rule of theirs allows this (ingress)",
             "shop/b",
         ),
+        (
+            "group-ingress-1",
+            'counter drop comment "isolated by shop/in shop/web shop/z"',
+            "  dropped: the pod is isolated by shop/in, shop/web, shop/z, and no rule of theirs allows this (ingress)",
+            "shop/b",
+        ),
     ],
 )
 def test_what_a_policy_drops_is_not_blamed_on_the_service(chain: str, rule: str, said: str, who: str) -> None:

@@ -15,8 +15,9 @@ from cli.commands.drops import Printer, show
 from cli.commands.policy_explain import explained_lines
 from cli.policies import sources
 from cli.policies.drops_text import Wanted, refused_by, sentence
-from cli.policies.explain_text import Objects, document
+from cli.policies.explain_text import document
 from cli.policies.follow import follow_node
+from cli.policies.objects import Objects
 from cli.why.wording import Wording
 from nodelib.errors import NotFound, Temporary
 from nodelib.json_values import Json

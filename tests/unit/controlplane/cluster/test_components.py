@@ -102,3 +102,12 @@ def test_down_finds_only_the_rules_of_its_cluster() -> None:
 def test_every_uplink_rule_carries_its_owner() -> None:
     for rule in uplink.rules(cluster()):
         assert "nodewright:lab" in rule.arguments
+
+
+def test_shims_find_our_runc_also_for_containers_without_a_kubelet() -> None:
+    """They inherit containerd's PATH; `ctr run` knows nothing of the path in containerd's configuration."""
+    made = cluster()
+    places = {"containerd": "/cache/cluster/containerd", "runc": "/cache/runc/runc"}
+    program = components.runtime(made, made.nodes[0], Tools(places, "/venv/python", "/project"))
+    first, second, *rest = program.env["PATH"].split(":")
+    assert (first, second) == ("/cache/cluster", "/cache/runc") and "/usr/bin" in rest

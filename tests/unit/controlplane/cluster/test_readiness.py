@@ -115,8 +115,11 @@ def test_what_a_cluster_was_raised_with() -> None:
         "IP family": "ipv4",
         "uplink": "yes",
         "links": "one bridge",
+        "network policies": "not enforced",
     }
     assert settings(Options())["network policies"] == "enforced"
+    assert settings(Options(agent="upstream"))["network policies"] == "not enforced"
+    assert "network policies" not in settings(Options(kubeadm=True, network="kindnet")), "it has its own"
     more = settings(Options(proxy="upstream", kubeadm=True, uplink=False, routed=True, addons="metrics"))
     assert (more["proxy"], more["by"], more["uplink"], more["links"]) == ("upstream", "kubeadm", "no", "routed")
     assert more["addons"] == "metrics" and "agent" not in more

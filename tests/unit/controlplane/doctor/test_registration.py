@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from agent.explain.model import Explanation, Wait
 from cli.commands.doctor import troubles
 from cli.why import judge
-from cli.why.model import Facts
+from cli.why.model import Explained, Facts
 from controlplane.cluster.model import Cluster, Options
 from controlplane.config.model import Member, Taint
 from controlplane.doctor.plan.registration import down, missing_routes, pod_ranges, registration
@@ -144,3 +145,12 @@ def test_pods_with_a_problem_are_warnings_with_what_to_do() -> None:
     assert found[-1].found == "2 more have a problem" and "`./nodewright why --name lab`" in found[-1].fix
     (well,) = troubles([], "lab")
     assert well.level == "ok"
+
+
+def test_a_command_that_mends_is_whole_however_long_it_is() -> None:
+    """The patch that lets pods ask for names has 400 bytes and more."""
+    command = f"kubectl patch networkpolicy web -n shop --type=json -p '{'x' * 400}'`"
+    waits = (Wait("network", "refused", action=f"Do `{command}."),)
+    found = Explanation("shop", "web-0", "u1", "node1", "Pending", "waits", waits=waits)
+    (one,) = troubles([Explained(found, by_node=True)], "nodewright")
+    assert command in one.fix

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from controlplane.host.plan import join as plan
+from controlplane.host.plan import join_trust
 from nodelib.errors import Invalid, Permanent
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -29,7 +30,7 @@ def info(secret: str = "0123456789abcdef", text: str = "clusters: []") -> dict[s
 
 
 def test_a_signed_cluster_is_believed() -> None:
-    assert plan.check_cluster_info(info(), TOKEN) == "clusters: []"
+    assert join_trust.check_cluster_info(info(), TOKEN) == "clusters: []"
 
 
 @pytest.mark.parametrize(
@@ -46,28 +47,28 @@ def test_a_signed_cluster_is_believed() -> None:
 )
 def test_what_is_not_signed_is_refused(given: dict[str, Any], words: str) -> None:
     """Anybody may answer before the signature is checked."""
-    plan.is_signed(given, "abcdef")
+    join_trust.is_signed(given, "abcdef")
     with pytest.raises(Permanent, match=words):
-        plan.check_cluster_info(given, TOKEN)
+        join_trust.check_cluster_info(given, TOKEN)
 
 
 def test_a_token_that_was_just_made_is_signed_a_moment_later() -> None:
-    assert plan.is_signed(info(), "abcdef")
-    assert not plan.is_signed(info(), "ghijkl") and not plan.is_signed({}, "abcdef")
+    assert join_trust.is_signed(info(), "abcdef")
+    assert not join_trust.is_signed(info(), "ghijkl") and not join_trust.is_signed({}, "abcdef")
 
 
 @pytest.mark.parametrize("text", ["", "abcdef", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcde"])
 def test_a_token_has_its_form(text: str) -> None:
     with pytest.raises(Invalid, match="bootstrap token"):
-        plan.split_token(text)
+        join_trust.split_token(text)
 
 
 def test_the_authority_is_pinned() -> None:
     pin = f"sha256:{hashlib.sha256(b'key').hexdigest()}"
-    plan.check_pins(b"key", [])
-    plan.check_pins(b"key", ["sha256:00", pin.upper().replace("SHA256", "sha256")])
+    join_trust.check_pins(b"key", [])
+    join_trust.check_pins(b"key", ["sha256:00", pin.upper().replace("SHA256", "sha256")])
     with pytest.raises(Permanent, match="was expected"):
-        plan.check_pins(b"other", [pin])
+        join_trust.check_pins(b"other", [pin])
 
 
 @pytest.mark.parametrize(

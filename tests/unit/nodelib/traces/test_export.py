@@ -9,7 +9,7 @@ import pytest
 from nodelib.errors import Permanent, Temporary
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
-from nodelib.traces.export import BATCH, MOST, Exporter
+from nodelib.traces.export import BATCH, DELAY, MOST, Exporter
 from nodelib.traces.model import Span, SpanContext
 from tests.fakes.clock import FakeClock, settle
 
@@ -43,10 +43,11 @@ class FakeSender:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, delay: float) -> None:
         self.clock, self.sender, self.connected = FakeClock(), FakeSender(), 0
         self.exported, self.dropped = 0, dict[str, int]()
-        self.exporter = Exporter(self._connect, {"service.name": "x"}, self.clock, self._export, self._drop)
+        counts = (self._export, self._drop)
+        self.exporter = Exporter(self._connect, {"service.name": "x"}, self.clock, *counts, delay)
 
     def _connect(self) -> FakeSender:
         self.connected += 1
@@ -64,8 +65,8 @@ class World:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[World]:
-    world = World()
+async def running(delay: float = DELAY) -> AsyncIterator[World]:
+    world = World(delay)
     task = asyncio.create_task(world.exporter.run())
     await settle()
     yield world
@@ -80,6 +81,15 @@ async def test_spans_wait_ten_seconds_for_others_and_leave_in_their_order() -> N
         await world.clock.advance(0.2)
         assert world.sender.names == ["span-0", "span-1", "span-2"]
         assert (world.exported, world.dropped, world.exporter.waiting) == (3, {}, 0)
+
+
+async def test_who_asks_for_it_has_spans_leave_sooner() -> None:
+    async with running(delay=0.5) as world:
+        world.add(1)
+        await world.clock.advance(0.4)
+        assert world.sender.sizes == []
+        await world.clock.advance(0.2)
+        assert world.sender.sizes == [1]
 
 
 async def test_a_full_batch_leaves_at_once() -> None:
@@ -155,7 +165,7 @@ async def test_the_end_sends_what_waits_also_what_was_under_way() -> None:
 
 @pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "refuses"])
 async def test_the_end_has_a_limit_and_counts_what_is_lost(hangs: bool) -> None:
-    world = World()
+    world = World(DELAY)
     world.sender.hangs, world.sender.error = hangs, None if hangs else Temporary("refused")
     world.add(BATCH + 5)
     async with asyncio.timeout(5):

@@ -96,17 +96,39 @@ async def test_a_group_that_is_gone_still_has_ends_and_a_direction() -> None:
     assert (one.direction, one.client.pod, one.policies, one.remedy) == ("Egress", "a/a2", (), "")
 
 
-async def test_a_drop_that_goes_on_is_explained_anew_after_a_while() -> None:
+async def test_a_policy_that_changes_changes_what_the_next_packet_is_told() -> None:
     world = World(DENY)
     await world.take(packet(B, A))
+    assert (await world.drops())[0].remedy == "an ingress rule in a/deny for this peer and port 80/TCP"
     allowing, _ = parse.policy(policy("deny", select={"app": "a1"}, ingress=[{"ports": [{"port": 81}]}]))
     world.directory.set_policy(allowing.name, allowing)
     await world.take(packet(B, A))
-    assert (await world.drops())[0].remedy == "an ingress rule in a/deny for this peer and port 80/TCP"
+    assert (await world.drops())[0].remedy == "a/deny ingress[0], if it listed port 80/TCP"
+
+
+async def test_a_policy_more_or_less_is_seen_in_the_next_packet() -> None:
+    world = World(DENY)
+    await world.take(packet(B, A))
+    both = [DENY, policy("more", select={"app": "a1"}, ingress=[{"from": [apps("x")]}])]
+    world.directory.set_policy(Name("a", "more"), parse.policy(both[1])[0])
+    await world.take(packet(B, A))
+    world.programs = {Family.IPV4: planned(PODS, both)}  # the daemon hears of a policy before the kernel has it
+    await world.take(packet(B, A))
+    (one,) = await world.drops()
+    assert one.policies == ("a/deny", "a/more") and one.remedy == "a/more ingress[0], if it selected the peer"
+
+
+async def test_pods_and_namespaces_that_change_are_looked_at_again_after_a_while() -> None:
+    only = policy("only", select={"app": "a1"}, ingress=[{"from": [apps("a2")], "ports": [{"port": 81}]}])
+    world = World(only)
+    await world.take(packet(B, A))
+    world.pod(pod("a2", B, labels={"app": "other"}))
+    await world.take(packet(B, A))
+    assert (await world.drops())[0].remedy == "a/only ingress[0], if it listed port 80/TCP"
     await world.clock.advance(11)
     world.clock.step(11)
     await world.take(packet(B, A))
-    assert (await world.drops())[0].remedy == "a/deny ingress[0], if it listed port 80/TCP"
+    assert (await world.drops())[0].remedy == "a rule of a/only for this peer and port 80/TCP"
 
 
 async def test_a_pod_that_has_just_got_its_address_is_named() -> None:

@@ -1,0 +1,115 @@
+"""Whether `join` trusts the cluster that answers. Pure.
+
+Discovery by token follows kubeadm (cmd/kubeadm/app/discovery/token): cluster-info is signed with the token's secret
+(JWS, detached content), and its authority must match a pin if one is given.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+
+from nodelib.errors import Invalid, Permanent
+from nodelib.json_values import Json, object_or_empty
+
+TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+HASH_COMMAND = (
+    "openssl x509 -pubkey -in /etc/kubernetes/pki/ca.crt | openssl pkey -pubin -outform der"
+    " | openssl dgst -sha256 -hex | sed 's/^.* /sha256:/'"
+)
+
+
+def split_token(text: str) -> tuple[str, str]:
+    """(id, secret). Raises Invalid."""
+    found = TOKEN.fullmatch(text.strip())
+    if found is None:
+        raise Invalid(
+            "a bootstrap token is 6 and 16 of a-z and 0-9 with a dot between them",
+            obj="--token",
+            action="Make one on a control plane node: kubeadm token create --print-join-command.",
+        )
+    return found[1], found[2]
+
+
+def is_signed(info: Json, identity: str) -> bool:
+    """Whether kube-public/cluster-info has a signature for the token with this id."""
+    return bool(_texts(info).get(f"jws-kubeconfig-{identity}"))
+
+
+def _texts(info: Json) -> dict[str, str]:
+    """The data of cluster-info: who answers is not known yet, so anything may be in it."""
+    return {key: text for key, text in object_or_empty(info.get("data")).items() if isinstance(text, str)}
+
+
+def check_trust(*, pins: Iterable[str], ca_file: str, skip: bool) -> None:
+    """Raises Invalid when a join by token has nothing that identifies the cluster, and was not told to go on anyway.
+
+    The token alone proves little: everybody who has it (each machine that joined within its life) can sign
+    kube-public/cluster-info for an API server of his own, and that server's pods would be root here. As kubeadm
+    (--discovery-token-unsafe-skip-ca-verification, cmd/kubeadm/app/apis/kubeadm/validation).
+    """
+    if not skip and not ca_file and not tuple(pins):
+        raise Invalid(
+            "a token without the hash of the cluster's authority: whoever has the token could answer in its place",
+            obj="--ca-hash",
+            step="check the options",
+            action="Give --ca-hash sha256:HEX, as `kubeadm token create --print-join-command` prints it on a control"
+            f" plane node, or as this does there: {HASH_COMMAND}. Or give --ca-file FILE. Where nobody but the cluster"
+            " can answer, --unsafe-skip-ca-verification goes on without.",
+        )
+
+
+def check_admin(config: str, *, insecure: bool, skip: bool) -> None:
+    """Raises Invalid for an admin's kubeconfig that does not verify the API server, unless that is wanted."""
+    if insecure and not skip:
+        raise Invalid(
+            "it says insecure-skip-tls-verify: any machine on the way could answer in the cluster's place",
+            obj=config,
+            step="check the options",
+            action="Put the cluster's authority into it (certificate-authority), or add --unsafe-skip-ca-verification.",
+        )
+
+
+def check_cluster_info(info: Json, token: str) -> str:
+    """The kubeconfig in kube-public/cluster-info. Raises Permanent when it is not signed with the token."""
+    identity, secret = split_token(token)
+    data = _texts(info)
+    text, signature = data.get("kubeconfig", ""), data.get(f"jws-kubeconfig-{identity}", "")
+    if not signature:
+        raise Permanent(
+            f"the cluster does not know a token {identity}.*, or it has expired",
+            obj="--token",
+            step="read kube-public/cluster-info",
+            action="Make a new one: kubeadm token create --print-join-command.",
+        )
+    head, _, mac = signature.split(".") if signature.count(".") == 2 else ("", "", "")
+    wanted = hmac.new(secret.encode(), f"{head}.{_url64(text.encode())}".encode(), hashlib.sha256).digest()
+    if not hmac.compare_digest(_url64(wanted).encode(), mac.encode()):
+        raise Permanent(
+            "the token's secret is wrong, or another cluster answers at this address",
+            obj="--token",
+            step="check the signature of kube-public/cluster-info",
+            action="Compare it with `kubeadm token list` on a control plane node.",
+        )
+    return text
+
+
+def check_pins(public_key: bytes, pins: Iterable[str]) -> None:
+    """Check the authority's `public_key` (DER). Raises Permanent when no pin matches its hash."""
+    found = f"sha256:{hashlib.sha256(public_key).hexdigest()}"
+    wanted = [pin.lower() for pin in pins]
+    if wanted and found not in wanted:
+        raise Permanent(
+            f"the cluster's authority is {found}, and {', '.join(wanted)} was expected",
+            obj="--ca-hash",
+            step="check the cluster's authority",
+            action="Take the hash that `kubeadm token create --print-join-command` prints there; if that is the one"
+            " given, something else answers at this address.",
+        )
+
+
+def _url64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
