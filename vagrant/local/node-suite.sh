@@ -22,7 +22,8 @@ export NODEWRIGHT_CACHE=${NODEWRIGHT_CACHE:-${HOME:-/root}/.cache/nodewright}
 state=${NODEWRIGHT_SUITE_STATE:-$NODEWRIGHT_CACHE/node-suite-vm}
 patience=300 # seconds to boot
 pid_file=$state/linux.pid
-space=nodewright-suite-vm # the network namespace with the only machine that the VM can reach: this one
+# The network namespace with the only machine that the VM can reach: this one. Another VM needs another, and its own state.
+space=${NODEWRIGHT_SUITE_SPACE:-nodewright-suite-vm}
 address=192.168.78.2
 there=/opt/suite # in the VM
 
