@@ -19,7 +19,7 @@ import json
 import os
 import socket
 import ssl
-import subprocess
+import subprocess  # noqa: TID251 - it has the standard library only
 import sys
 import threading
 import time
