@@ -173,7 +173,9 @@ def scripts() -> dict[str, str]:
             f"  sysctl -q -p {sysctls} || true",
             "  systemctl daemon-reload",
             "  # After an upgrade: restarting the agent disturbs no pod. Units that are not running stay stopped.",
-            f"  systemctl try-restart {_UNITS} || true",
+            # One whose certificate waits for an approval is ready in hours; its restart goes on without dpkg.
+            f"  timeout 60 systemctl try-restart {_UNITS} ||",
+            f'    echo "{NAME}: not all are ready yet, see: systemctl status {_UNITS}" >&2',
             "fi",
         ),
         "prerm": _script(
