@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What deb-upgrade.sh sees of a node while a command runs that replaces its kubelet. The standard library only.
 
-  deb_witness.py COMMAND...     runs it, and prints what happened to the node's daemons and to the pods of `default`
+  deb_witness.py KUBECONFIG COMMAND...     prints what happened to the node's daemons and to the pods of `default`
 
-Before and after: the units' processes, the containers with their processes. Meanwhile: the kubelet's health port and an
-echo from a pod, 20 times a second, each on one long connection or a new one; every change of a pod's Ready, of
-restart counts and of the node's Ready, from watches; and a pod that is made every few seconds. Ends with 1 if a
-container is another one, was restarted or became unready, if the echo's connection broke, or a new pod did not start.
+Before and after: the units' processes, the containers with their processes. Meanwhile, ten times a second or as often as
+the machine can: the kubelet's health port, an echo from a pod on one long connection, a new connection to a Service;
+every change of a pod's Ready, of restart counts and of the node's Ready, from watches; and a pod that is made every few
+seconds. Ends with 1 if a container is another one, was restarted or became unready, if the echo's connection broke, a
+connection to the Service failed, or a new pod did not start.
 """
 
 from __future__ import annotations
@@ -29,34 +30,28 @@ from typing import Any
 
 _PODS = "/api/v1/namespaces/default/pods"
 _PATIENCE = 300.0  # seconds; the machine is slow
-_PACE = 0.05
+_PACE = 0.1
 _BETWEEN_PODS = 4.0
 _CALM = 20.0  # seconds to look on after all is well
 _UNITS = ("kubelet", "nodewright-proxy")
+_SERVICE = ("10.96.0.80", 80)
 _IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
 
 
 class Api:
-    """The API server of kubeadm's admin.conf; one connection for each call."""
+    """The API server of a kubeconfig that is JSON and has a token; one connection for each call."""
 
-    def __init__(self) -> None:
-        read = ["kubectl", "config", "view", "--raw", "-o", "json"]
-        document = json.loads(subprocess.run(read, check=True, capture_output=True).stdout)
+    def __init__(self, kubeconfig: str) -> None:
+        document = json.loads(Path(kubeconfig).read_text())
         cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self._tls = ssl.create_default_context(cadata=authority)
-        pair = Path(f"/run/deb_witness-{os.getpid()}.pem")
-        pair.touch(mode=0o600)
-        parts = (user["client-certificate-data"], user["client-key-data"])
-        pair.write_bytes(b"".join(base64.b64decode(part) for part in parts))
-        self._tls.load_cert_chain(pair)
-        pair.unlink()
+        self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {user['token']}"}
         self._host = urllib.parse.urlsplit(cluster["server"]).netloc
 
     def open(self, method: str, path: str, body: Any = None) -> http.client.HTTPResponse:
         connection = http.client.HTTPSConnection(self._host, context=self._tls, timeout=60)
-        text = None if body is None else json.dumps(body)
-        connection.request(method, path, text, {"Content-Type": "application/json"})
+        connection.request(method, path, None if body is None else json.dumps(body), self._headers)
         return connection.getresponse()
 
     def get(self, path: str) -> Any:
@@ -72,7 +67,7 @@ class Witness:
         self.faults: list[str] = []
         self.absent: list[tuple[float, float]] = []  # from the last answer of the kubelet until the next
         self.gap = 0.0  # seconds, the longest between two echoes
-        self.echoes = 0
+        self.echoes = self.answers = 0
         self.births: dict[str, list[float]] = {}  # made, Ready
         self._known: dict[str, tuple[Any, ...]] = {}
 
@@ -122,6 +117,19 @@ class Witness:
         except OSError as error:
             self.say(f"the connection to the pod broke: {error}", fault=True)
 
+    def service(self) -> None:
+        """A new connection each time."""
+        while not self.ended.is_set():
+            try:
+                connection = http.client.HTTPConnection(*_SERVICE, timeout=20)
+                connection.request("GET", "/hostname")
+                connection.getresponse().read()
+                connection.close()
+                self.answers += 1
+            except (OSError, http.client.HTTPException) as error:
+                self.say(f"the Service did not answer: {error!r}", fault=True)
+            time.sleep(_PACE)
+
     def watch(self, path: str, look: Any) -> None:
         while not self.ended.is_set():
             with (
@@ -166,6 +174,7 @@ class Witness:
             body = {
                 "metadata": {"name": name, "labels": {"app": "born"}},
                 "spec": {
+                    "nodeName": "uml",
                     "terminationGracePeriodSeconds": 0,
                     "containers": [{"name": "c", "image": _IMAGE, "command": ["sleep", "100000"]}],
                 },
@@ -207,7 +216,7 @@ def version() -> str:
 
 def main() -> int:
     """Run the command line's command, with everything looking on."""
-    api = Api()
+    api = Api(sys.argv[1])
     server = api.get(f"{_PODS}/echo")["status"]["podIP"]
     before = tasks()
     print(f"before: {version()}; {len(before)} containers\n  " + "\n  ".join(f"{k}: {v}" for k, v in units().items()))
@@ -215,6 +224,7 @@ def main() -> int:
     jobs = (
         (witness.health,),
         (witness.echo, server),
+        (witness.service,),
         (witness.watch, _PODS, witness.pod),
         (witness.watch, "/api/v1/nodes", witness.node),
         (witness.bear,),
@@ -223,9 +233,9 @@ def main() -> int:
     for thread in threads:
         thread.start()
     time.sleep(3 * _BETWEEN_PODS)
-    witness.say(f"$ {' '.join(sys.argv[1:])}")
+    witness.say(f"$ {' '.join(sys.argv[2:])}")
     begun = witness.now
-    process = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     for line in process.stdout:
         witness.say(f"  {line.rstrip()}")
@@ -252,7 +262,10 @@ def report(witness: Witness, before: dict[str, str], begun: float) -> None:
     print("  " + "\n  ".join(f"{unit}: {state}" for unit, state in units().items()))
     for first, last in witness.absent:
         print(f"the kubelet did not answer for {last - first:.2f} s, from {first - begun:.2f} s on")
-    print(f"echo: {witness.echoes} on one connection, the longest gap {witness.gap:.2f} s")
+    print(
+        f"echo: {witness.echoes} on one connection, the longest gap {witness.gap:.2f} s; "
+        f"{witness.answers} answers of the Service"
+    )
     for name, times in witness.births.items():
         made = f"{times[0] - begun:7.2f} s"
         if len(times) == 1:

@@ -23,19 +23,13 @@ install_packages() {
 
 # The packages come installed, for one minor version of Python: a virtual environment made here would cost minutes on
 # an emulated machine. `nodewright install` puts the commands and units where kubeadm looks for a kubelet.
-# PACKAGE: the Debian package, which brings the same files and its own Python packages.
 install_project() {
-  install -m 755 -t /usr/local/bin "$payload"/bin/*
-  if [[ -n ${PACKAGE:-} ]]; then
-    step "$(dpkg-deb -f "$PACKAGE" Package Version | xargs)"
-    dpkg -i "$PACKAGE"
-    return
-  fi
   step "project"
   local has wants
   has=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   wants=$(cut -d' ' -f1 "$payload/site/python-version")
   [[ $has == "$wants" ]] || { echo "error: this box has Python $has, and the payload is for $wants" >&2; exit 1; }
+  install -m 755 -t /usr/local/bin "$payload"/bin/*
   NODEWRIGHT_PYTHON=/usr/bin/python3 PYTHONPATH=$payload/site "$project/nodewright" install | grep -v '^written' || true
 }
 
