@@ -3,8 +3,8 @@
 
   deb_witness.py KUBECONFIG COMMAND...     prints what happened to the node's daemons and to the pods of `default`
 
-Before and after: the units' processes, the containers with their processes. Meanwhile, ten times a second or as often as
-the machine can: the kubelet's health port, an echo from a pod on one long connection, a new connection to a Service;
+Before and after: the units' processes, the containers with their processes. Meanwhile, ten times a second or as often
+as the machine can: the kubelet's health port, an echo from a pod on one long connection, a new connection to a Service;
 every change of a pod's Ready, of restart counts and of the node's Ready, from watches; and a pod that is made every few
 seconds. Ends with 1 if a container is another one, was restarted or became unready, if the echo's connection broke, a
 connection to the Service failed, or a new pod did not start.
@@ -17,7 +17,6 @@ import contextlib
 import http.client
 import itertools
 import json
-import os
 import socket
 import ssl
 import subprocess  # noqa: TID251 - it has the standard library only
