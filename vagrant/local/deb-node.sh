@@ -15,7 +15,8 @@ install() {
   # That kernel has legacy tables only, which the nft tools do not notice until they write.
   iptables-legacy -t mangle -N KUBE-IPTABLES-HINT
   ip6tables-legacy -t mangle -N KUBE-IPTABLES-HINT
-  hostname uml
+  hostname uml && echo "127.0.1.1 uml" >>/etc/hosts
+  ip route replace default via 192.168.78.1 # it leads nowhere; without one no Service's address is reached from here
   containerd
   mkdir -p "$notes" /etc/kubernetes/manifests /var/lib/kubelet
   all_files >"$notes/before"

@@ -80,14 +80,18 @@ class Witness:
             self.faults.append(text)
 
     def health(self) -> None:
+        """Whether something listens there: an answer may take seconds on a machine that is slow."""
         last, away = self.now, False
         while not self.ended.is_set():
-            answers = False
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                connection = http.client.HTTPConnection("127.0.0.1", 10248, timeout=2)
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", 10248, timeout=30)
                 connection.request("GET", "/healthz")
                 answers = connection.getresponse().status == http.client.OK
                 connection.close()
+            except (ConnectionError, http.client.HTTPException):
+                answers = False
+            except OSError:
+                continue
             if answers:
                 if away:
                     self.absent.append((last, self.now))
@@ -118,6 +122,7 @@ class Witness:
 
     def service(self) -> None:
         """A new connection each time."""
+        failed = 0
         while not self.ended.is_set():
             try:
                 connection = http.client.HTTPConnection(*_SERVICE, timeout=20)
@@ -126,8 +131,12 @@ class Witness:
                 connection.close()
                 self.answers += 1
             except (OSError, http.client.HTTPException) as error:
-                self.say(f"the Service did not answer: {error!r}", fault=True)
+                failed += 1
+                if failed == 1:
+                    self.say(f"the Service did not answer: {error!r}", fault=True)
             time.sleep(_PACE)
+        if failed:
+            self.say(f"connections to the Service that failed: {failed}", fault=True)
 
     def watch(self, path: str, look: Any) -> None:
         while not self.ended.is_set():
