@@ -166,7 +166,8 @@ def scripts() -> dict[str, str]:
         ),
         "postinst": _script(
             f'if [ "$1" = configure ] && {here} && command -v py3compile >/dev/null; then',
-            f"  py3compile -p {NAME} {HOME}",
+            "  # The kubelet that runs meanwhile goes first, and so do the pods.",
+            f"  nice -n 10 py3compile -p {NAME} {HOME}",
             "fi",
             f'if [ "$1" = configure ] && {systemd}; then',
             f"  modprobe -a {' '.join(MODULES)} || true",

@@ -104,7 +104,7 @@ def test_dpkg_does_not_wait_for_a_kubelet_whose_certificate_nobody_approves(tmp_
     there.mkdir()
     for name, does in {
         "systemctl": f'echo "$@" >>{told}; [ "$1" != try-restart ] || exec sleep 1000',
-        "py3compile": "",
+        "py3compile": f"nice >{tmp_path}/nice",
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
@@ -115,6 +115,7 @@ def test_dpkg_does_not_wait_for_a_kubelet_whose_certificate_nobody_approves(tmp_
     line = ["sh", "-c", text, "postinst", "configure", "0.1"]
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=20)
     assert done.returncode == 0, done.stderr
+    assert int((tmp_path / "nice").read_text()) >= 10, "the kubelet that runs meanwhile goes first"
     units = "kubelet.service nodewright-proxy.service"
     assert told.read_text().splitlines() == ["daemon-reload", f"try-restart {units}"]
     assert done.stderr == f"nodewright: not all are ready yet, see: systemctl status {units}\n"
