@@ -22,7 +22,8 @@ export NODEWRIGHT_CACHE=${NODEWRIGHT_CACHE:-${HOME:-/root}/.cache/nodewright}
 state=${NODEWRIGHT_SUITE_STATE:-$NODEWRIGHT_CACHE/node-suite-vm}
 patience=300 # seconds to boot
 pid_file=$state/linux.pid
-space=nodewright-suite-vm # the network namespace with the only machine that the VM can reach: this one
+# The network namespace with the only machine that the VM can reach: this one. Another VM needs another, and its own state.
+space=${NODEWRIGHT_SUITE_SPACE:-nodewright-suite-vm}
 address=192.168.78.2
 there=/opt/suite # in the VM
 
@@ -114,6 +115,7 @@ disk() {
   cp -a "$(environment)"/lib/python3*/site-packages/. "$root$there"/venv/lib/python3*/site-packages/
   rsync -a --files-from="$state/files" "$NODEWRIGHT_CACHE/" "$root$there/cache/"
   own_requirements "$root"
+  clock_speed "$root"
   umount "$root"
   trap - EXIT
 }
@@ -126,6 +128,23 @@ own_requirements() {
   mv "$1$suite" "$1${suite%.test}.real"
   printf '#!/bin/bash\nexec -a "$0" %s --system-spec-file=%s "$@"\n' "${suite%.test}.real" "$there/system.yaml" >"$1$suite"
   chmod +x "$1$suite"
+}
+
+# Upstream's kubelet does not start on a machine whose /proc/cpuinfo names no clock speed: a script of its name adds one.
+clock_speed() {
+  local kubelet
+  kubelet=$there/cache/$(grep '/kubelet$' "$state/files")
+  mkdir "$1${kubelet%/*}/real"
+  mv "$1$kubelet" "$1${kubelet%/*}/real/"
+  cat >"$1$kubelet" <<END
+#!/bin/bash
+grep -q '^cpu MHz' /proc/cpuinfo || {
+  { cat /proc/cpuinfo; printf 'cpu MHz\t\t: 2000.000\n'; } >/run/cpuinfo
+  mount --bind /run/cpuinfo /proc/cpuinfo
+}
+exec -a "\$0" ${kubelet%/*}/real/kubelet "\$@"
+END
+  chmod +x "$1$kubelet"
 }
 
 # The project comes by a folder of this machine: with much traffic that kernel's network stands still.

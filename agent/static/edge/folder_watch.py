@@ -45,17 +45,18 @@ class FolderWatch:
 
     async def wait(self, timeout: float) -> frozenset[str]:
         """Wait up to `timeout` seconds for a change whose writer seems done. Returns the deleted names."""
-        if self._watch is None:
+        watch = self._watch  # close() may come meanwhile
+        if watch is None:
             await asyncio.sleep(min(timeout, _ABSENT_INTERVAL))
             return frozenset()
         loop = asyncio.get_running_loop()
-        closed, began = await self._watch.wait(timeout), loop.time()
+        closed, began = await watch.wait(timeout), loop.time()
         while not closed and loop.time() - began < min(_SETTLE, timeout):
             before = loop.time()
-            closed = await self._watch.wait(_QUIET)
+            closed = await watch.wait(_QUIET)
             if loop.time() - before >= _QUIET:
                 break
-        return self._watch.take_deleted()
+        return watch.take_deleted()
 
     async def close(self) -> None:
         self._drop()

@@ -166,14 +166,17 @@ def scripts() -> dict[str, str]:
         ),
         "postinst": _script(
             f'if [ "$1" = configure ] && {here} && command -v py3compile >/dev/null; then',
-            f"  py3compile -p {NAME} {HOME}",
+            "  # The kubelet that runs meanwhile goes first, and so do the pods.",
+            f"  nice -n 10 py3compile -p {NAME} {HOME}",
             "fi",
             f'if [ "$1" = configure ] && {systemd}; then',
             f"  modprobe -a {' '.join(MODULES)} || true",
             f"  sysctl -q -p {sysctls} || true",
             "  systemctl daemon-reload",
             "  # After an upgrade: restarting the agent disturbs no pod. Units that are not running stay stopped.",
-            f"  systemctl try-restart {_UNITS} || true",
+            # One whose certificate waits for an approval is ready in hours; its restart goes on without dpkg.
+            f"  timeout 60 systemctl try-restart {_UNITS} ||",
+            f'    echo "{NAME}: not all are ready yet, see: systemctl status {_UNITS}" >&2',
             "fi",
         ),
         "prerm": _script(

@@ -70,6 +70,16 @@ async def test_a_change_is_reported_at_once_and_a_deletion_by_name(tmp_path: Pat
     assert deleted == {"a.yaml"}
 
 
+async def test_one_that_is_closed_while_somebody_waits_has_no_changes(tmp_path: Path, watch: FolderWatch) -> None:
+    """An agent that ends, on a machine that is busy."""
+    (tmp_path / "m").mkdir()
+    watch.renew()
+    waits = asyncio.create_task(watch.wait(0.02))
+    await asyncio.sleep(0)
+    await watch.close()
+    assert await waits == frozenset()
+
+
 async def test_a_slow_writer_is_waited_for(tmp_path: Path, watch: FolderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_watch, "_QUIET", 10.0)  # a busy machine stretches this writer's pauses at will
     monkeypatch.setattr(folder_watch, "_SETTLE", 20.0)

@@ -98,6 +98,29 @@ def test_the_scripts_are_for_any_sh(name: str) -> None:
     assert " enable" not in text and " start " not in text
 
 
+def test_dpkg_does_not_wait_for_a_kubelet_whose_certificate_nobody_approves(tmp_path: Path) -> None:
+    """Its unit is being started until then, so `systemctl try-restart` comes back with the approval."""
+    there, told = tmp_path / "system", tmp_path / "told"
+    there.mkdir()
+    for name, does in {
+        "systemctl": f'echo "$@" >>{told}; [ "$1" != try-restart ] || exec sleep 1000',
+        "py3compile": f"nice >{tmp_path}/nice",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("modprobe", "sysctl"):
+        (tmp_path / name).symlink_to("/bin/true")
+    text = plan.scripts()["postinst"].replace("/run/systemd/system", str(there)).replace("timeout 60 ", "timeout 0.2 ")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    line = ["sh", "-c", text, "postinst", "configure", "0.1"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stderr
+    assert int((tmp_path / "nice").read_text()) >= 10, "the kubelet that runs meanwhile goes first"
+    units = "kubelet.service nodewright-proxy.service"
+    assert told.read_text().splitlines() == ["daemon-reload", f"try-restart {units}"]
+    assert done.stderr == f"nodewright: not all are ready yet, see: systemctl status {units}\n"
+
+
 def test_a_machine_with_install_refuses_the_package_in_one_plain_line(tmp_path: Path) -> None:
     record = tmp_path / RECORD.lstrip("/")
     record.parent.mkdir(parents=True)
