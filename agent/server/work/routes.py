@@ -84,12 +84,14 @@ def add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> None
         _get(app, "/statusz", zpages.statusz)
     if settings.flagz:
         _get(app, "/flagz", zpages.flagz)
+    _get(app, "/runningpods", pods.running)  # as clients of the API server's proxy ask for it
     _get(app, "/runningpods/", pods.running)
     if settings.checkpoints:
         app.router.add_post(f"/checkpoint{_POD}/{{container}}", pods.checkpoint)
     _get(app, "/debug/pprof/{name:.*}", no_pprof)
     app.router.add_route("*", "/debug/flags/v", verbosity if settings.debug_flags_handler else flags_disabled)
     system_logs = SystemLogs(deps).get if settings.system_log_handler else system_logs_disabled
+    _get(app, "/logs", _with_slash)
     _get(app, "/logs/", system_logs)
     _get(app, "/logs/{path:.*}", system_logs)
 
@@ -110,6 +112,11 @@ def _add_streams(app: web.Application, streams: Streams) -> None:
         app.router.add_post(path, streams.port_forward)
     for path in (f"/run{_POD}/{{container}}", f"/run{_POD}/{{uid}}/{{container}}"):
         app.router.add_post(path, streams.run)
+
+
+async def _with_slash(request: web.Request) -> web.StreamResponse:
+    """The page's links are relative to a folder. As Go's ServeMux answers."""
+    raise web.HTTPMovedPermanently(request.rel_url.with_path(f"{request.path}/", keep_query=True))
 
 
 def _get(app: web.Application, path: str, handler: Handler) -> None:

@@ -28,11 +28,22 @@ async def test_pods_carry_the_newest_status(bench: Bench) -> None:
     assert [(pod["metadata"]["name"], pod["status"]["phase"]) for pod in listed["items"]] == [("web", "Running")]
 
 
-async def test_running_pods_are_the_runtimes(bench: Bench) -> None:
+@pytest.mark.parametrize("path", ["/runningpods", "/runningpods/"])
+async def test_running_pods_are_the_runtimes(bench: Bench, path: str) -> None:
     bench.view.by_uid.clear()
     await _start(bench)
-    _, text = await bench.get("/runningpods/")
+    _, text = await bench.get(path)
     assert [pod["spec"]["containers"][0]["name"] for pod in json.loads(text)["items"]] == ["main"]
+
+
+async def test_the_folder_of_logs_has_a_slash(bench: Bench) -> None:
+    """As upstream's: the links of the page are relative."""
+    await _start(bench)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(bench.url("/logs?a=b"), ssl=bench.tls(), allow_redirects=False) as answer,
+    ):
+        assert (answer.status, answer.headers["Location"]) == (301, "/logs/?a=b")
 
 
 async def test_configz(bench: Bench) -> None:
