@@ -74,7 +74,7 @@ remove() {
   echo "left by the removal:" && left
   dpkg -P nodewright
   echo "left by the purge:" && left
-  systemctl list-units --all --no-legend 'kubelet*' 'nodewright*' | grep . && status=1
+  systemctl list-units --all --no-legend 'kubelet*' 'nodewright*' | grep -v not-found && status=1
   return $status
 }
 
