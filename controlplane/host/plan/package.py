@@ -20,6 +20,8 @@ NAME = "nodewright"
 HOME = f"/usr/lib/{NAME}"
 PROJECT, SITE = f"{HOME}/project", f"{HOME}/site"
 DOC = f"/usr/share/doc/{NAME}"
+# Written by the pod network where it runs, at its default places (cni/settings.py).
+CNI_CONFIG, CNI_PLUGIN = "/etc/cni/net.d/10-nodewright.conflist", "/opt/cni/bin/nodewright"
 TREE = (
     "agent",
     "bin",
@@ -186,7 +188,15 @@ def scripts() -> dict[str, str]:
             # Remove them whoever made them: no other package has files there.
             f'find "$DPKG_ROOT{HOME}" -name __pycache__ -type d -exec rm -rf {{}} +',
         ),
-        "postrm": _script(f"if {systemd}; then", "  systemctl daemon-reload", "fi"),
+        "postrm": _script(
+            f"if {systemd}; then",
+            "  systemctl daemon-reload",
+            "fi",
+            "# The daemon wrote them, and the plugin's code is gone: a runtime would call it for every pod.",
+            'if [ "$1" = purge ]; then',
+            f'  rm -f "$DPKG_ROOT{CNI_CONFIG}" "$DPKG_ROOT{CNI_PLUGIN}"',
+            "fi",
+        ),
     }
 
 

@@ -7,11 +7,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from cli.project import PROJECT
+from cni.settings import CniSettings
+from cni.spec.configuration import TYPE
 from controlplane.host.plan import package as plan
 from controlplane.host.plan.host_files import RECORD, host_files
 from controlplane.host.work.package import Commit, build
@@ -197,9 +200,17 @@ def test_dpkg_puts_it_on_a_root_and_takes_all_of_it_off(tmp_path: Path) -> None:
     compiled.mkdir(exist_ok=True)
     (compiled / "unknown.pyc").touch()  # dpkg does not know of it
 
+    usual = {one.name: one.default for one in fields(CniSettings)}
+    of_pods = (str(usual["conf_file"]), f"{usual['bin_dir']}/{TYPE}")
+    for path in of_pods:  # the pod network has run here
+        (root / path.lstrip("/")).parent.mkdir(parents=True)
+        (root / path.lstrip("/")).touch()
+
     assert dpkg(root, "--verify", "nodewright").stdout == ""
     assert dpkg(root, "--remove", "nodewright").returncode == 0
     left = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and "dpkg" not in path.parts}
-    assert left == {"etc/sysctl.d/99-nodewright.conf", "etc/modules-load.d/nodewright.conf"}, "an administrator's"
+    own = {"etc/sysctl.d/99-nodewright.conf", "etc/modules-load.d/nodewright.conf"}
+    assert left == {*own, *(path.lstrip("/") for path in of_pods)}, "an administrator's, and what pods need"
     assert dpkg(root, "--purge", "nodewright").returncode == 0
-    assert [path for path in root.rglob("*") if "dpkg" not in path.parts and path.name not in ("var", "lib")] == []
+    assert [path for path in root.rglob("*") if "dpkg" not in path.parts and path.is_file()] == []
+    assert not (root / "usr").exists()
