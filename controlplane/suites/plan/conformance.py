@@ -14,7 +14,8 @@ from nodelib.errors import Invalid
 
 Outcome = Literal["passed", "failed", "skipped"]
 _SIG = re.compile(r"\[(sig-[a-z-]+)\]")
-_LABELS = re.compile(r" \[[^\[\]]*sig-[^\[\]]*\]$")  # ginkgo's reports append the labels to the name
+# Ginkgo's reports append the labels to the name, and for which versions of a component the test is.
+_LABELS = re.compile(r"(?: \[[^\[\]]*sig-[^\[\]]*\])?(?: \[\w+: \[[^\[\]]*\](?:, \w+: \[[^\[\]]*\])*\])?$")
 _TAGS = re.compile(r"\s*\[[^\]]*\]")
 
 

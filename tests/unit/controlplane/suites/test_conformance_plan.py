@@ -85,6 +85,8 @@ def test_exactly_escapes_what_go_would_read() -> None:
         ("[sig-node] P a [Conformance] [sig-node, Conformance]", "[sig-node] P a [Conformance]"),
         ("[sig-network] hairpin [sig-network]", "[sig-network] hairpin"),
         ("[sig-node] P a [Conformance]", "[sig-node] P a [Conformance]"),
+        ("[sig-node] P a [KubeletMinVersion:1.34] [kubelet: [>=1.34]]", "[sig-node] P a [KubeletMinVersion:1.34]"),
+        ("[sig-node] P a [sig-node, DRA] [kubelet: [>=1.34], x: [<2]]", "[sig-node] P a"),
     ],
 )
 def test_without_labels(reported: str, name: str) -> None:
