@@ -127,7 +127,7 @@ def success(method: str, path: str, params: Mapping[str, str], content_type: str
     return body
 
 
-def event(line: bytes, path: str, params: Mapping[str, str]) -> Json:
+def event(path: str, params: Mapping[str, str], line: bytes) -> Json:
     """One event of a watch: type and object. Raises Unusable, and ApiError for an event of type ERROR."""
     found = _json_or_none(line)
     if not isinstance(found, dict):
@@ -196,9 +196,12 @@ def _check_type(body: Json, resource: Resource) -> None:
 
 
 def _check_identity(item: Json, name: str) -> None:
+    """Also takes away its managedFields."""
     meta = object_or_empty(item.get("metadata"))
     if not _text(meta.get("name")) or not _text(meta.get("uid")) or not isinstance(meta.get("namespace", ""), str):
         raise Unusable("an object without metadata.name and metadata.uid")
+    # No part of a node reads them. They are a third of an object, and its user may nest them 10,000 levels deep.
+    meta.pop("managedFields", None)
     if name and meta["name"] != name:
         raise Unusable(f"the object {meta['name'][:_SHOWN]!r} in the place of {name!r}")
 

@@ -12,13 +12,14 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import aiohttp
 import orjson
 
 from nodelib.json_values import Json
-from nodelib.kube import answers, dial
+from nodelib.kube import answers, dial, raw_json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.answers import Allowance
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
@@ -27,6 +28,7 @@ from nodelib.kube.tls import tls_context
 from nodelib.kube.tls_errors import explain
 from nodelib.kube.turns import Turns
 from nodelib.rate_limiter import RateLimiter
+from nodelib.threads import in_thread_if
 
 if TYPE_CHECKING:
     from nodelib.kube.request_metrics import RequestMetrics
@@ -43,6 +45,7 @@ _PATCH_TYPES = {
 }
 _ANSWER_LIMIT = 64 * 1024 * 1024  # bytes, uncompressed; the reflector asks for smaller pages when one is larger
 _EVENT_LIMIT = 16 * 1024 * 1024  # bytes; etcd takes objects of 1.5 MiB
+_LARGE = 64 * 1024  # bytes; that much takes milliseconds where it is no standard JSON
 _TOKEN_LIMIT = 64 * 1024  # bytes
 _TRIES = 10  # of one call that is answered with Retry-After, as client-go
 _LEAST_WAIT = 0.1  # seconds between two of them
@@ -154,7 +157,7 @@ class KubeClient:
         try:
             if response.status >= 300:
                 raise answers.failure(response.status, method, path, raw, response.headers.get("Retry-After"))
-            return answers.success(method, path, params, response.content_type, raw)
+            return await _understood(partial(answers.success, method, path, params, response.content_type), raw)
         except answers.Unusable as error:
             raise self._unexpected(method, path, error) from error
 
@@ -234,7 +237,7 @@ class KubeClient:
                 async for line in _lines(reader):
                     if allowance is not None:
                         allowance.spend(len(line))
-                    yield answers.event(line, path, params)
+                    yield await _understood(partial(answers.event, path, params), line)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if not pool.retired:
                 raise self._unreachable("WATCH", path, error) from error
@@ -353,6 +356,17 @@ class _Pool:
     async def _close_unused(self) -> None:
         if self.retired and not self._users:
             await self.session.close()
+
+
+async def _understood(read: Callable[[bytes], Json], raw: bytes) -> Json:
+    """What `read` makes of an answer, or of the same as standard JSON. Raises as `read`."""
+    try:
+        return read(raw)
+    except answers.Unusable:
+        standard = await in_thread_if(len(raw) > _LARGE, raw_json.standard, raw)
+        if standard is None:
+            raise
+    return read(standard)
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:
