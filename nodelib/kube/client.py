@@ -33,9 +33,13 @@ from nodelib.threads import in_thread_if
 if TYPE_CHECKING:
     from nodelib.kube.request_metrics import RequestMetrics
 
-__all__ = ["ApiError", "ApiUnreachable", "KubeClient", "UnexpectedAnswer"]
+__all__ = ["SMALLEST_PAGE", "ApiError", "ApiUnreachable", "KubeClient", "UnexpectedAnswer"]
 
 log = logging.getLogger(__name__)
+
+# Objects in one answer after some that could not be used, which may have been too large: an object of 1.5 MiB, the most
+# that etcd takes, is up to 9 MiB as JSON, where each byte may be written as six.
+SMALLEST_PAGE = 2
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -43,7 +47,7 @@ _PATCH_TYPES = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-_ANSWER_LIMIT = 64 * 1024 * 1024  # bytes, uncompressed; the reflector asks for smaller pages when one is larger
+_ANSWER_LIMIT = 64 * 1024 * 1024  # bytes, uncompressed; lists are asked for in smaller pages when one is larger
 _EVENT_LIMIT = 16 * 1024 * 1024  # bytes; etcd takes objects of 1.5 MiB
 _LARGE = 64 * 1024  # bytes; that much takes milliseconds where it is no standard JSON
 _TOKEN_LIMIT = 64 * 1024  # bytes

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from nodelib.json_values import Json
 from nodelib.kube import shapes
-from nodelib.kube.client import KubeClient
+from nodelib.kube.client import SMALLEST_PAGE, KubeClient
+from nodelib.kube.errors import UnexpectedAnswer
 
 MOST = 20_000  # objects of one list
 _PAGE = 500
@@ -43,9 +44,16 @@ async def listed(client: KubeClient, path: str, most: int = MOST) -> Listed:
 
 async def pages(client: KubeClient, path: str, most: int, size: int = _PAGE) -> AsyncIterator[Page]:
     """A collection page by page, about until `most` objects have come. Raises as client.get."""
-    params = {"limit": str(min(size, most))}
-    for _ in range(2 * most // size + 2):  # a server that gives empty pages gives no endless list
-        answer = await client.get(path, params)
+    params, limit, left = dict[str, str](), min(size, most), 2 * (most + size)
+    while left > 0:  # a server that gives empty pages gives no endless list
+        try:
+            answer = await client.get(path, {**params, "limit": str(limit)})
+        except UnexpectedAnswer:
+            if limit <= SMALLEST_PAGE:
+                raise
+            limit = max(limit // 5, SMALLEST_PAGE)  # it may have been too large
+            continue
+        left -= limit
         more = answer["metadata"].get("continue")
         yield Page(answer["items"], str(answer.get("kind", "")).removesuffix("List"), not more)
         if not more:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 
 from nodelib.backoff import Backoff
 from nodelib.json_values import Json, object_or_empty
-from nodelib.kube.client import KubeClient
+from nodelib.kube.client import SMALLEST_PAGE, KubeClient
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 from nodelib.kube.streaming_list import BREATH, MOST_OBJECTS, Events, NotStreamed, StreamingList
 
@@ -29,7 +29,6 @@ OnState = Callable[[str], None]
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _PAGE = 500  # objects in one answer: its decoding takes a few milliseconds
-_SMALLEST_PAGE = 10  # objects in one answer after one that could not be used, which may have been too large
 _MOST_STALE_PAGES = 20  # of one list that bring no object that the others have not brought
 _SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is followed by a pause ("very short watch" in client-go)
 _KEPT = ("name", "namespace", "resourceVersion", "uid")  # of the metadata of a trimmed object
@@ -98,7 +97,7 @@ class Reflector:
                 expired = error.is_gone
             except ApiUnreachable as error:
                 if isinstance(error, UnexpectedAnswer):
-                    version, self._page = "", max(self._page // 5, _SMALLEST_PAGE)
+                    version, self._page = "", max(self._page // 5, SMALLEST_PAGE)
                 self._failed(str(error))
                 await asyncio.sleep(pause.next(error.retry_after))
             else:
