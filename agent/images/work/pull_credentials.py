@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agent.common.model.pods import Pod
+from agent.common.work.gate import Gate
 from agent.images.model.pulls import Account, AccountToken, PullCredential
 from agent.images.plan import credential_providers as plan
 from agent.images.plan import keyring
@@ -20,6 +21,9 @@ from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 
 log = logging.getLogger(__name__)
+
+_AT_ONCE = 16  # programs: a pod may name thousands of images of a registry that a plugin is for
+_LONGEST = 5.0  # seconds; one that hangs, for a minute at most, does not hold up others for as long
 
 
 class Secrets(Protocol):
@@ -66,6 +70,7 @@ class PullCredentials:
         self._logins, self._accounts = logins, accounts
         self._cache: dict[tuple[str, str, str], tuple[float, Answer]] = {}
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._places = Gate(_AT_ONCE, longest=_LONGEST)
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
         """Best match first. A plugin that fails is logged and left out."""
@@ -80,7 +85,7 @@ class PullCredentials:
         return keyring.of_files(self._logins.read()) if self._logins is not None else {}
 
     async def _answer(self, provider: Provider, name: str, pod: Pod) -> Answer | None:
-        async with self._locks[provider.name, name]:
+        async with self._places.place(pod.priority, group=pod.namespace), self._locks[provider.name, name]:
             try:
                 return await (self._ask(provider, name) if provider.tokens is None else self._for(provider, name, pod))
             except NodewrightError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from agent.images.plan.credential_providers import Provider
 from agent.images.work.pull_credentials import PullCredentials
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock
+from tests.waiting import until
 
 V1 = "credentialprovider.kubelet.k8s.io/v1"
 SECRET = PullCredential({"username": "secret"})
@@ -96,6 +98,40 @@ async def test_many_at_once_ask_once(tmp_path: Path) -> None:
     node = Node(tmp_path, says("Image"))
     await asyncio.gather(*(node.users("eu.reg.io/a") for _ in range(5)))
     assert len(node.asked) == 1
+
+
+class Slow:
+    """A plugin that answers when it is told to, and counts how many of its programs run."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+        self.asked: list[str] = []
+        self.go = asyncio.Event()
+
+    async def ask(self, name: str, args: Sequence[str], env: Mapping[str, str], text: str) -> str:
+        self.asked.append(json.loads(text)["image"])
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await self.go.wait()
+        self.running -= 1
+        return json.dumps({"kind": "CredentialProviderResponse", "apiVersion": V1, "cacheKeyType": "Image", "auth": {}})
+
+
+async def test_hundreds_of_images_do_not_start_hundreds_of_plugins() -> None:
+    """A pod names as many as it likes. Those of another namespace are asked about when the next place is free."""
+    slow = Slow()
+    provider = Provider("plugin", V1, ("*.reg.io",), 60.0)
+    credentials = PullCredentials(Secrets(), (provider,), slow, FakeClock())
+    hostile, other = pod(meta={"namespace": "hostile"}), pod(meta={"namespace": "other"})
+    work = [asyncio.create_task(credentials.pull_auth(hostile, f"eu.reg.io/{number}")) for number in range(300)]
+    await until(lambda: slow.running > 0)
+    await asyncio.sleep(0.1)
+    work.append(asyncio.create_task(credentials.pull_auth(other, "eu.reg.io/other")))
+    await asyncio.sleep(0.1)
+    slow.go.set()
+    await asyncio.gather(*work)
+    assert slow.most <= 16 and len(slow.asked) == 301
+    assert slow.asked.index("eu.reg.io/other") <= 17
 
 
 async def test_a_plugin_that_fails_is_left_out_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
