@@ -14,6 +14,8 @@ import orjson
 
 MOST_LEVELS = 200  # no field that a node reads lies deeper; orjson reads 1,024 and writes 254
 
+# With no bracket of a list inside but in texts, as an API server writes them: sets of fields are objects alone.
+_MANAGED = re.compile(rb'"managedFields":\[(?:[^"\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+\]', re.DOTALL)
 # Up to the next bracket that opens or closes something which is not empty, past texts and all else, in one step.
 _BRACKET = re.compile(rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\{\}|\[\])*+([{}\[\]])', re.DOTALL)
 _ESCAPE = re.compile(
@@ -23,13 +25,15 @@ _HALF = 6  # bytes of an escaped half of a pair that is alone
 
 
 def standard(raw: bytes) -> bytes | None:
-    """The same as JSON that every reader takes, where it is nested deeply without what is nested.
+    """The same as JSON that every reader takes, without managedFields and what is nested deeply.
 
-    None: it is that already, or is no JSON at all. Blocking: a quarter of a second for a megabyte of brackets.
+    None: it is that already, or is no JSON at all. Blocking: a quarter of a second for a megabyte of other brackets.
     """
     if _is_read(raw) or raw.lstrip()[:1] != b"{":
         return None
-    flat = _flat(raw.decode(errors="replace").encode())
+    flat = _MANAGED.sub(b'"managedFields":[]', raw.decode(errors="replace").encode())
+    if not _is_read(flat):
+        flat = _flat(flat)
     if not _is_read(flat):
         flat = _ESCAPE.sub(_whole, flat)
     return flat if _is_read(flat) else None

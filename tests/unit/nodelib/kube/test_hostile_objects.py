@@ -95,3 +95,15 @@ def test_only_what_is_nested_deeply_is_left_out() -> None:
     read = orjson.loads(found)
     assert read["a"] == ']}"' and read["c"] == [1, {}] and read["d"] == "😀 \\ud800 \ufffd"
     assert raw_json.standard(b'{"a": 1}') is None and raw_json.standard(b"<html>") is None
+
+
+def test_a_large_object_with_such_fields_is_no_work() -> None:
+    """A megabyte of them, written again and again: whatever else is watched waits for it."""
+    wide = b",".join(b'"f:%d ]}":{"f:\xff\\"[":{}}' % number for number in range(45_000))
+    fields = b'[{"manager":"x","fieldsV1":{' + wide + b',"f:deep":' + RAW["9,900 levels"] + b"}}]"
+    raw = b'{"metadata":{"name":"x","managedFields":' + fields + b'},"spec":{"type":"ClusterIP"}}'
+    started = time.process_time()
+    found = raw_json.standard(raw)
+    assert time.process_time() - started < 0.08
+    assert found is not None
+    assert orjson.loads(found) == {"metadata": {"name": "x", "managedFields": []}, "spec": {"type": "ClusterIP"}}
