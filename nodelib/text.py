@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # C0, DEL and C1 drive terminals, the next ones break or reorder lines, and a lone surrogate cannot be written as UTF-8.
 _BREAKING = "\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
@@ -31,6 +32,12 @@ def visible(text: str) -> str:
 def counted(number: int, what: str) -> str:
     """`counted(1, "node")` is "1 node", `counted(2, "node")` "2 nodes"."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def first_of(words: Sequence[object], most: int) -> str:
+    """The first `most` with commas between, and how many there are more."""
+    shown = ", ".join(map(str, words[:most]))
+    return f"{shown} and {len(words) - most} more" if len(words) > most else shown
 
 
 def cut(text: str, most: int) -> str:

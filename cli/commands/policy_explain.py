@@ -13,7 +13,7 @@ from cli.policies import api
 from cli.policies.explain_text import document, notes, tables
 from cli.policies.objects import Objects
 from cli.policies.sources import NOT_ENFORCED
-from cli.why.sources import own_kubeconfig
+from cli.why.sources import kubeconfig_of
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NotFound
@@ -44,7 +44,7 @@ def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) 
 def place(name: str, kubeconfig: str) -> tuple[str, Cluster | None]:
     """The kubeconfig that leads there, and the cluster unless another one was asked for. Raises NotFound."""
     cluster = state.load(name)
-    path = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else own_kubeconfig())
+    path = kubeconfig or kubeconfig_of(cluster)
     if not path:
         find(name)  # raises NotFound
     return path, None if kubeconfig else cluster

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cli.policies.objects import Objects
 from nodelib.json_values import Json
-from nodelib.text import one_line
+from nodelib.text import first_of, one_line
 from policy.cluster_model import Tier
 from policy.model import Direction, Name
 
@@ -49,13 +49,11 @@ def _directions(rules: Mapping[Direction, object]) -> tuple[str, ...]:
 
 
 def row(one: Listing) -> tuple[str, ...]:
-    shown = ", ".join(map(str, one.pods[:_PODS]))
-    more = len(one.pods) - _PODS
     cells = (
         one.policy,
         one.tier or "-",
         ", ".join(one.directions) or "no rules",
-        (f"{shown} and {more} more" if more > 0 else shown) or NONE,
+        first_of(one.pods, _PODS) or NONE,
     )
     return tuple(one_line(cell, _CELL) for cell in cells)
 

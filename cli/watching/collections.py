@@ -18,8 +18,8 @@ _LASTS = 15.0  # seconds, more than the longest pause of a reflector: after an o
 class Collections:
     """`news` is set when an object of any collection changes, or whether the API server answers.
 
-    `paths`: by kind. `problems`: by kind, why there is no news of it. Objects are without their managedFields, and
-    without what nothing reads of wrong types (nodelib.kube.shapes).
+    `paths`: by kind. `problems`: by kind, why there is no news of it. Objects are without what nothing reads of
+    wrong types (nodelib.kube.shapes).
     """
 
     def __init__(self, client: KubeClient, paths: Mapping[str, str], news: asyncio.Event) -> None:
@@ -81,7 +81,6 @@ class Collections:
         store = self._stores[kind]
 
         def changed(what: str, item: Json, _: Json | None) -> None:
-            item["metadata"].pop("managedFields", None)
             found = shapes.objects(path, [item]) if what != "DELETED" else []
             if found:
                 store[key_of(item)] = found[0]

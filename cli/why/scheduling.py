@@ -11,7 +11,7 @@ from cli.why.model import Facts, namespace_of, spec_of
 from nodelib import quantity
 from nodelib.errors import Invalid
 from nodelib.json_values import Json, object_or_empty, objects_in
-from nodelib.text import one_line
+from nodelib.text import first_of, one_line
 
 _INSUFFICIENT = re.compile(r"Insufficient (cpu|memory)\b")
 _SHOWN = 3  # pods that are named
@@ -41,8 +41,7 @@ def _ports(pod: Json, facts: Facts) -> str:
     wanted = sorted(host_ports(pod))
     placed = (one for port in wanted for one in facts.found("pod", "host port", _ports_held, port) if one is not pod)
     holders = {id(one): one for one in islice(placed, _LOOKED_AT)}
-    shown = ", ".join(map(str, wanted[:_PORTS])) + (f" and {len(wanted) - _PORTS} more" if len(wanted) > _PORTS else "")
-    text = f"hostPort {shown} is in use on every node that fits"
+    text = f"hostPort {first_of(wanted, _PORTS)} is in use on every node that fits"
     if holders:
         names = _joined(f"{namespace_of(one)}/{one['metadata']['name']}" for one in list(holders.values())[:_SHOWN])
         text += f", by {names}"

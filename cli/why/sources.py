@@ -63,8 +63,8 @@ class Sources:
     """The agents and the API server of one cluster, or of this machine's own agent if there is no such cluster."""
 
     def __init__(self, cluster: Cluster | None, kubeconfig: str = "") -> None:
-        own = cluster.admin_kubeconfig if cluster is not None else own_kubeconfig()
-        self._cluster, self._sockets, self.kubeconfig = cluster, dict[str, str](), kubeconfig or own
+        self._cluster, self._sockets = cluster, dict[str, str]()
+        self.kubeconfig = kubeconfig or kubeconfig_of(cluster)
         self._api, self._no_api = client(self.kubeconfig, _SECONDS)
 
     async def __aenter__(self) -> Self:
@@ -178,6 +178,11 @@ def own_kubeconfig() -> str:
     """Of this machine: the user's, an admin's or the node's own; "" for none."""
     known = (os.environ.get("KUBECONFIG", ""), "/etc/kubernetes/admin.conf", "/etc/kubernetes/kubelet.conf")
     return next((path for path in known if path and os.path.exists(path)), "")
+
+
+def kubeconfig_of(cluster: Cluster | None) -> str:
+    """An administrator's, or without a cluster this machine's own; "" for none."""
+    return cluster.admin_kubeconfig if cluster is not None else own_kubeconfig()
 
 
 async def asked(path: str, what: str) -> tuple[Json | None, str]:

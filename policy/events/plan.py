@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from nodelib.text import one_line
+from nodelib.text import first_of, one_line
 from policy.drops.model import Drop
 from policy.drops.plan.document import allows
 from policy.model import Direction, Name, Problem
@@ -62,7 +62,7 @@ def refused(drop: Drop, about: Name) -> str:
         where = sorted({one.namespace for one in drop.policies})
         by = f"NetworkPolicies of namespace {where[0]}" if where else "NetworkPolicies"
         return one_line(f"{ends}: {by} isolate {isolated} ({side}), and none of them allows it.", _LONGEST)
-    shown = ", ".join(own[:_SHOWN]) + (f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else "")
+    shown = first_of(own, _SHOWN)
     would = allows(drop)
     more = f" It would be allowed by {would}." if would else ""
     what = "NetworkPolicy" if len(own) == 1 else "NetworkPolicies"

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodelib.text import first_of
 from proxy.model import NamespacedName, Problem, ServicePort
 
 # Of the addresses and endpoints of one Service, those of nodes and the cluster IP aside: in nftables mode each is an
@@ -121,8 +122,8 @@ class OuterAddresses:
         external, balanced, problems = asked.external, asked.balanced, []
         # Whoever may write one Service must not get what is sent to another: a cluster IP is nobody's external IP.
         if taken := sorted(one for one in asked.outer if one in self._cluster_ips):
-            shown = ", ".join(taken[:_SHOWN]) + (f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else "")
-            problems.append(Problem(f"Service {service}", f"{shown}: a cluster IP is not an external IP"))
+            text = f"{first_of(taken, _SHOWN)}: a cluster IP is not an external IP"
+            problems.append(Problem(f"Service {service}", text))
             external, balanced = (
                 tuple([one for one in given if one not in self._cluster_ips]) for given in (external, balanced)
             )
@@ -169,6 +170,6 @@ class OuterAddresses:
         if not space.rooms:
             return []
         some = sorted(one.name for one in space.rooms)
-        shown = ", ".join(some[:_SHOWN]) + (f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else "")
-        text = f"addresses outside the cluster are left out of {shown}: its Services have too many together"
+        which = first_of(some, _SHOWN)
+        text = f"addresses outside the cluster are left out of {which}: its Services have too many together"
         return [Problem(f"Namespace {namespace}", text)]

@@ -22,7 +22,7 @@ _MOST_EVENTS = 200  # of one object
 def watch(
     client: KubeClient, paths: Mapping[str, str], on_change: OnChange, on_state: OnState, tasks: Supervisor
 ) -> None:
-    """Start a watch of each collection; `on_change(kind, key, object)` gets the objects without their managedFields."""
+    """Start a watch of each collection; `on_change(kind, key, object)` gets the objects."""
     for kind, path in paths.items():
         tasks.spawn(f"watch {kind}", reflector(client, kind, path, on_change, on_state).run)
 
@@ -31,8 +31,6 @@ def reflector(client: KubeClient, kind: str, path: str, on_change: OnChange, on_
     """A watch of one collection, to be run."""
 
     def changed(what: str, item: Json, old: Json | None) -> None:
-        # What the page never shows is a third of an object.
-        item["metadata"].pop("managedFields", None)
         found = shapes.objects(path, [item]) if what != "DELETED" else []
         on_change(kind, key_of(item), found[0] if found else None)
 

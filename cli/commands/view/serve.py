@@ -7,7 +7,7 @@ import sys
 
 from cli.clusters import find
 from cli.commands.view.answers import ClusterAnswers
-from cli.why.sources import own_kubeconfig
+from cli.why.sources import kubeconfig_of
 from cli.why.wording import Wording
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME
@@ -21,7 +21,7 @@ def run(name: str, *, kubeconfig: str, port: int) -> None:
     """Raises NotFound without a cluster and without a kubeconfig, Temporary when the port is taken."""
     # Whose kubeconfig is given may be another cluster's, or have fewer rights than that of a cluster of this machine.
     cluster = None if kubeconfig else state.load(name)
-    path = kubeconfig or (cluster.admin_kubeconfig if cluster is not None else own_kubeconfig())
+    path = kubeconfig or kubeconfig_of(cluster)
     if not path or (cluster is None and not kubeconfig and name != DEFAULT_NAME):
         path = find(name).admin_kubeconfig
     access = load_kubeconfig(path)
