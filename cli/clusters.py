@@ -58,6 +58,26 @@ def reachable(name: str) -> Cluster:
     return cluster
 
 
+def place(name: str, kubeconfig: str) -> tuple[str, Cluster | None]:
+    """The kubeconfig that leads there, and the cluster unless another one was asked for. Raises NotFound."""
+    cluster = state.load(name)
+    path = kubeconfig or kubeconfig_of(cluster)
+    if not path:
+        find(name)  # raises NotFound
+    return path, None if kubeconfig else cluster
+
+
+def own_kubeconfig() -> str:
+    """Of this machine: the user's, an admin's or the node's own; "" for none."""
+    known = (os.environ.get("KUBECONFIG", ""), "/etc/kubernetes/admin.conf", "/etc/kubernetes/kubelet.conf")
+    return next((path for path in known if path and os.path.exists(path)), "")
+
+
+def kubeconfig_of(cluster: Cluster | None) -> str:
+    """An administrator's, or without a cluster this machine's own; "" for none."""
+    return cluster.admin_kubeconfig if cluster is not None else own_kubeconfig()
+
+
 def is_stopped(cluster: Cluster) -> bool:
     """Whether nothing of it is there, as after `stop` or a restart of this machine: not even the link to its nodes."""
     return not os.path.exists(f"/sys/class/net/{cluster.host_link}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from cli.clusters import find
+from cli import clusters
 from cli.display.columns import aligned
 from cli.explain.facts import alive, key
 from cli.explain.named import NODE, POD, SERVICE, kind_of, owned
@@ -13,9 +13,6 @@ from cli.policies import api
 from cli.policies.explain_text import document, notes, tables
 from cli.policies.objects import Objects
 from cli.policies.sources import NOT_ENFORCED
-from cli.why.sources import kubeconfig_of
-from controlplane.cluster.edge import state
-from controlplane.cluster.model import Cluster
 from nodelib.errors import Invalid, NotFound
 from nodelib.text import one_line
 from policy.model import Name, Pod
@@ -27,7 +24,7 @@ _LINE = 4000  # bytes of a printed line
 def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) -> None:
     """Print it. Raises NotFound for an unknown pod, what the client raises, and Invalid for what is no name."""
     kind, wanted = asked(pod, namespace)
-    path, cluster = place(name, kubeconfig)
+    path, cluster = clusters.place(name, kubeconfig)
     objects = asyncio.run(api.objects(path))
     found = objects.explained(chosen(kind, wanted, objects))
     if as_json:
@@ -39,15 +36,6 @@ def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) 
         print(one_line(line, _LINE))
     if cluster is not None and not cluster.options.enforces_policies:
         print(f"But {NOT_ENFORCED}.")
-
-
-def place(name: str, kubeconfig: str) -> tuple[str, Cluster | None]:
-    """The kubeconfig that leads there, and the cluster unless another one was asked for. Raises NotFound."""
-    cluster = state.load(name)
-    path = kubeconfig or kubeconfig_of(cluster)
-    if not path:
-        find(name)  # raises NotFound
-    return path, None if kubeconfig else cluster
 
 
 def explained_lines(found: Explained, objects: Objects) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from cli.commands.policy_explain import place
+from cli import clusters
 from cli.display.columns import aligned
 from cli.policies import api
 from cli.policies.list_text import HEADS, document, listings, row
@@ -17,7 +17,7 @@ _LINE = 4000  # bytes of a printed line
 
 def run(name: str, *, namespace: str, kubeconfig: str, as_json: bool) -> None:
     """Print them. Raises NotFound for an unknown cluster, and what the client raises."""
-    path, cluster = place(name, kubeconfig)
+    path, cluster = clusters.place(name, kubeconfig)
     objects = asyncio.run(api.objects(path))
     found = listings(objects, namespace)
     if as_json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -64,7 +63,7 @@ class Sources:
 
     def __init__(self, cluster: Cluster | None, kubeconfig: str = "") -> None:
         self._cluster, self._sockets = cluster, dict[str, str]()
-        self.kubeconfig = kubeconfig or kubeconfig_of(cluster)
+        self.kubeconfig = kubeconfig or clusters.kubeconfig_of(cluster)
         self._api, self._no_api = client(self.kubeconfig, _SECONDS)
 
     async def __aenter__(self) -> Self:
@@ -172,17 +171,6 @@ def client(kubeconfig: str, timeout: float) -> tuple[KubeClient | None, str]:
 def sockets(cluster: Cluster | None) -> dict[str, str]:
     """The agent sockets by node; without a cluster this machine's own. "" where no agent runs."""
     return clusters.sockets(cluster, "agent", SOCKET)
-
-
-def own_kubeconfig() -> str:
-    """Of this machine: the user's, an admin's or the node's own; "" for none."""
-    known = (os.environ.get("KUBECONFIG", ""), "/etc/kubernetes/admin.conf", "/etc/kubernetes/kubelet.conf")
-    return next((path for path in known if path and os.path.exists(path)), "")
-
-
-def kubeconfig_of(cluster: Cluster | None) -> str:
-    """An administrator's, or without a cluster this machine's own; "" for none."""
-    return cluster.admin_kubeconfig if cluster is not None else own_kubeconfig()
 
 
 async def asked(path: str, what: str) -> tuple[Json | None, str]:

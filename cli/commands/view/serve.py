@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from cli.clusters import find
+from cli.clusters import find, kubeconfig_of
 from cli.commands.view.answers import ClusterAnswers
-from cli.why.sources import kubeconfig_of
 from cli.why.wording import Wording
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME

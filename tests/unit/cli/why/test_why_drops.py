@@ -105,7 +105,7 @@ async def test_the_daemons_are_asked_and_one_that_is_not_there_is_no_matter(
     daemon: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cli.policies.sources.sockets", lambda cluster: {"node1": daemon, "node2": ""})
-    monkeypatch.setattr("cli.why.sources.own_kubeconfig", lambda: "")
+    monkeypatch.setattr("cli.clusters.own_kubeconfig", lambda: "")
     async with Sources(None) as asked:
         answers = await asked.ask()
     (one,) = answers.drops
