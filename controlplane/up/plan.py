@@ -12,7 +12,7 @@ from controlplane.cluster.advice import ours
 from controlplane.cluster.model import RELEASE, Cluster, Options, numbered
 from controlplane.cluster.plan import addons, daemon_configs
 from controlplane.config.model import Member, Ranges, Wanted
-from controlplane.config.plan.ranges import networks, problems
+from controlplane.config.plan.ranges import IPNetwork, networks, problems
 from nodelib.errors import Invalid
 
 _FIXED = (
@@ -219,8 +219,16 @@ def check_ranges_kept(known: Cluster, ranges: Ranges) -> None:
         ("podSubnet", ",".join(known.pod_cidrs), ranges.pods),
         ("serviceSubnet", ",".join(known.service_cidrs), ranges.services),
     ):
-        if asked and networks(asked) != networks(there):
+        if asked and _networks(option, asked) != networks(there):
             raise cannot_change(known.name, option, there, asked)
+
+
+def _networks(option: str, text: str) -> tuple[IPNetwork, ...]:
+    try:
+        return networks(text)
+    except ValueError as error:
+        action = "Give a CIDR, such as 10.89.7.0/24."
+        raise Invalid(str(error), obj=f"{option} {text}", step="check the options", action=action) from error
 
 
 def check_kubelets(cluster: Cluster) -> None:
@@ -269,7 +277,7 @@ def cannot_change(name: str, option: str, there: object, asked: object) -> Inval
 def _made_with(option: str, there: object) -> str:
     if isinstance(there, bool):
         return f"the cluster was made {'with' if there else 'without'} {option}"
-    return f"the cluster has {option} {there}"
+    return f"the cluster has {option} {there}" if there else f"the cluster was made without {option}"
 
 
 def _asked_for(asked: object) -> str:

@@ -93,6 +93,10 @@ def test_a_file_replaces_what_only_files_say_and_no_file_keeps_it() -> None:
             id="a switch",
         ),
         pytest.param(Options(proxy_mode="nftables"), {"proxy_mode"}, "cannot change", "down --name lab", id="mode"),
+        pytest.param(
+            Options(load_balancer_pool="10.89.3.9-10.89.3.12"), {"load_balancer_pool"},
+            "was made without --load-balancer-pool, and 10.89.3.9-10.89.3.12 was", "down --name lab", id="pool",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_change_is_said(asked: Options, explicit: set[str], message: str, action: str) -> None:
@@ -109,6 +113,9 @@ def test_ranges_of_a_new_cluster_and_of_a_living_one() -> None:
     plan.check_ranges_kept(made, Ranges("10.89.3.0/24", "10.60.0.0/16,fd00:60::/56", ""))
     with pytest.raises(Invalid, match="podSubnet"):
         plan.check_ranges_kept(made, Ranges(pods="10.62.0.0/16,fd00:60::/56"))
+    with pytest.raises(Invalid, match="'foo' does not appear to be") as caught:
+        plan.check_ranges_kept(made, Ranges(nodes="foo"))
+    assert caught.value.obj == "--subnet foo" and "CIDR" in caught.value.action
     with pytest.raises(Invalid, match=r"10\.89\.0\.0/16 of the pods overlaps 10\.89\.3\.0/24 of the nodes"):
         plan.check_overlaps(plan.with_ranges(cluster, Ranges(pods="10.89.0.0/16")))
     with pytest.raises(Invalid, match="family"):
