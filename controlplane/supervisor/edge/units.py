@@ -24,6 +24,8 @@ from controlplane.supervisor.model import Program
 from nodelib.errors import Temporary
 from nodelib.files import no_link
 
+_PATIENCE = 10  # seconds until the supervisor of a node has its lock
+
 
 def write_spec(
     folder: str,
@@ -162,14 +164,18 @@ def _ensure_in_node(folder: str, log: str) -> bool:
     if one:
         os.kill(one, signal.SIGHUP)
         os.kill(one, signal.SIGCONT)  # an interrupted `stop` had it wait
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + _PATIENCE
     while not supervisor_pid(folder):
-        if not process_one.alive(machine_lock(folder)) or time.monotonic() > deadline:
+        is_gone = not process_one.alive(machine_lock(folder))
+        if is_gone or time.monotonic() > deadline:
+            late = f"process 1 of the node has not started its supervisor within {_PATIENCE} s"
             raise Temporary(
-                f"process 1 of the node does not start its supervisor: {tail(log, 3)}",
+                f"{'process 1 of the node ended' if is_gone else late}: {tail(log, 3)}",
                 obj=folder,
                 step="start supervisor",
-                action="Run `up` again.",
+                action="Run `up` again."
+                if is_gone
+                else "Run `up` again; if this machine is busy, end other work first.",
             )
         time.sleep(0.005)
     return not running

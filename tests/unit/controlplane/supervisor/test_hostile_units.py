@@ -12,6 +12,7 @@ import pytest
 from controlplane.machine.edge import process_one
 from controlplane.supervisor.edge import units
 from nodelib import file_trees
+from nodelib.errors import Temporary
 from tests.builders.wrong_types import WRONG, mutants
 
 
@@ -69,3 +70,22 @@ def test_links_in_a_tree_do_not_multiply_its_files(tmp_path: Path) -> None:
     assert time.monotonic() - began < 5
     assert file_trees.named(str(tmp_path / "none"), ".crt") == []
     assert len(file_trees.named(str(tmp_path), "", most=3)) <= 3
+
+
+@pytest.mark.parametrize(
+    ("alive", "said", "to_do"),
+    [
+        (True, "has not started its supervisor within 0 s", "busy"),
+        (False, "process 1 of the node ended", "`up` again."),
+    ],
+)
+def test_a_node_that_is_late_is_told_from_one_that_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alive: bool, said: str, to_do: str
+) -> None:
+    monkeypatch.setattr(process_one, "is_machine", lambda lock: True)
+    answers = iter([0])  # nobody to signal; from then on it lives or has ended
+    monkeypatch.setattr(process_one, "alive", lambda lock: next(answers, int(alive)))
+    monkeypatch.setattr(units, "_PATIENCE", 0)
+    with pytest.raises(Temporary, match=said) as caught:
+        units.ensure_supervisor(str(tmp_path), str(tmp_path / "log"), "")
+    assert to_do in caught.value.action
