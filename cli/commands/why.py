@@ -170,7 +170,11 @@ def put(found: list[Explained], wanted: Target | None, page: show.Page, count: i
     """Print what was found on the page."""
     if wanted is None and not found:
         where = "" if namespace is None else f" of namespace {namespace}"
-        page.say(f"All {count} pods{where} are running and ready, or have completed.")
+        if namespace is not None and not count:
+            listed = page.wording.typed("`kubectl get namespaces`")
+            page.say(f"There are no pods{where}, and nothing else there is not well. {listed} lists namespaces.")
+        else:
+            page.say(f"All {count} pods{where} are running and ready, or have completed.")
     elif wanted is None or (found[0].kind == "pod" and len(found) > 1):
         show.many(found, page)
     else:

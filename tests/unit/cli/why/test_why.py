@@ -15,6 +15,7 @@ import pytest
 
 from agent.explain.model import End, Explanation, TimelineLine, Wait
 from agent.explain.plan.document import to_json
+from cli.commands import why
 from cli.display.terminal import new_console
 from cli.why import judge, show
 from cli.why.model import Explained, Facts
@@ -183,3 +184,22 @@ print(asyncio.run(asked({str(tmp_path / "agent.sock")!r}, "/why")))
             [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PROJECT)}
         )
     assert done.stdout.strip() == "(None, 'only root may open its socket')", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("count", "namespace", "said"),
+    [
+        (3, "shop", "All 3 pods of namespace shop are running and ready"),
+        (0, None, "All 0 pods are running"),
+        (
+            0,
+            "shpo",
+            "There are no pods of namespace shpo, and nothing else there is not well. `kubectl get namespaces`",
+        ),
+    ],
+)
+def test_a_namespace_without_pods_is_not_called_well(count: int, namespace: str | None, said: str) -> None:
+    """Often its name is misspelt."""
+    out = io.StringIO()
+    why.put([], None, page(out), count, namespace)
+    assert said in out.getvalue()
