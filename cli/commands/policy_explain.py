@@ -13,6 +13,7 @@ from cli.policies import api
 from cli.policies.explain_text import document, notes, tables
 from cli.policies.objects import Objects
 from cli.policies.sources import NOT_ENFORCED
+from cli.why.wording import Wording
 from nodelib.errors import Invalid, NotFound
 from nodelib.text import one_line
 from policy.model import Name, Pod
@@ -26,7 +27,8 @@ def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) 
     kind, wanted = asked(pod, namespace)
     path, cluster = clusters.place(name, kubeconfig)
     objects = asyncio.run(api.objects(path))
-    found = objects.explained(chosen(kind, wanted, objects))
+    wording = Wording(cluster.name if cluster is not None else "", kubeconfig)
+    found = objects.explained(chosen(kind, wanted, objects, wording))
     if as_json:
         print(json.dumps(document(found, objects), indent=1))
         return
@@ -61,19 +63,20 @@ def asked(text: str, namespace: str) -> tuple[str, Name]:
     return kind or POD, Name(parts[0], parts[1]) if len(parts) == 2 else Name(namespace, parts[0])
 
 
-def chosen(kind: str, wanted: Name, objects: Objects) -> Pod:
+def chosen(kind: str, wanted: Name, objects: Objects, wording: Wording) -> Pod:
     """The pod, or the first pod of the workload that has not ended. Raises NotFound."""
     step, name = "explain its policies", wanted
+    listed = wording.typed("`kubectl get pods -A`")
     if kind != POD:
         alike = (one for one in objects.raw_pods if key(one)[0] == wanted.namespace and alive(one))
         found = next((key(one) for one in alike if owned(one, kind, wanted.name)), None)
         if found is None:
-            action = "`kubectl get pods -A` lists the pods that there are; -n says in which namespace to look."
+            action = f"{listed} lists the pods that there are; -n says in which namespace to look."
             raise NotFound(f'no pod of {kind} "{wanted}"', step=step, action=action)
         name = Name(*found)
     known = objects.pod(name)
     if known is None:
         near = ", ".join(objects.named_like(wanted.name))
-        action = f"It is in namespace {near}; add -n." if near else "`kubectl get pods -A` lists them."
+        action = f"It is in namespace {near}; add -n." if near else f"{listed} lists them."
         raise NotFound(f'no pod "{wanted}"', step=step, action=action)
     return known

@@ -9,6 +9,7 @@ import pytest
 from cli.commands.policy_explain import asked, chosen
 from cli.policies.list_text import HEADS, document, listings, row
 from cli.policies.objects import Objects
+from cli.why.wording import Wording
 from nodelib.errors import Invalid, NotFound
 from nodelib.json_values import Json
 from nodelib.kube.listing import Listed
@@ -95,8 +96,19 @@ def test_what_is_no_name_is_refused(text: str) -> None:
 
 def test_a_workload_stands_for_a_pod_of_it_that_runs() -> None:
     known = objects()
-    assert chosen("Deployment", Name("a", "web"), known).name == Name("a", "web-5c-x")
-    assert chosen("StatefulSet", Name("b", "db"), known).name == Name("b", "db-0")
+    assert chosen("Deployment", Name("a", "web"), known, Wording()).name == Name("a", "web-5c-x")
+    assert chosen("StatefulSet", Name("b", "db"), known, Wording()).name == Name("b", "db-0")
     for kind, name in (("Deployment", Name("b", "web")), ("DaemonSet", Name("a", "web"))):
         with pytest.raises(NotFound, match=f"no pod of {kind}"):
-            chosen(kind, name, known)
+            chosen(kind, name, known, Wording())
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Pod"])
+def test_what_to_do_names_the_cluster_or_the_kubeconfig(kind: str) -> None:
+    for wording, command in (
+        (Wording("lab"), "`./nodewright kubectl --name lab get pods -A`"),
+        (Wording(kubeconfig="/etc/admin.conf"), "`kubectl --kubeconfig=/etc/admin.conf get pods -A`"),
+    ):
+        with pytest.raises(NotFound) as caught:
+            chosen(kind, Name("a", "nothing"), objects(), wording)
+        assert command in caught.value.action
