@@ -18,6 +18,7 @@ from agent.images.plan.image_holds import hold_text, to_go
 from cli.clusters import find
 from cli.display.terminal import new_console, new_table
 from cli.why.sources import SOCKET, asked, sockets
+from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME
 from nodelib import quantity
@@ -63,12 +64,12 @@ def run(name: str, node: str, free: str, *, as_json: bool) -> None:
     if not reports:
         if name != DEFAULT_NAME:
             find(name)  # raises NotFound when there is no such cluster
-        raise Temporary(
-            silent,
-            obj=name,
-            step="ask for images",
-            action="Create a cluster with `./nodewright up`; on a node, run this command as root.",
-        )
+        action = "Create a cluster with `./nodewright up`; on a node, run this command as root."
+        if state.load(name) is not None:
+            action = (
+                f"{ours(name, 'status')} shows whether the agents run; {ours(name, 'up')} starts those that do not."
+            )
+        raise Temporary(silent, obj=name, step="ask for images", action=action)
     if as_json:
         print(json.dumps({one: found for one, (found, _) in answers.items()}, indent=1))
         return
@@ -126,7 +127,7 @@ def _chosen(name: str, node: str) -> dict[str, str]:
         find(name)  # raises NotFound, which names the clusters that exist
     ways = sockets(cluster)
     if node and node not in ways:
-        raise NotFound(f'no node "{node}"', step="ask for images", action=f"There are: {', '.join(sorted(ways))}.")
+        raise NotFound("no such node in the cluster", obj=node, action=f"There are: {', '.join(sorted(ways))}.")
     return {node: ways[node]} if node else ways
 
 

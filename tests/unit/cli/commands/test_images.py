@@ -10,7 +10,8 @@ import pytest
 from agent.images.model.images import Collected, HeldImage, Hold, HoldReason, ImageReport
 from cli.commands import images
 from controlplane.cluster.edge import state
-from nodelib.errors import Invalid, NotFound
+from controlplane.cluster.model import Cluster, Options
+from nodelib.errors import Invalid, NotFound, Temporary
 
 NOW, GIB = 1_767_225_600.0, 1 << 30
 REPORT = ImageReport(
@@ -81,8 +82,9 @@ def test_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_bad_input_names_what_there_is() -> None:
-    with pytest.raises(NotFound, match=r"node3.*node1, node2"):
+    with pytest.raises(NotFound, match="no such node") as caught:
         images.run("lab", "node3", "", as_json=False)
+    assert caught.value.obj == "node3" and "node1, node2" in caught.value.action
     for free in ("many", "-5Gi", "0"):
         with pytest.raises(Invalid, match=f"--free {free}"):
             images.run("lab", "node1", free, as_json=False)
@@ -104,3 +106,11 @@ def test_a_cluster_that_does_not_exist_is_said_to(node: str, there: list[str], m
     if there or not node:
         assert "no such cluster" in str(caught.value) and all(one in str(caught.value) for one in there)
     assert "ssl:default" not in str(caught.value)
+
+
+def test_a_cluster_whose_agents_are_silent_is_not_to_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "sockets", lambda cluster: {"node2": ""})
+    monkeypatch.setattr(state, "load", lambda name: Cluster(name, "10.89.3.0/24", Options()))
+    with pytest.raises(Temporary, match="node2: its agent is not running") as caught:
+        images.run("lab", "", "", as_json=False)
+    assert "`./nodewright status --name lab`" in caught.value.action and "Create" not in caught.value.action
