@@ -13,6 +13,7 @@ _ELSEWHERE = {
     "dashboard": "`./nodewright view` serves a page of the cluster",
     "delete": "`./nodewright down` removes a cluster, `./nodewright node remove` a node",
     "export kubeconfig": "`./nodewright kubeconfig` prints the path of the file",
+    "export-logs": "`./nodewright export logs DIR` writes them into a folder",
     "get": "`./nodewright clusters` lists clusters, `./nodewright kubectl get` what is in one",
     "image": "`./nodewright load` puts images onto the nodes, `./nodewright images` shows them",
     "ip": "`./nodewright status` shows the nodes' addresses",
