@@ -33,7 +33,7 @@ def refuse_if_no_image(path: Path) -> bool:
             head = file.read(6)
     except FileNotFoundError as error:
         raise NotFound(
-            "no such file", obj=str(path), step=_STEP, action="`docker save -o FILE IMAGE` makes one"
+            "no such file", obj=str(path), step=_STEP, action="`docker save -o FILE IMAGE` makes one."
         ) from error
     except OSError as error:
         raise Invalid(error.strerror or str(error), obj=str(path), step=_STEP, action="Give a file.") from error
