@@ -146,10 +146,12 @@ class ImageManager:
 
     def pulls(self, uid: str) -> dict[str, PullProgress]:
         """The progress of the pod's pulls, by Wanted.key."""
-        return {key[1]: self._progress_of(key) for key in self._pulls if key[0] == uid}
+        mine = [key for key in self._pulls if key[0] == uid]
+        turns = self._slots.turns() if mine else {}
+        return {key[1]: self._progress_of(key, turns.get(key, 0)) for key in mine}
 
-    def _progress_of(self, key: tuple[str, str]) -> PullProgress:
-        if turn := self._slots.turn_of(key):
+    def _progress_of(self, key: tuple[str, str], turn: int) -> PullProgress:
+        if turn:
             return PullProgress(turn, self._slots.places)
         return self._watch.progress(key) if self._watch is not None else PullProgress()
 
