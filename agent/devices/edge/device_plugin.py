@@ -15,7 +15,8 @@ from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.plugin_apis.server import serve
 
-_MOST = 1024 * 1024  # bytes of an answer about one container, which are recorded; lists of devices may be longer
+_MOST = 1024 * 1024  # bytes of an answer about one container, which are recorded
+_MOST_LISTED = 4 * 1024 * 1024  # bytes of a list of devices; 65,536 are offered, and nobody else runs while it is parsed
 _LIMIT, _PRE_START_LIMIT = 60.0, 30.0  # seconds; upstream gives Allocate no limit at all
 
 Register = Callable[[str, str, str], Awaitable[None]]
@@ -25,7 +26,7 @@ class DevicePluginEndpoint:
     """The connection to one plugin. Every call raises PluginError. End it with close()."""
 
     def __init__(self, resource: str, socket: str) -> None:
-        self._client = PluginClient(DEVICE_PLUGIN, f"device plugin of {resource}", socket)
+        self._client = PluginClient(DEVICE_PLUGIN, f"device plugin of {resource}", socket, most=_MOST_LISTED)
 
     async def watch(self) -> AsyncIterator[list[Json]]:
         """All devices, and again whenever one of them changes; ends when the plugin ends."""
