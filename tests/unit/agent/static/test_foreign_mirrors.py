@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from agent.common.model.labels import CONFIG_HASH, CONFIG_MIRROR
 from agent.common.model.pods import Pod
 from agent.pods.plan.mirrors import CreateMirror, DeleteMirror, steps
-from agent.static.plan.validation import _doubled
+from agent.static.plan import validation
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 
@@ -39,4 +41,9 @@ def test_what_waits_for_its_finalizers_is_not_asked_for_again() -> None:
 
 
 def test_names_that_are_there_twice() -> None:
-    assert len(list(_doubled(["a", "b", "a", "c", "c"], "volume"))) == 2
+    """Each of 20,000 was counted among all."""
+    volumes = [{"name": f"v{number}", "emptyDir": {}} for number in range(20_000)]
+    who = Pod(pod(container(), volumes=[*volumes, volumes[7]]).raw, "file")
+    began = time.process_time()
+    assert "volume 'v7' is there more than once" in list(validation.problems(who))
+    assert time.process_time() - began < 3
