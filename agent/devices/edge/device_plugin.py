@@ -16,7 +16,7 @@ from nodelib.json_values import Json
 from nodelib.plugin_apis.server import serve
 
 _MOST = 1024 * 1024  # bytes of an answer about one container, which are recorded
-_MOST_LISTED = 4 * 1024 * 1024  # bytes of a list of devices; 65,536 are offered, and nobody else runs while it is parsed
+_MOST_LISTED = 4 * 1024 * 1024  # bytes of a list of devices: nobody else runs while it is parsed
 _LIMIT, _PRE_START_LIMIT = 60.0, 30.0  # seconds; upstream gives Allocate no limit at all
 
 Register = Callable[[str, str, str], Awaitable[None]]
