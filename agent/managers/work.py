@@ -60,7 +60,7 @@ class TopologyAffinity:
 
 @dataclass(frozen=True, slots=True)
 class ResourceManagerHooks:
-    """`running()`: running containers of the node; `hints(pod, container)`: topology hints of the device manager;
+    """`running()`: running containers of the node; `hints(pod, container, nodes)`: those of the device manager;
     `affinity`: the store of what was chosen.
     """
 

@@ -6,9 +6,12 @@ pure; edge/cri.py turns them into messages.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agent.common.model.pods import ContainerState
+from nodelib.addresses import parse_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +67,16 @@ class CallLimits:
     def start(self) -> float:
         """Of what an agent that starts waits for."""
         return min(self.call, 3.0)
+
+
+def pod_ips(listed: Iterable[str]) -> tuple[str, ...]:
+    """The addresses of a pod: the first of each family, as upstream's sortPodIPs and determinePodSandboxIPs have it.
+
+    The runtime shows all that the CNI plugins of a sandbox answered with. The API server takes one of each family: with
+    more in it, the whole status is refused, and the pod is never ready.
+    """
+    found: dict[int, str] = {}
+    for text in listed:
+        with suppress(ValueError):
+            found.setdefault(parse_address(text).version, text)
+    return tuple(found.values())

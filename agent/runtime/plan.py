@@ -8,7 +8,9 @@ from typing import Any
 from agent.common.model.pods import ObservedPod, RunState
 from agent.runtime.model import RuntimeEvent, RuntimeFacts, RuntimeHandler
 from nodelib.json_values import Json
+from nodelib.text import one_line
 
+_MOST_TEXT = 1024  # bytes
 DOWN_AFTER = 30.0  # seconds without an answer; upstream: maxWaitForContainerRuntime
 
 
@@ -24,9 +26,9 @@ def runtime_facts(status: Json, version: Json) -> RuntimeFacts:
         if found is None:
             problems.append(f"{words}: the runtime reports no {kind} condition")
         elif not found.get("status"):
-            problems.append(
-                f"{words}: {kind}=false reason:{found.get('reason', '')} message:{found.get('message', '')}"
-            )
+            # It goes into the Node, and may be what a CNI plugin printed.
+            reason, message = (one_line(str(found.get(name, "")), _MOST_TEXT) for name in ("reason", "message"))
+            problems.append(f"{words}: {kind}=false reason:{reason} message:{message}")
     features = status.get("features")
     return RuntimeFacts(
         name=str(version.get("runtime_name") or "unknown"),

@@ -15,6 +15,7 @@ Messages are passed as dicts with the field names of the .proto file.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -27,7 +28,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from nodelib.errors import Invalid, NodewrightError, NotFound
 from nodelib.json_values import Json
 from nodelib.plugin_apis.errors import Refused
-from nodelib.plugin_apis.plain import to_plain
+from nodelib.plugin_apis.plain import Room, to_plain
 
 Unary = Callable[[Json], Awaitable[Json]]
 Stream = Callable[[Json], AsyncIterator[Json]]
@@ -49,6 +50,8 @@ _STATUS: dict[type[NodewrightError], grpc.StatusCode] = {
 }
 
 
+_MOST_ENTRIES = 400_000  # of an answer; lists of devices have tens of thousands
+_LARGE = 1000  # entries of a list that is sent
 _FIELD = re.compile(r"(\w+) (\[|\{)?(\w+)[]}]?(\?)?(?: @(\d+))?")
 
 
@@ -66,7 +69,8 @@ class Call:
         return bytes(self.request(**fields).SerializeToString())
 
     def decode(self, data: bytes) -> Json:
-        return to_plain(self.response.FromString(data))
+        """Raises DecodeError, and ValueError for an answer of more entries than any plugin has."""
+        return to_plain(self.response.FromString(data), Room(_MOST_ENTRIES))
 
 
 class Api:
@@ -106,7 +110,7 @@ class Api:
 def _method(call: Call, work: Any) -> grpc.RpcMethodHandler:
     async def unary(request: Any, context: Any) -> Any:
         try:
-            return call.response(**await work(to_plain(request)))
+            return await _encoded(call, await work(to_plain(request)))
         except NodewrightError as error:
             await context.abort(status_of(error), error.message)
 
@@ -122,8 +126,18 @@ def _method(call: Call, work: Any) -> grpc.RpcMethodHandler:
     return kind(
         stream if call.streams else unary,
         request_deserializer=call.request.FromString,
-        response_serializer=call.response.SerializeToString,
+        response_serializer=lambda made: made if isinstance(made, bytes) else made.SerializeToString(),
     )
+
+
+async def _encoded(call: Call, answer: Mapping[str, Any]) -> Any:
+    """The message, or its bytes, made in a thread, where a list of it is long: the event loop has other work."""
+    large = any(len(value) > _LARGE for value in answer.values() if isinstance(value, list))
+    return await asyncio.to_thread(_serialized, call, answer) if large else call.response(**answer)
+
+
+def _serialized(call: Call, answer: Mapping[str, Any]) -> bytes:
+    return bytes(call.response(**answer).SerializeToString())
 
 
 def status_of(error: NodewrightError) -> grpc.StatusCode:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 
 from nodelib import files
 from nodelib.errors import Temporary
+
+_MOST = 256 << 20  # bytes; what is longer is cut, and cannot be understood
+# What is no file, left there by a container that has the folder, such as a device plugin's, is none of ours either.
+_NO_FILE = {errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ETIMEDOUT}
 
 
 class CheckpointFiles:
@@ -74,11 +79,12 @@ class CheckpointFiles:
 
     def _read(self, path: str) -> str | None:
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                return file.read()
+            return files.bytes_of(path, _MOST, seconds=0).decode(errors="replace")
         except FileNotFoundError:
             return None
         except OSError as error:
+            if error.errno in _NO_FILE:
+                return ""
             raise _failure(path, "read", error) from error
 
     def _write(self, path: str, text: str) -> None:

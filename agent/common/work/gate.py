@@ -33,7 +33,7 @@ class Gate:
     def __init__(self, places: int = 4, longest: float | None = _LONGEST) -> None:
         self.places = places
         self._free, self._longest = places, longest
-        self._waiting: list[_Turn] = []  # in the order in which they came
+        self._lines: dict[tuple[int, str], dict[_Turn, None]] = {}  # of a priority and a group, as they came
         self._numbers = itertools.count(1)
         self._inside: Counter[str] = Counter()  # callers of each group, also those whose time is over
         self._served: dict[str, int] = {}  # of groups with callers: when the last one was let in
@@ -63,11 +63,15 @@ class Gate:
     @property
     def waiting(self) -> int:
         """How many callers wait for a place."""
-        return len(self._waiting)
+        return sum(map(len, self._lines.values()))
 
     def turn_of(self, who: object) -> int:
         """The position of `who` in the queue: 1 is next, 0 is not waiting."""
         return next((number for number, one in enumerate(self._ordered(), 1) if one.who == who), 0)
+
+    def turns(self) -> dict[object, int]:
+        """turn_of() of all that wait, for whoever asks about many of them."""
+        return {one.who: number for number, one in enumerate(self._ordered(), 1)}
 
     async def _take(self, priority: int, who: object, group: str) -> None:
         if self._free > 0:
@@ -75,41 +79,56 @@ class Gate:
             self._enter(group)
             return
         turn = _Turn(-priority, next(self._numbers), asyncio.get_running_loop().create_future(), who, group)
-        self._waiting.append(turn)
+        self._lines.setdefault((turn.later, group), {})[turn] = None
         try:
             await turn.given
         except asyncio.CancelledError:
             if turn.given.done() and not turn.given.cancelled():
                 self._inside -= Counter([group])
                 self._leave()  # it was given a place just now
-            elif turn in self._waiting:  # whoever left after it was cancelled has passed it over, and removed it
-                self._waiting.remove(turn)  # places may be held for hours: nothing else may remove it
+            else:  # places may be held for hours: nothing else may remove it
+                self._remove(turn)
             self._forget(group)
             raise
 
     def _leave(self) -> None:
-        for turn in self._ordered():
-            self._waiting.remove(turn)
+        while self._lines:
+            turn = self._next()
+            self._remove(turn)
             if not turn.given.done():
                 self._enter(turn.group)
                 turn.given.set_result(None)
                 return
         self._free += 1
 
+    def _next(self) -> _Turn:
+        """Who waits and is next. Only the first of each line is looked at: a pod may have thousands in one."""
+
+        def order(one: _Turn) -> tuple[int, int, int, int]:
+            return one.later, self._inside[one.group], self._served.get(one.group, 0), one.number
+
+        return min((next(iter(line)) for line in self._lines.values()), key=order)
+
+    def _remove(self, turn: _Turn) -> None:
+        """Whoever was cancelled may have been passed over, and removed, already."""
+        line = self._lines.get((turn.later, turn.group), {})
+        line.pop(turn, None)
+        if not line:
+            self._lines.pop((turn.later, turn.group), None)
+
     def _enter(self, group: str) -> None:
         self._inside[group] += 1
         self._served[group] = next(self._numbers)
 
     def _forget(self, group: str) -> None:
-        if not self._inside[group] and not any(one.group == group for one in self._waiting):
+        if not self._inside[group] and not any(waiting == group for _, waiting in self._lines):
             self._served.pop(group, None)
 
     def _ordered(self) -> list[_Turn]:
         """Who waits, the next one first."""
-        before: Counter[tuple[int, str]] = Counter()
-        keys: list[tuple[int, int, int, int]] = []
-        for one in self._waiting:
-            round_ = self._inside[one.group] + before[one.later, one.group]
-            before[one.later, one.group] += 1
-            keys.append((one.later, round_, self._served.get(one.group, 0), one.number))
-        return [one for _, one in sorted(zip(keys, self._waiting, strict=True), key=lambda pair: pair[0])]
+        keys = [
+            ((later, self._inside[group] + before, self._served.get(group, 0), one.number), one)
+            for (later, group), line in self._lines.items()
+            for before, one in enumerate(line)
+        ]
+        return [one for _, one in sorted(keys, key=lambda pair: pair[0])]

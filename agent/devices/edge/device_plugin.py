@@ -15,6 +15,8 @@ from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.plugin_apis.server import serve
 
+_MOST = 1024 * 1024  # bytes of an answer about one container, which are recorded
+_MOST_LISTED = 4 * 1024 * 1024  # bytes of a list of devices: nobody else runs while it is parsed
 _LIMIT, _PRE_START_LIMIT = 60.0, 30.0  # seconds; upstream gives Allocate no limit at all
 
 Register = Callable[[str, str, str], Awaitable[None]]
@@ -24,7 +26,7 @@ class DevicePluginEndpoint:
     """The connection to one plugin. Every call raises PluginError. End it with close()."""
 
     def __init__(self, resource: str, socket: str) -> None:
-        self._client = PluginClient(DEVICE_PLUGIN, f"device plugin of {resource}", socket)
+        self._client = PluginClient(DEVICE_PLUGIN, f"device plugin of {resource}", socket, most=_MOST_LISTED)
 
     async def watch(self) -> AsyncIterator[list[Json]]:
         """All devices, and again whenever one of them changes; ends when the plugin ends."""
@@ -32,7 +34,8 @@ class DevicePluginEndpoint:
             yield answer["devices"]
 
     async def options(self) -> PluginOptions:
-        return options_of(await self._client.call("DevicePlugin.GetDevicePluginOptions", {}, timeout=_LIMIT))
+        answer = await self._client.call("DevicePlugin.GetDevicePluginOptions", {}, timeout=_LIMIT, most=_MOST)
+        return options_of(answer)
 
     async def preferred(self, available: Iterable[str], must: Iterable[str], count: int) -> list[str]:
         asked = {
@@ -41,18 +44,18 @@ class DevicePluginEndpoint:
             "allocation_size": count,
         }
         request = {"container_requests": [asked]}
-        answer = await self._client.call("DevicePlugin.GetPreferredAllocation", request, timeout=_LIMIT)
+        answer = await self._client.call("DevicePlugin.GetPreferredAllocation", request, timeout=_LIMIT, most=_MOST)
         return list(answer["container_responses"][0]["deviceIDs"]) if answer["container_responses"] else []
 
     async def allocate(self, ids: Iterable[str]) -> Json:
         """ContainerAllocateResponse; {} when the plugin gives none."""
         request = {"container_requests": [{"devices_ids": sorted(ids)}]}
-        answer = await self._client.call("DevicePlugin.Allocate", request, timeout=_LIMIT)
+        answer = await self._client.call("DevicePlugin.Allocate", request, timeout=_LIMIT, most=_MOST)
         return dict(answer["container_responses"][0]) if answer["container_responses"] else {}
 
     async def pre_start(self, ids: Iterable[str]) -> None:
         request = {"devices_ids": sorted(ids)}
-        await self._client.call("DevicePlugin.PreStartContainer", request, timeout=_PRE_START_LIMIT)
+        await self._client.call("DevicePlugin.PreStartContainer", request, timeout=_PRE_START_LIMIT, most=_MOST)
 
     async def close(self) -> None:
         await self._client.close()
@@ -91,7 +94,7 @@ class DevicePluginServer:
     def _clear(self) -> None:
         os.makedirs(self._folder, mode=0o750, exist_ok=True)
         for entry in os.scandir(self._folder):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
                     os.unlink(entry.path)
 

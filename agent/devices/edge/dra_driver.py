@@ -12,6 +12,7 @@ from nodelib.json_values import Json
 _LIMIT = 45.0  # seconds; upstream's defaultClientCallTimeout
 _APIS = {"v1.DRAPlugin": DRA, "v1beta1.DRAPlugin": DRA_BETA}
 _HEALTH = {"v1.DRAResourceHealth": DRA_HEALTH, "v1alpha1.DRAResourceHealth": DRA_HEALTH_ALPHA}
+_MOST = 1024 * 1024  # bytes of an answer about one claim, which has 32 devices at most
 _MOST_HEALTH = 4 * 1024 * 1024  # bytes of one report: some ten thousand devices
 
 
@@ -20,7 +21,7 @@ class DraDriver:
 
     def __init__(self, name: str, endpoint: str, service: str) -> None:
         self._name, self.endpoint = name, endpoint
-        self._client = PluginClient(_APIS[service], f"DRA driver {name}", endpoint)
+        self._client = PluginClient(_APIS[service], f"DRA driver {name}", endpoint, most=_MOST)
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         """NodePrepareResourceResponse by claim UID."""

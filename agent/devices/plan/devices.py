@@ -5,7 +5,6 @@ Follows pkg/kubelet/cm/devicemanager (manager.go, pod_devices.go), and uses its 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,18 +20,17 @@ from agent.devices.model.devices import (
     Device,
     DeviceAllocation,
     DeviceGrant,
-    PodDevices,
     RegisteredPlugin,
 )
 from agent.plugins.model import NodeExtras, can_be_socket
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json
-from nodelib.json_values import decode as decode_json
 from nodelib.text import one_line
 
-CHECKPOINT = "kubelet_internal_checkpoint"
 MOST_DEVICES = 65_536  # of one resource; further ones are not offered
+CHANGES_A_SECOND, BURST = 10.0, 20  # of the devices of one plugin that are told
 _LARGE, _DEVICES_A_SECOND, _LONGEST_PAUSE = 1000, 20_000, 30.0
+_NUMA_NODES = 64  # that a machine may have (upstream's bitmask)
 STOP_GRACE = 300.0  # seconds after which a stopped plugin is removed; upstream's endpointStopGracePeriod
 _RESOURCE = re.compile(f"{label_syntax.PREFIX}{label_syntax.NAME}")
 
@@ -150,7 +148,7 @@ def candidates_for(
 
 def selected(candidates: Candidates, preferred: Iterable[str]) -> frozenset[str]:
     """The required devices and as many others as are needed, those that the plugin prefers first."""
-    wanted = [one for one in preferred if one in candidates.available]
+    wanted = dict.fromkeys(one for one in preferred if one in candidates.available)
     rest = sorted(candidates.available.difference(wanted))
     return candidates.required | frozenset([*wanted, *rest][: candidates.needed])
 
@@ -175,7 +173,8 @@ def allocation_from(ids: frozenset[str], devices: Mapping[str, Device], response
     """The allocation after the plugin's ContainerAllocateResponse."""
     numa: dict[int, list[str]] = {}
     for one in sorted(ids):
-        for node in devices[one].numa or (-1,):
+        # Devices of init containers may have left the plugin's list.
+        for node in (devices[one].numa if one in devices else ()) or (-1,):
             numa.setdefault(node, []).append(one)
     grant = DeviceGrant(
         envs=response["envs"],
@@ -238,56 +237,18 @@ def health_status(
 ) -> dict[str, list[Json]]:
     """allocatedResourcesStatus by container name (KEP-4680)."""
     shown: dict[str, list[Json]] = {}
-    for key, allocation in sorted(allocations.items()):
-        if key.uid == uid:
-            plugin = plugins.get(key.resource, RegisteredPlugin())
-            resources = [{"resourceID": one, "health": _health(plugin, one)} for one in sorted(allocation.ids)]
-            shown.setdefault(key.container, []).append({"name": key.resource, "resources": resources})
+    for key, allocation in of_pod(uid, allocations):
+        plugin = plugins.get(key.resource, RegisteredPlugin())
+        resources = [{"resourceID": one, "health": _health(plugin, one)} for one in sorted(allocation.ids)]
+        shown.setdefault(key.container, []).append({"name": key.resource, "resources": resources})
     return shown
 
 
-def encode(allocations: Mapping[AllocationKey, DeviceAllocation], plugins: Mapping[str, RegisteredPlugin]) -> str:
-    """The checkpoint. It has upstream's name and shape, but the answer of Allocate is kept as JSON."""
-    entries = [
-        {
-            "PodUID": key.uid,
-            "ContainerName": key.container,
-            "ResourceName": key.resource,
-            "DeviceIDs": {str(node): list(ids) for node, ids in sorted(allocation.numa.items())},
-            "Grant": {
-                "envs": dict(allocation.grant.envs),
-                "mounts": list(allocation.grant.mounts),
-                "devices": list(allocation.grant.devices),
-                "annotations": dict(allocation.grant.annotations),
-                "cdi_devices": list(allocation.grant.cdi_devices),
-            },
-        }
-        for key, allocation in sorted(allocations.items())
-    ]
-    registered = {name: sorted(plugin.healthy) for name, plugin in sorted(plugins.items())}
-    return json.dumps({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": registered}})
-
-
-def decode(text: str) -> tuple[PodDevices, list[str]]:
-    """The allocations, and the resources that were registered. Raises Invalid for a file of another shape."""
-    try:
-        data = decode_json(text)["Data"]
-        allocations: PodDevices = {}
-        for entry in data.get("PodDeviceEntries") or []:
-            numa = {int(node): tuple(ids) for node, ids in entry["DeviceIDs"].items()}
-            granted = entry["Grant"]
-            grant = DeviceGrant(
-                envs=dict(granted["envs"]),
-                mounts=tuple(granted["mounts"]),
-                devices=tuple(granted["devices"]),
-                annotations=dict(granted["annotations"]),
-                cdi_devices=tuple(granted["cdi_devices"]),
-            )
-            key = AllocationKey(entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
-            allocations[key] = DeviceAllocation(frozenset(one for ids in numa.values() for one in ids), grant, numa)
-        return allocations, list(data.get("RegisteredDevices") or {})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"this is not a checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
+def of_pod(
+    uid: str, allocations: Mapping[AllocationKey, DeviceAllocation]
+) -> list[tuple[AllocationKey, DeviceAllocation]]:
+    """Those of one pod, in order. It is asked for each status of each pod, and a node may have thousands."""
+    return sorted((key, one) for key, one in allocations.items() if key.uid == uid)
 
 
 def listed(
@@ -314,13 +275,14 @@ def is_large(devices: int) -> bool:
 def devices_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, Device]:
     """ListAndWatchResponse.devices."""
     return {
-        one["ID"]: Device(
-            one["ID"],
-            one["health"] == "Healthy",
-            tuple(node["ID"] for node in (one.get("topology") or {}).get("nodes") or ()),
-        )
-        for one in listed
+        one["ID"]: Device(one["ID"], one["health"] == "Healthy", _numa(one.get("topology") or {})) for one in listed
     }
+
+
+def _numa(topology: Mapping[str, Any]) -> tuple[int, ...]:
+    """The NUMA nodes that the plugin names, without what is none: -1 is what sysfs says where there are no nodes."""
+    found = dict.fromkeys(node["ID"] for node in topology.get("nodes") or ())
+    return tuple(node for node in found if 0 <= node < _NUMA_NODES)
 
 
 def _health(plugin: RegisteredPlugin, one: str) -> str:

@@ -20,6 +20,7 @@ from nodelib.json_values import decode as decode_json
 
 CHECKPOINT = "dra_manager_state"
 SERVICES = ("v1.DRAPlugin", "v1beta1.DRAPlugin")  # the newest first
+_MOST_DEVICES, _MOST_NAMES = 1024, 16_384  # that a driver prepares for a claim; the API server stores 32 devices
 
 
 def service_of(info: PluginInfo) -> str:
@@ -112,6 +113,15 @@ def prepared_devices(driver: str, answer: Json) -> list[PreparedDevice]:
     """NodePrepareResourceResponse of one claim. Raises Temporary for its error."""
     if answer.get("error"):
         raise Temporary(f"NodePrepareResources failed: {answer['error']}", obj=f"DRA driver {driver}")
+    listed = answer.get("devices") or []
+    names = sum(len(one["request_names"]) + len(one["cdi_device_ids"]) for one in listed[: _MOST_DEVICES + 1])
+    if len(listed) > _MOST_DEVICES or names > _MOST_NAMES:
+        # All of them are looked at for each status, and recorded.
+        raise Temporary(
+            f"NodePrepareResources answers with {len(listed)} devices and {names} names, more than any claim has",
+            obj=f"DRA driver {driver}",
+            action="See the driver's log.",
+        )
     return [
         PreparedDevice(
             driver,
@@ -121,7 +131,7 @@ def prepared_devices(driver: str, answer: Json) -> list[PreparedDevice]:
             tuple(one["cdi_device_ids"]),
             one.get("share_id", ""),  # v1beta1 has none
         )
-        for one in answer.get("devices") or []
+        for one in listed
     ]
 
 
@@ -181,10 +191,25 @@ def dynamic_resources(pod: Pod, container: Json, claims: Mapping[str, ClaimState
     ]
 
 
-def encode(states: Iterable[ClaimState]) -> str:
-    """The checkpoint: all claims that have to be unprepared, also after a restart."""
-    entries = [{**asdict(state), "pods": sorted(state.pods)} for state in sorted(states, key=lambda one: one.ref)]
-    return json.dumps({"Data": {"Claims": entries}})
+Texts = dict[ClaimRef, tuple[ClaimState, str]]
+"""What an earlier checkpoint said of claims."""
+
+
+def encode(states: Iterable[ClaimState], texts: Texts | None = None) -> str:
+    """The checkpoint: all claims that have to be unprepared, also after a restart.
+
+    `texts` is used and renewed: whoever may make claims can have thousands, and all are written for each of them.
+    """
+    before, texts = dict(texts or {}), texts if texts is not None else {}
+    texts.clear()
+    for state in sorted(states, key=lambda one: (one.ref.namespace, one.ref.name, one.ref.uid)):
+        known = before.get(state.ref)
+        texts[state.ref] = known if known is not None and known[0] is state else (state, _entry(state))
+    return f'{{"Data": {{"Claims": [{", ".join(text for _, text in texts.values())}]}}}}'
+
+
+def _entry(state: ClaimState) -> str:
+    return json.dumps({**asdict(state), "pods": sorted(state.pods)})
 
 
 def decode(text: str) -> dict[tuple[str, str], ClaimState]:
@@ -196,7 +221,7 @@ def decode(text: str) -> dict[tuple[str, str], ClaimState]:
             ref, pods = ClaimRef(**entry["ref"]), frozenset(entry["pods"])
             found[ref.namespace, ref.name] = ClaimState(ref, tuple(entry["drivers"]), pods, entry["prepared"], devices)
         return found
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"this is not a checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
 
 

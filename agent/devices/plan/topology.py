@@ -23,21 +23,26 @@ def device_hints(
     container: Json | None,
     allocations: Mapping[AllocationKey, DeviceAllocation],
     plugins: Mapping[str, RegisteredPlugin],
+    nodes: Collection[int],
 ) -> Hints:
-    """`container` None: for the pod as a whole. Resources whose devices name no NUMA node are left out."""
+    """`container` None: for the pod as a whole; `nodes`: the machine's NUMA nodes.
+
+    Resources whose devices name no NUMA node of the machine are left out: a plugin may say anything, and sets of nodes
+    are as many as two to the number of nodes.
+    """
     if container is None:
-        return _of_pod(pod, allocations, plugins)
+        return _of_pod(pod, allocations, plugins, nodes)
     found: dict[str, tuple[Hint, ...]] = {}
-    for request in device_requests(pod, _aligned(plugins)):
+    for request in device_requests(pod, _aligned(plugins, nodes)):
         if request.key.container != container["name"]:
             continue
         plugin, has = plugins[request.key.resource], allocations.get(request.key)
         if has is not None:
-            found[request.key.resource] = _hints(plugin, has.ids, frozenset(), request.count, exact=True)
+            found[request.key.resource] = _hints(plugin, nodes, has.ids, frozenset(), request.count, exact=True)
         else:
             free = _free(request.key.resource, plugin, allocations)
             reusable = reusable_devices(pod, request, allocations)
-            found[request.key.resource] = _hints(plugin, free, reusable, request.count)
+            found[request.key.resource] = _hints(plugin, nodes, free, reusable, request.count)
     return found
 
 
@@ -52,16 +57,19 @@ def with_affinity(candidates: Candidates, plugin: RegisteredPlugin, affinity: Ma
 
 
 def _of_pod(
-    pod: Pod, allocations: Mapping[AllocationKey, DeviceAllocation], plugins: Mapping[str, RegisteredPlugin]
+    pod: Pod,
+    allocations: Mapping[AllocationKey, DeviceAllocation],
+    plugins: Mapping[str, RegisteredPlugin],
+    nodes: Collection[int],
 ) -> Hints:
     found: dict[str, tuple[Hint, ...]] = {}
-    for resource, count in _requested_by_pod(pod, _aligned(plugins)).items():
+    for resource, count in _requested_by_pod(pod, _aligned(plugins, nodes)).items():
         has = [one.ids for key, one in allocations.items() if (key.uid, key.resource) == (pod.uid, resource)]
         plugin = plugins[resource]
         if has:
-            found[resource] = _hints(plugin, frozenset[str]().union(*has), frozenset(), count, exact=True)
+            found[resource] = _hints(plugin, nodes, frozenset[str]().union(*has), frozenset(), count, exact=True)
         else:
-            found[resource] = _hints(plugin, _free(resource, plugin, allocations), frozenset(), count)
+            found[resource] = _hints(plugin, nodes, _free(resource, plugin, allocations), frozenset(), count)
     return found
 
 
@@ -79,8 +87,13 @@ def _requested_by_pod(pod: Pod, resources: Collection[str]) -> dict[str, int]:
     return dict(sorted((peak | sidecars).items()))
 
 
-def _aligned(plugins: Mapping[str, RegisteredPlugin]) -> frozenset[str]:
-    return frozenset(name for name, plugin in plugins.items() if any(one.numa for one in plugin.devices.values()))
+def _aligned(plugins: Mapping[str, RegisteredPlugin], nodes: Collection[int]) -> frozenset[str]:
+    known = frozenset(nodes)
+    return frozenset(
+        name
+        for name, plugin in plugins.items()
+        if any(not known.isdisjoint(one.numa) for one in plugin.devices.values())
+    )
 
 
 def _free(
@@ -92,20 +105,30 @@ def _free(
 
 
 def _hints(
-    plugin: RegisteredPlugin, free: frozenset[str], reusable: frozenset[str], count: int, *, exact: bool = False
+    plugin: RegisteredPlugin,
+    nodes: Collection[int],
+    free: frozenset[str],
+    reusable: frozenset[str],
+    count: int,
+    *,
+    exact: bool = False,
 ) -> tuple[Hint, ...]:
     if len(free | reusable) < count or (exact and len(free) != count):
         return ()
-    near = {name: mask_of(device.numa) for name, device in plugin.devices.items()}
-    nodes = sorted({node for device in plugin.devices.values() for node in device.numa})
-    smallest, found = len(nodes), []
-    for mask in masks(nodes):
-        if sum(bool(mask & one) for one in near.values()) >= count:
+    near = {name: mask_of(node for node in device.numa if node in nodes) for name, device in plugin.devices.items()}
+    theirs = sorted({node for device in plugin.devices.values() for node in device.numa if node in nodes})
+    # Counted by where they are: there may be tens of thousands, and hundreds of sets of nodes.
+    every, unused = Counter(near.values()), Counter(near.get(one, 0) for one in free)
+    near_reusable = [near.get(one, 0) for one in reusable if near.get(one, 0)]
+    smallest, found = len(theirs), []
+    for mask in masks(theirs):
+        if _on(mask, every) >= count:
             smallest = min(smallest, mask.bit_count())
-        near_reusable = [near.get(one, 0) for one in reusable if near.get(one, 0)]
-        if (
-            all(mask & one for one in near_reusable)
-            and len(near_reusable) + sum(bool(mask & near.get(one, 0)) for one in free) >= count
-        ):
+        if all(mask & one for one in near_reusable) and len(near_reusable) + _on(mask, unused) >= count:
             found.append(mask)
     return tuple(Hint(mask, mask.bit_count() == smallest) for mask in found)
+
+
+def _on(mask: Mask, devices: Mapping[Mask, int]) -> int:
+    """How many devices are close to one of these nodes; `devices`: how many by the nodes that they are close to."""
+    return sum(count for where, count in devices.items() if mask & where)

@@ -24,6 +24,7 @@ from agent.devices.model.devices import (
     PodDevices,
     RegisteredPlugin,
 )
+from agent.devices.plan import device_checkpoint as checkpoint
 from agent.devices.plan import devices as plan
 from agent.devices.plan.topology import device_hints, with_affinity
 from agent.managers.plan.hints import Hints, Mask
@@ -32,6 +33,7 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
 from nodelib.key_locks import KeyLocks
+from nodelib.rate_limiter import RateLimiter, TokenBucket
 from nodelib.tasks import cancel_and_wait
 from nodelib.threads import in_thread_if
 
@@ -83,7 +85,7 @@ class DeviceManager:
         self._removed: set[str] = set()
         self._admitted: set[str] = set()
         self._resource_locks, self._pod_locks = KeyLocks[str](), KeyLocks[str]()
-        self._saving = asyncio.Lock()
+        self._saving, self._texts = asyncio.Lock(), checkpoint.Texts()
         self._registering = asyncio.Lock()
         self._stopped = asyncio.Event()
 
@@ -103,9 +105,9 @@ class DeviceManager:
         """Capacity and allocatable of the node."""
         return plan.node_extras(self._plugins, self._removed)
 
-    def topology_hints(self, pod: Pod, container: Json | None) -> Hints:
-        """For one container; None: for the pod as a whole."""
-        return device_hints(pod, container, self._allocations, self._plugins)
+    def topology_hints(self, pod: Pod, container: Json | None, nodes: Collection[int]) -> Hints:
+        """For one container; None: for the pod as a whole. `nodes`: the machine's NUMA nodes."""
+        return device_hints(pod, container, self._allocations, self._plugins, nodes)
 
     def health(self, uid: str) -> Mapping[str, list[Json]]:
         """allocatedResourcesStatus by container name."""
@@ -115,12 +117,12 @@ class DeviceManager:
 
     async def load(self) -> None:
         """Read the checkpoint. Its resources have no healthy device until their plugins register again."""
-        text = await self._files.read(plan.CHECKPOINT)
+        text = await self._files.read(checkpoint.CHECKPOINT)
         try:
-            self._allocations, names = plan.decode(text) if text is not None else ({}, [])
+            self._allocations, names = checkpoint.decode(text) if text is not None else ({}, [])
         except Invalid as error:
-            kept = await self._files.set_aside(plan.CHECKPOINT)
-            log.warning("%s cannot be used (kept as %s): %s", plan.CHECKPOINT, kept, error)
+            kept = await self._files.set_aside(checkpoint.CHECKPOINT)
+            log.warning("%s cannot be used (kept as %s): %s", checkpoint.CHECKPOINT, kept, error)
             return
         now = self._clock.monotonic()
         self._plugins = {name: RegisteredPlugin(stopped_at=now) for name in names}
@@ -132,9 +134,11 @@ class DeviceManager:
         endpoint = self._dial(resource, socket)
         try:
             options = await endpoint.options()
-        except PluginError as error:
+        except BaseException as error:
             await endpoint.close()
-            raise plan.no_options(error.message, resource) from error
+            if isinstance(error, PluginError):
+                raise plan.no_options(error.message, resource) from error
+            raise  # the plugin does not wait for the answer any more
         async with self._registering:
             await self._disconnect(resource)
             self._endpoints[resource] = socket, endpoint
@@ -185,16 +189,22 @@ class DeviceManager:
             await self._save()
 
     async def _watch_plugin(self, resource: str, endpoint: Endpoint) -> None:
+        bucket = TokenBucket(plan.CHANGES_A_SECOND, plan.BURST, self._clock.monotonic)
+        turns = RateLimiter(bucket, self._clock.sleep)  # for one whose devices change as fast as it can tell
         try:
             async for listed in endpoint.watch():
-                await self._devices_listed(resource, listed)
+                if await self._devices_listed(resource, listed):
+                    await turns.wait()
             log.info("device plugin of %s has ended", resource)
         except PluginError as error:
             log.info("device plugin of %s has stopped: %s", resource, error)
+        except Exception:
+            log.exception("device plugin of %s: its devices cannot be read", resource)
         self._watches.pop(resource, None)
         self._plugin_stopped(resource)
 
-    async def _devices_listed(self, resource: str, listed: list[Json]) -> None:
+    async def _devices_listed(self, resource: str, listed: list[Json]) -> bool:
+        """Whether something has changed."""
         before = self._plugins[resource]
         found = await in_thread_if(plan.is_large(len(listed)), plan.listed, before, listed)
         if found is not None:
@@ -209,6 +219,7 @@ class DeviceManager:
                 log.warning("%s", error)
         if pause := plan.pause_after(listed):
             await self._clock.sleep(pause)
+        return found is not None
 
     def _plugin_stopped(self, resource: str) -> None:
         plugin = self._plugins.get(resource)
@@ -251,11 +262,7 @@ class DeviceManager:
 
         Raises PluginError, and Temporary while the plugin is not connected.
         """
-        mine = {
-            key: allocation
-            for key, allocation in sorted(self._allocations.items())
-            if key.uid == pod.uid and key.container == container["name"]
-        }
+        mine = {key: one for key, one in plan.of_pod(pod.uid, self._allocations) if key.container == container["name"]}
         for key, allocation in mine.items():
             plugin, known = self._plugins.get(key.resource), self._endpoints.get(key.resource)
             if plugin is not None and plugin.options.pre_start:
@@ -327,5 +334,5 @@ class DeviceManager:
         async with self._saving:  # an older text must not be written last
             allocations, plugins = dict(self._allocations), dict(self._plugins)
             large = plan.is_large(sum(len(one.healthy) for one in plugins.values()))
-            text = await in_thread_if(large, plan.encode, allocations, plugins)
-            await self._files.write(plan.CHECKPOINT, text)
+            text = await in_thread_if(large, checkpoint.encode, allocations, plugins, self._texts)
+            await self._files.write(checkpoint.CHECKPOINT, text)

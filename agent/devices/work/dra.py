@@ -99,7 +99,7 @@ class DraManager:
         self._drivers: dict[str, list[_Instance]] = {}  # the newest last; two while a driver is updated
         self._wipes: dict[str, asyncio.Task[None]] = {}
         self._locks = KeyLocks[ClaimKey]()
-        self._saving = asyncio.Lock()
+        self._saving, self._texts = asyncio.Lock(), plan.Texts()
         self._releases = Jobs()
         self._health = DraHealth(deps.clock, self._health_changed)
 
@@ -298,7 +298,7 @@ class DraManager:
 
     async def _save(self) -> None:
         async with self._saving:  # an older text must not be written last
-            await self._deps.files.write(plan.CHECKPOINT, plan.encode(self.states))
+            await self._deps.files.write(plan.CHECKPOINT, plan.encode(self.states, self._texts))
 
 
 def _key(ref: ClaimRef) -> ClaimKey:

@@ -9,12 +9,14 @@ from typing import Any, Protocol
 from agent.common.model.pods import Pod
 from agent.common.ports import PodView
 from agent.devices.plan import pod_resources as plan
+from agent.devices.plan.devices import is_large
 from agent.devices.work.devices import DeviceManager
 from agent.devices.work.dra import DraManager
 from agent.managers.model.cpus import Cpus
 from agent.managers.model.memory_blocks import Block
 from nodelib.errors import NotFound
 from nodelib.json_values import Json
+from nodelib.threads import in_thread_if
 
 Method = Callable[[Json], Awaitable[Json]]
 
@@ -52,8 +54,11 @@ class PodResources:
         return {"pod_resources": found}
 
     async def allocatable(self, request: Mapping[str, Any]) -> Json:
-        managers = self._managers
-        return plan.allocatable(self._devices.plugins, managers.allocatable_cpus, managers.allocatable_memory)
+        plugins, managers = dict(self._devices.plugins), self._managers
+        large = is_large(sum(len(one.healthy) for one in plugins.values()))
+        return await in_thread_if(
+            large, plan.allocatable, plugins, managers.allocatable_cpus, managers.allocatable_memory
+        )
 
     async def get(self, request: Mapping[str, Any]) -> Json:
         """Raises NotFound."""

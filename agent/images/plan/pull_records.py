@@ -20,6 +20,7 @@ NEVER, ALWAYS = "NeverVerify", "AlwaysVerify"
 PRELOADED, ALLOWED = "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages"
 _API = "kubelet.config.k8s.io/v1beta1"
 _HASHED = (("username", "username"), ("password", "password"), ("identity_token", "identitytoken"))
+_MOST_REPOSITORIES = 1000  # in one record; a registry may give one image as many names as it likes
 _MOST_SECRETS = 100  # of one repository in one record; upstream's writeRecordWhileMatchingLimit
 
 
@@ -85,7 +86,9 @@ def granted(
         after = Access(
             secrets=tuple(sorted(kept.values()))[:_MOST_SECRETS], accounts=tuple(sorted(accounts))[:_MOST_SECRETS]
         )
-    return found if after == before else replace(found, updated=now, access={**found.access, name: after})
+    full = name not in found.access and len(found.access) >= _MOST_REPOSITORIES
+    # Those that are there stay: their pods would need the registry again. Whose repository finds no room pulls anew.
+    return found if after == before or full else replace(found, updated=now, access={**found.access, name: after})
 
 
 def hashed(auth: Json) -> str:

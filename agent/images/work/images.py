@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 OnState = Callable[[str, ImageState], None]
 OnPulled = Callable[[str, float, float], None]
 """Pod UID, and when its pull began and ended (wall seconds), failed or not."""
-_BACKOFFS_KEPT = 1000
+_BACKOFFS_KEPT = 16  # of a pod, beside those of the images that it names
 _SLOWER = "It is tried again; registryPullQPS and registryBurst of the node allow more."
 _LONGEST = 60.0  # seconds that a pull counts as one of those that run at once
 _REFRESH_LIMIT = 1.0  # seconds; the commands that ask for progress wait for three
@@ -85,7 +85,7 @@ class ImageManager:
         self._clock, self._records, self._watch = deps.clock, deps.records, deps.watch
         self._metrics, self._on_pulled = deps.metrics, deps.on_pulled
         self._slots = Gate(parallel, longest)
-        self._backoff: dict[tuple[str, str], tuple[BackOff, Waiting]] = {}
+        self._backoff: dict[str, dict[str, tuple[BackOff, Waiting]]] = {}  # by pod UID and image
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def ensure(self, pod: Pod, want: Wanted, attempt: int, on_state: OnState) -> None:
@@ -134,8 +134,7 @@ class ImageManager:
         """The pod is gone: cancel its pulls."""
         for key in [key for key in self._pulls if key[0] == uid]:
             self._pulls.pop(key).cancel()
-        for key in [key for key in self._backoff if key[0] == uid]:
-            del self._backoff[key]
+        self._backoff.pop(uid, None)
 
     async def refresh(self) -> None:
         """Refresh pulls(), unless the runtime does not answer in time: people ask just when it hangs."""
@@ -146,10 +145,12 @@ class ImageManager:
 
     def pulls(self, uid: str) -> dict[str, PullProgress]:
         """The progress of the pod's pulls, by Wanted.key."""
-        return {key[1]: self._progress_of(key) for key in self._pulls if key[0] == uid}
+        mine = [key for key in self._pulls if key[0] == uid]
+        turns = self._slots.turns() if mine else {}
+        return {key[1]: self._progress_of(key, turns.get(key, 0)) for key in mine}
 
-    def _progress_of(self, key: tuple[str, str]) -> PullProgress:
-        if turn := self._slots.turn_of(key):
+    def _progress_of(self, key: tuple[str, str], turn: int) -> PullProgress:
+        if turn:
             return PullProgress(turn, self._slots.places)
         return self._watch.progress(key) if self._watch is not None else PullProgress()
 
@@ -159,7 +160,7 @@ class ImageManager:
             await self._watch.close()
 
     def _pull(self, pod: Pod, want: Wanted, reference: str, attempt: int, on_state: OnState) -> None:
-        entry = self._backoff.get((pod.uid, want.image))
+        entry = self._backoff.get(pod.uid, {}).get(want.image)
         now = self._clock.steady()
         if entry is not None and (at := entry[0].updated_at + entry[0].delay) > now:
             self._back_off(pod, want, attempt, entry[1], at, on_state)
@@ -199,7 +200,7 @@ class ImageManager:
             now = self._clock.now()
             self._on_pulled(pod.uid, now - (self._clock.monotonic() - asked), now)
         self._pulls.pop((pod.uid, want.key), None)
-        self._backoff.pop((pod.uid, want.image), None)
+        self._backoff.get(pod.uid, {}).pop(want.image, None)
         done = self._clock.monotonic()
         size = found.size if found else 0
         self._metrics.image_pull_duration.labels(image_size_class(size)).observe(done - asked)
@@ -250,12 +251,14 @@ class ImageManager:
 
     def _pull_failed(self, pod: Pod, want: Wanted, attempt: int, message: str, on_state: OnState) -> None:
         now = self._clock.steady()
-        entry = self._backoff.get((pod.uid, want.image))
+        mine = self._backoff.setdefault(pod.uid, {})
+        entry = mine.get(want.image)
         extended = backoff.extended(entry[0] if entry else None, now, now, BackOffBounds())
         why = pull_failure(want.image, message)
-        if len(self._backoff) >= _BACKOFFS_KEPT:
-            self._backoff.pop(next(iter(self._backoff)))
-        self._backoff[pod.uid, want.image] = (extended, why)
+        mine[want.image] = (extended, why)
+        # The images of a pod may be changed without end; what a pod names now must not lose its back-off for another's.
+        if len(mine) > _BACKOFFS_KEPT + pod.once("images", lambda: _most_images(pod)):
+            del mine[next(iter(mine))]
         self._warn(pod, want, "Failed", f'Failed to pull image "{want.image}": {message}')
         self._warn(pod, want, "Failed", f"Error: {why.reason}")
         # The failure is shown for a moment, then the back-off.
@@ -275,6 +278,10 @@ class ImageManager:
 
     def _failed(self, attempt: int, why: Waiting, seconds: float) -> ImageState:
         return ImageState(attempt, ImagePhase.FAILED, waiting=why, retry_at=self._clock.steady() + seconds)
+
+
+def _most_images(pod: Pod) -> int:
+    return sum(1 for _ in pod.containers()) + len(pod.spec.get("volumes") or ())
 
 
 def _present(attempt: int, found: ImageFacts, reference: str) -> ImageState:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -17,12 +16,16 @@ from agent.images.model.pulls import Account, AccountToken, PullCredential
 from agent.images.plan import credential_providers as plan
 from agent.images.plan import keyring
 from agent.images.plan.credential_providers import Answer, Provider
+from agent.images.work.answer_cache import AnswerCache
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.key_locks import KeyLocks
+from nodelib.threads import in_thread_if
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 16  # programs: a pod may name thousands of images of a registry that a plugin is for
+_MANY, _LONG = 200, 64 * 1024  # registries, and characters of an answer: more are worked on in a thread
 _LONGEST = 5.0  # seconds; one that hangs, for a minute at most, does not hold up others for as long
 
 
@@ -68,8 +71,8 @@ class PullCredentials:
     ) -> None:
         self._secrets, self._providers, self._plugins, self._clock = secrets, providers, plugins, clock
         self._logins, self._accounts = logins, accounts
-        self._cache: dict[tuple[str, str, str], tuple[float, Answer]] = {}
-        self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._cache = AnswerCache(clock.monotonic)
+        self._locks = KeyLocks[tuple[str, str]]()
         self._places = Gate(_AT_ONCE, longest=_LONGEST)
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
@@ -79,13 +82,14 @@ class PullCredentials:
         asked = [one for one in self._providers if plan.concerns(one, name)]
         logins = await asyncio.to_thread(self._read_logins)
         answers = await asyncio.gather(*(self._answer(one, name, pod) for one in asked))
-        return own + keyring.match(name, [logins, *(one.credentials for one in answers if one is not None)])
+        given = [logins, *(one.credentials for one in answers if one is not None)]
+        return own + await in_thread_if(sum(map(len, given)) > _MANY, keyring.match, name, given)
 
     def _read_logins(self) -> Mapping[str, PullCredential]:
         return keyring.of_files(self._logins.read()) if self._logins is not None else {}
 
     async def _answer(self, provider: Provider, name: str, pod: Pod) -> Answer | None:
-        async with self._places.place(pod.priority, group=pod.namespace), self._locks[provider.name, name]:
+        async with self._places.place(pod.priority, group=pod.namespace), self._locks.of((provider.name, name)):
             try:
                 return await (self._ask(provider, name) if provider.tokens is None else self._for(provider, name, pod))
             except NodewrightError as error:
@@ -111,25 +115,21 @@ class PullCredentials:
         token = await self._accounts.token(pod, account, wanted.audience)
         request = plan.request(provider, name, token.text, annotations)
         text = await self._plugins.ask(provider.name, provider.args, provider.env, request)
-        return self._cached(provider, scope, plan.of_account(plan.answer(provider, name, text), wanted, account, token))
+        found = await in_thread_if(len(text) > _LONG, plan.answer, provider, name, text)
+        return self._cached(provider, scope, plan.of_account(found, wanted, account, token))
 
     async def _ask(self, provider: Provider, name: str) -> Answer | None:
         known = self._known(provider, name, "")
         if known is not None or self._plugins is None:
             return known
         text = await self._plugins.ask(provider.name, provider.args, provider.env, plan.request(provider, name))
-        return self._cached(provider, "", plan.answer(provider, name, text))
+        return self._cached(provider, "", await in_thread_if(len(text) > _LONG, plan.answer, provider, name, text))
 
     def _cached(self, provider: Provider, scope: str, found: Answer) -> Answer:
-        if found.seconds > 0:
-            self._cache[provider.name, scope, found.key] = (self._clock.monotonic() + found.seconds, found)
+        self._cache.put((provider.name, scope, found.key), found)
         return found
 
     def _known(self, provider: Provider, name: str, scope: str) -> Answer | None:
-        now = self._clock.monotonic()
-        self._cache = {key: cached for key, cached in self._cache.items() if cached[0] > now}
-        for kind, key in plan.keys(name).items():
-            cached = self._cache.get((provider.name, scope, f"{kind}/{key}"))
-            if cached is not None:
-                return cached[1]
-        return None
+        keys = (f"{kind}/{key}" for kind, key in plan.keys(name).items())
+        known = (self._cache.get((provider.name, scope, key)) for key in keys)
+        return next((one for one in known if one is not None), None)

@@ -34,8 +34,8 @@ _INFEASIBLE = 'Resize is infeasible for Guaranteed Pods alongside {manager} Mana
 MOST_CONTAINERS = 512
 """Of a pod: each gets hints, CPUs and memory of its own, on the event loop, and what one has is looked at for the next.
 Upstream has no limit."""
-DeviceHints = Callable[[Pod, Json | None], Hints]
-"""The device manager's hints for a container, or (None) for the pod as a whole."""
+DeviceHints = Callable[[Pod, Json | None, Collection[int]], Hints]
+"""The device manager's hints for a container, or (None) for the pod as a whole, on these NUMA nodes of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _Admission:
             self.counts.aligned["pod", "numa_node"] += 1
 
     def _affinity_for(self, topology: TopologyPolicy, container: Json | None) -> Hint:
-        hints: list[Hints] = [self._devices(self._pod, container)]
+        hints: list[Hints] = [self._devices(self._pod, container, frozenset(node.id for node in topology.nodes))]
         if self._policies.cpus is not None:
             hints.append(self._cpu_hints(self._policies.cpus, container))
         if self._policies.memory is not None:

@@ -87,7 +87,7 @@ class PluginSockets:
             for path in _sockets_and_folders(folder):
                 try:
                     found = os.lstat(path)
-                except FileNotFoundError:
+                except OSError:  # gone, or the root of a file system that is
                     continue
                 if stat.S_ISSOCK(found.st_mode):
                     sockets.append(SocketFile(path, found.st_ino, found.st_mtime_ns))
@@ -111,7 +111,7 @@ def _sockets_and_folders(folder: str) -> list[str]:
                 if not one.name.startswith(".")
                 and (one.is_dir(follow_symlinks=False) or not (one.is_file(follow_symlinks=False) or one.is_symlink()))
             )
-    except FileNotFoundError:  # removed since its parent was listed
+    except OSError:  # removed since its parent was listed, or its file system has gone
         return []
 
 

@@ -39,14 +39,17 @@ class PluginClient:
         options = [*_OPTIONS, ("grpc.max_receive_message_length", most)]
         self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=options)
 
-    async def call(self, method: str, fields: Mapping[str, Any], *, timeout: float) -> Json:
-        """`method`: "Service.Method". Raises PluginError; `timeout` in seconds."""
+    async def call(self, method: str, fields: Mapping[str, Any], *, timeout: float, most: int = MOST) -> Json:
+        """`method`: "Service.Method". Raises PluginError; `timeout` in seconds, `most`: bytes of this answer."""
         call = self._api.calls[method]
         stub = self._channel.unary_unary(call.path, request_serializer=lambda given: call.encode(given))
         try:
             data = await stub(self._checked(call, fields), timeout=timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from error
+        if len(data) > most:
+            text = f"an answer of {len(data)} bytes, of which at most {most} are read"
+            raise PluginError(text, code="RESOURCE_EXHAUSTED", obj=self.name, step=call.path)
         return await self._decoded(call, data)
 
     async def stream(self, method: str, fields: Mapping[str, Any]) -> AsyncIterator[Json]:
@@ -63,7 +66,7 @@ class PluginClient:
         """Large answers in a thread: one of 16 MiB may have a million entries."""
         try:
             return await in_thread_if(len(data) > _LARGE, call.decode, data)
-        except DecodeError as error:
+        except (DecodeError, ValueError) as error:
             raise PluginError(f"not a message: {error}", code="INTERNAL", obj=self.name, step=call.path) from error
 
     async def close(self) -> None:

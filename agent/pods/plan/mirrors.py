@@ -42,20 +42,23 @@ def steps(
     """What to create and delete so that the API has a mirror for exactly the `wanted` pods; all by full name.
 
     `dying`: names whose old pod is still terminating; its mirror stays until then. `all_known`: every source of static
-    pods has listed them; before that, no mirror counts as an orphan.
+    pods has listed them; before that, no mirror counts as an orphan. Orphans come last: whoever may create pods can
+    make any number of them.
     """
     for name, mirror in shown.items():
         pod = wanted.get(name)
         if pod is None:
-            if all_known and name not in dying:
-                yield DeleteMirror(mirror, "its static pod is gone")
-        elif mirror.is_deleted:
+            continue
+        if mirror.is_deleted:
             yield DeleteMirror(mirror, "it was deleted; the static pod runs on")
         elif not mirrors(mirror, pod) and name not in dying:
             yield DeleteMirror(mirror, "the manifest has changed")
     for name, pod in wanted.items():
         if name not in shown:
             yield CreateMirror(pod)
+    for name, mirror in shown.items() if all_known else ():
+        if name not in wanted and name not in dying and not _waits_for_finalizers(mirror):
+            yield DeleteMirror(mirror, "its static pod is gone")
 
 
 def mirror_object(pod: Pod, node_uid: str) -> Json:
@@ -82,6 +85,11 @@ def resumed_status(status: Json, shown: Json) -> Json:
     own = ("phase", "reason", "message")
     kept = {name: value for name, value in shown.items() if name not in own}
     return {**kept, **{name: status[name] for name in own if name in status}}
+
+
+def _waits_for_finalizers(mirror: Pod) -> bool:
+    """Whether it was deleted without any grace already: asking again changes nothing."""
+    return mirror.is_deleted and mirror.meta.get("deletionGracePeriodSeconds") == 0
 
 
 def _note(pod: Pod, name: str) -> str:

@@ -3,10 +3,15 @@
 Follows the allocation manager (pkg/kubelet/allocation): whenever a pod shrinks or goes, and every few minutes, all
 pending resizes are tried again in the order of pending_order(). None is tried before all sources have listed their
 pods, or the same room could be allocated twice.
+
+Each try compares a pod with all others. They are made by run(), one pod between two turns of the event loop, and not
+again until several times as long has passed: whoever has a hundred pods with pending resizes, and changes one of them
+as fast as the API takes it, must not hold up the node. (Upstream tries all of them in its one loop.)
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
@@ -15,16 +20,18 @@ from agent.common.model.pods import Pod
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_worker import PodWorker
 from agent.resources.plan import allocation, resize_status
+from nodelib.clock import at_most
 
 log = logging.getLogger(__name__)
 
 RETRY_INTERVAL = 180.0  # seconds; upstream's retryDelay
+_REST = 4  # times as long as it took to try all passes until the next time
 
 
 class Resizes:
     """`workers` by pod UID; `holders()`: the pods that hold resources of the node, as allocated.
 
-    `on_allocated(uid)` is called for each resize that is allocated.
+    `on_allocated(uid)` is called for each resize that is allocated. run() is long-lived.
     """
 
     def __init__(
@@ -39,6 +46,7 @@ class Resizes:
         self._on_allocated = on_allocated
         self._pending: set[str] = set()
         self._open = False
+        self._wake = asyncio.Event()
 
     def request(self, uid: str) -> None:
         """The pod asks for other resources: try to allocate them, and all pending resizes."""
@@ -56,19 +64,28 @@ class Resizes:
             self.retry()
 
     def retry(self) -> None:
-        """Try all pending resizes."""
-        if not self._open or not self._pending:
-            return
-        for uid in self._pending_order():
-            self._pending.discard(uid)
-            if self._is_still_pending(self._workers[uid]):
-                self._pending.add(uid)
+        """Try all pending resizes soon."""
+        if self._open and self._pending:
+            self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled: try pending resizes again every few minutes."""
+        """Until cancelled: try pending resizes when there may be room, and every few minutes."""
+        clock = self._deps.clock
         while True:
-            await self._deps.clock.sleep(RETRY_INTERVAL)
-            self.retry()
+            await at_most(clock, RETRY_INTERVAL, self._wake)
+            self._wake.clear()
+            began = clock.monotonic()
+            await self._try_all()
+            if took := clock.monotonic() - began:
+                await clock.sleep(_REST * took)
+
+    async def _try_all(self) -> None:
+        for uid in self._pending_order() if self._open else ():
+            worker = self._workers.get(uid)
+            self._pending.discard(uid)
+            if worker is not None and self._is_still_pending(worker):
+                self._pending.add(uid)
+            await asyncio.sleep(0)
 
     def _pending_order(self) -> list[str]:
         self._pending = {uid for uid in self._pending if uid in self._workers}

@@ -13,7 +13,7 @@ from google.protobuf import message_factory
 
 from agent.common.model.errors import CriInvalid
 from agent.common.model.pods import ContainerState, ImageFacts, RunState, SandboxState, is_uid
-from agent.runtime.model import RuntimeEvent
+from agent.runtime.model import RuntimeEvent, pod_ips
 from nodelib.plugin_apis.plain import to_plain
 
 _STATES = {
@@ -47,7 +47,7 @@ def sandbox_listed(item: Any) -> SandboxState:
 
 def sandbox_status(status: Any) -> SandboxState:
     """A PodSandboxStatus, with its addresses and network mode."""
-    ips = tuple(ip for ip in (status.network.ip, *(extra.ip for extra in status.network.additional_ips)) if ip)
+    ips = pod_ips((status.network.ip, *(extra.ip for extra in status.network.additional_ips)))
     mode = _name(api_pb2.NamespaceMode, status.linux.namespaces.options.network)
     return SandboxState(
         id=status.id,

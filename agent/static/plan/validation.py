@@ -7,6 +7,7 @@ the mirror pod in full; its refusal becomes an event of the pod.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,7 +158,7 @@ def _enum_problems(holder: Json, enums: dict[str, tuple[str, ...]], path: str) -
 
 
 def _doubled(names: list[str], what: str) -> Iterator[str]:
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in sorted(name for name, count in Counter(names).items() if count > 1):
         yield f"{what} {name!r} is there more than once"
 
 

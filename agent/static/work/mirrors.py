@@ -117,9 +117,9 @@ class MirrorPodManager:
 
     def translate(self, uid: str) -> str:
         """The static pod's UID for the UID of its mirror pod; any other UID unchanged."""
-        for name, mirror in self._shown.items():
-            pod = self._static.wanted().get(name)
-            if mirror.uid == uid and pod is not None:
+        for name, pod in self._static.wanted().items():
+            mirror = self._shown.get(name)
+            if mirror is not None and mirror.uid == uid:
                 return pod.uid
         return uid
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.common.edge import checkpoint
 from agent.common.edge.checkpoint import CheckpointFiles
 from nodelib.errors import Temporary
 
@@ -56,3 +57,21 @@ async def test_a_folder_is_there_before_its_first_record(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(Temporary, match="file"):
         await CheckpointFiles(str(tmp_path / "file" / "pulled")).make()
+
+
+async def test_what_is_no_file_is_set_aside(tmp_path: Path) -> None:
+    """The folder of the device manager's checkpoint is one that device plugins have: a pipe there held the start."""
+    files = CheckpointFiles(str(tmp_path))
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "loop", "folder"):
+        assert await files.read(name) == ""
+        await files.set_aside(name)
+        assert await files.read(name) is None
+
+
+async def test_a_file_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "_MOST", 1000)
+    (tmp_path / "state").write_text("{" * 5000)
+    assert await CheckpointFiles(str(tmp_path)).read("state") == "{" * 1000

@@ -12,7 +12,7 @@ from agent.devices.model.devices import (
     PodDevices,
     RegisteredPlugin,
 )
-from agent.devices.plan import devices
+from agent.devices.plan import device_checkpoint, devices
 from agent.devices.plan.pod_resources import allocatable, pod_resources
 from agent.managers.model.memory_blocks import Block
 from nodelib.errors import Invalid, Permanent
@@ -108,14 +108,14 @@ def test_an_allocation_survives_the_checkpoint() -> None:
     near = {"1": Device("1", numa=(0,)), "2": Device("2", numa=(0, 1))}
     made = devices.allocation_from(frozenset({"1", "2"}), near, RESPONSE)
     assert made.numa == {0: ("1", "2"), 1: ("2",)} and made.grant.cdi_devices == ("acme.com/gpu=1",)
-    text = devices.encode({MINE: made}, {GPU: plugin("1")})
-    assert devices.decode(text) == ({MINE: made}, [GPU])
+    text = device_checkpoint.encode({MINE: made}, {GPU: plugin("1")})
+    assert device_checkpoint.decode(text) == ({MINE: made}, [GPU])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"Data": {"PodDeviceEntries": [{}]}}'])
 def test_invalid_checkpoints_are_refused(text: str) -> None:
     with pytest.raises(Invalid):
-        devices.decode(text)
+        device_checkpoint.decode(text)
 
 
 def test_grants_of_several_resources_together() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent.devices.edge.device_plugin import DevicePluginEndpoint
+from agent.devices.plan import device_checkpoint as checkpoint
 from agent.devices.plan import devices as plan
 from agent.plugins.edge.apis import DEVICE_PLUGIN
 from nodelib.json_values import Json
@@ -38,7 +39,7 @@ async def beside(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
 
     watched(Call, "decode")
     watched(plan, "listed")
-    watched(plan, "encode")
+    watched(checkpoint, "encode")
     return found
 
 
@@ -72,7 +73,7 @@ async def test_many_devices_are_compared_and_recorded_in_threads(beside: dict[st
     plugin = await world.plug()
     beside.clear()
     plugin.list_devices(*(one["ID"] for one in MANY))
-    await until(lambda: world.files.kept.get(plan.CHECKPOINT, "").count(",") > 1000)
+    await until(lambda: world.files.kept.get(checkpoint.CHECKPOINT, "").count(",") > 1000)
     assert beside == {"listed": True, "encode": True}
     assert world.manager.extras().allocatable == {GPU: plan.MOST_DEVICES}
     began = time.process_time()

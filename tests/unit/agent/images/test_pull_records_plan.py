@@ -113,3 +113,15 @@ def test_hash_of_a_credential() -> None:
     assert plan.hashed({"username": "me", "password": "x"}) == (
         "e4ec28685ef08a8cb824fb0a9436e9d2fc512eaaada23d269c41aa30a1308f14"
     )
+
+
+def test_an_image_with_more_names_than_it_has_bytes() -> None:
+    """A registry may serve one image under any: the record, which is written whole for each, had all of them."""
+    found = plan.granted(record(), "sha256:a", IMAGE, [], 2.0)
+    for number in range(2000):
+        found = plan.granted(found, "sha256:a", f"evil.example/{number}", [], 3.0)
+    assert len(found.access) == 1000 and "reg.io/team/app" in found.access
+    assert not plan.is_known(found, "evil.example/1999", [])
+    assert plan.granted(found, "sha256:a", "evil.example/1999", [], 9.0) is found
+    private = plan.granted(found, "sha256:a", IMAGE, [MINE], 4.0)
+    assert private.access["reg.io/team/app"].everybody, "those that are there go on to be renewed"

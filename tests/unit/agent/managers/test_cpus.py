@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +38,7 @@ def fresh(policy: CpuPolicy) -> ManagerState:
     return ManagerState(cpus.checked(policy, CpuState()))
 
 
-def nowhere(pod: Pod, container: Json | None) -> dict[str, tuple[()]]:
+def nowhere(pod: Pod, container: Json | None, nodes: Collection[int]) -> dict[str, tuple[()]]:
     return {}
 
 

@@ -53,7 +53,7 @@ def asking(uid: str, *sizes: str, inits: tuple[str, ...] = ()) -> Pod:
 def run(state: ManagerState, pod: Pod, name: str = "none", scope: str = "container") -> AdmissionResult:
     made = policy()
     topology = topology_policy(name, scope, PAIR.nodes, TopologyOptions())
-    return admit_pod(Policies(None, topology, made), state, pod, lambda pod, container: {})
+    return admit_pod(Policies(None, topology, made), state, pod, lambda pod, container, nodes: {})
 
 
 def nodes(result: AdmissionResult) -> dict[str, tuple[int, ...]]:
@@ -128,7 +128,7 @@ def test_a_pod_with_thousands_of_containers_is_no_endless_work() -> None:
     refused = run(fresh(policy()), huge)
     assert refused.refusal is not None and "has 10000 containers" in refused.refusal.message
     assert refused.refusal.message.endswith(f"{refused.detail} at most")
-    assert admit_pod(Policies(), ManagerState(), huge, lambda pod, container: {}).refusal is None
+    assert admit_pod(Policies(), ManagerState(), huge, lambda pod, container, nodes: {}).refusal is None
     assert time.process_time() - began < 2
 
 
@@ -140,7 +140,7 @@ def test_huge_pages_are_assigned_on_the_same_nodes() -> None:
     assert state.nodes[1].tables["hugepages-2Mi"] == MemoryTable(GI, 0, GI, 0, GI)
     resources = {side: {"cpu": "1", "memory": "3Gi", "hugepages-2Mi": "512Mi"} for side in ("requests", "limits")}
     huge = pod(container("c0", resources=resources), meta={"uid": "u"})
-    result = admit_pod(Policies(memory=made), ManagerState(memory=state), huge, lambda pod, container: {})
+    result = admit_pod(Policies(memory=made), ManagerState(memory=state), huge, lambda pod, container, nodes: {})
     assert result.state.memory.assignments["u", "c0"] == (
         Block((1,), "hugepages-2Mi", GI // 2),
         Block((1,), "memory", 3 * GI),

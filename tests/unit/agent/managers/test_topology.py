@@ -158,7 +158,7 @@ def run(name: str, scope: str, pod_asks: tuple[str, ...], assigned: CpuState | N
     static = cpus.static_policy(DUAL, 2, frozenset(), CpuOptions())
     state = ManagerState(cpus.checked(static, assigned or CpuState()))
     policies = Policies(static, policy(name, scope=scope))
-    return admit_pod(policies, state, guaranteed("u", *pod_asks), lambda pod, container: {})
+    return admit_pod(policies, state, guaranteed("u", *pod_asks), lambda pod, container, nodes: {})
 
 
 def test_containers_each_on_one_node_or_the_pod_as_a_whole() -> None:
@@ -198,18 +198,19 @@ def asking(*counts: int) -> list[Json]:
 def test_hints_of_devices() -> None:
     wanted = pod(*asking(2, 1), meta={"uid": "u"})
     first, second = wanted.spec["containers"]
-    assert device_hints(wanted, first, {}, {GPU: PLUGIN}) == {
+    assert device_hints(wanted, first, {}, {GPU: PLUGIN}, (0, 1)) == {
         GPU: hints_on(((0,), True), ((1,), True), ((0, 1), False))
     }
-    assert device_hints(wanted, None, {}, {GPU: PLUGIN}) == {GPU: hints_on(((0, 1), True))}
+    assert device_hints(wanted, None, {}, {GPU: PLUGIN}, (0, 1)) == {GPU: hints_on(((0, 1), True))}
     allocations = {AllocationKey("v", "c", GPU): DeviceAllocation(frozenset({"g00"}))}
-    assert device_hints(wanted, first, allocations, {GPU: PLUGIN}) == {GPU: hints_on(((1,), True), ((0, 1), False))}
-    assert device_hints(wanted, second, allocations, {GPU: PLUGIN})[GPU][0] == Hint(1, True)
+    beside = device_hints(wanted, first, allocations, {GPU: PLUGIN}, (0, 1))
+    assert beside == {GPU: hints_on(((1,), True), ((0, 1), False))}
+    assert device_hints(wanted, second, allocations, {GPU: PLUGIN}, (0, 1))[GPU][0] == Hint(1, True)
     own = {AllocationKey("u", "c0", GPU): DeviceAllocation(frozenset({"g00", "g01"}))}
-    assert device_hints(wanted, first, own, {GPU: PLUGIN}) == {GPU: hints_on(((0,), True), ((0, 1), False))}
-    assert device_hints(pod(*asking(5)), pod(*asking(5)).spec["containers"][0], {}, {GPU: PLUGIN}) == {GPU: ()}
+    assert device_hints(wanted, first, own, {GPU: PLUGIN}, (0, 1)) == {GPU: hints_on(((0,), True), ((0, 1), False))}
+    assert device_hints(pod(*asking(5)), pod(*asking(5)).spec["containers"][0], {}, {GPU: PLUGIN}, (0, 1)) == {GPU: ()}
     nowhere = RegisteredPlugin({"x": Device("x")}, True)
-    assert device_hints(wanted, first, {}, {GPU: nowhere}) == {}
+    assert device_hints(wanted, first, {}, {GPU: nowhere}, (0, 1)) == {}
 
 
 def test_candidates_on_the_chosen_nodes() -> None:
