@@ -13,7 +13,7 @@ from typing import Annotated
 
 from agent.common.model.binding import config, flag, gate, gate_source
 from agent.common.model.durations import seconds
-from agent.common.model.pod_settings import PodDefaults
+from agent.common.model.pod_settings import PodDefaults, VolumeGates
 from agent.common.model.rates import Rate, pull_rate, request_rate
 from agent.common.model.states import BackOffBounds
 from agent.images.plan.image_gc import ImageGcPolicy
@@ -22,6 +22,7 @@ from agent.managers.model.cpus import Cpus, parse_cpus
 from agent.managers.plan.options import CpuOptions, TopologyOptions, cpu_options, topology_options
 from agent.node.model import NodePolicy
 from agent.node.plan.shutdown import Period, periods
+from agent.probes.model import ProbeGates
 from agent.resources.plan import cgroups
 from agent.server.model import ServerSettings
 from agent.userns.model import UserNamespaceSettings
@@ -339,6 +340,8 @@ class Settings:
     admission: AdmissionSettings
     selinux_every_mode: Annotated[bool, gate("SELinuxMount")]
     pod_defaults: PodDefaults
+    volume_gates: VolumeGates
+    probe_gates: ProbeGates
     objects: ChangeDetection
     user_namespaces: UserNamespaceSettings
     static: StaticSettings

@@ -70,8 +70,9 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
 
     volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi, checkpoints.user_namespaces)
     probe_io = ProbeIo(base.connections.cri, base.host_resolver)
+    commands = Gate(4 * base.machine.facts().cpus)
     probes = ProbeManager(
-        probe_io, base.events, base.pods.wake, base.clock, base.metrics, Gate(4 * base.machine.facts().cpus)
+        probe_io, base.events, base.pods.wake, base.clock, base.metrics, commands, settings.probe_gates
     )
     mirrors = MirrorPods()
     deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, mirrors.of)

@@ -74,7 +74,7 @@ def served_node(settings: Settings, addresses: tuple[str, ...]) -> ServedNode:
     )
 
 
-def node_context(keeper: NodeManager, addresses: tuple[str, ...]) -> NodeContext:
+def node_context(settings: Settings, keeper: NodeManager, addresses: tuple[str, ...]) -> NodeContext:
     """The node as container configurations depend on it."""
     handlers = keeper.runtime.handlers
     return NodeContext(
@@ -84,6 +84,7 @@ def node_context(keeper: NodeManager, addresses: tuple[str, ...]) -> NodeContext
         user_namespace_handlers=frozenset(one.name for one in handlers if one.user_namespaces),
         uid=keeper.uid,
         selinux=keeper.selinux,
+        volumes=settings.volume_gates,
     )
 
 

@@ -44,7 +44,7 @@ def pod_volumes(
         base.connections.named,
         base.settings.pod_defaults,
         clock=base.clock,
-        node=lambda: derive.node_context(keeper, base.addresses.current),
+        node=lambda: derive.node_context(base.settings, keeper, base.addresses.current),
         cgroups=cgroups,
         notify=base.pods.refresh,
         warn=lambda pod, reason, message: base.events.emit(pod.raw, "Warning", reason, message),

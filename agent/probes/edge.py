@@ -11,29 +11,25 @@ import os
 import socket
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
-import grpc
 
 from agent.common.edge.host_resolver import HostResolver
-from agent.common.edge.http_get import any_certificate, get, open_session
+from agent.common.edge.http_get import MOST_REDIRECTS, any_certificate, following, get, open_session
 from agent.common.model.addresses import is_address
 from agent.common.model.errors import CriError
-from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
+from agent.probes import grpc_check, http2
+from agent.probes.model import ExecRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.shortage import is_shortage
 from nodelib.tasks import cancel_and_wait
 from nodelib.text import cut
-from nodelib.version import KUBERNETES_MINOR
 
 _T = TypeVar("_T")
 _LATE = 0.02  # seconds; a timer that is later than this shows that the agent got no CPU
 _MOST_OUTPUT = 10 * 1024
-_HEALTH = "/grpc.health.v1.Health/Check"
-_MOST_HEALTH = 64 * 1024  # bytes; a HealthCheckResponse has two
-_SERVING = 1
-_SERVING_STATUS = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
 class ProbeIo:
@@ -41,7 +37,8 @@ class ProbeIo:
 
     def __init__(self, runtime: RuntimeService, resolver: HostResolver | None = None) -> None:
         self._runtime, self._resolver = runtime, resolver or HostResolver()
-        self._tls = any_certificate()
+        self._tls, self._tls_http2 = any_certificate(), any_certificate()
+        self._tls_http2.set_alpn_protocols(["h2"])
         self._of_addresses: aiohttp.ClientSession | None = None
 
     async def run(self, request: ProbeRequest, container_id: str, timeout: float, *, pod: str = "") -> Outcome:
@@ -60,7 +57,9 @@ class ProbeIo:
         if isinstance(request, TcpRequest):
             return await self._tcp(request, pod, timeout)
         socket.socket().close()  # gRPC does not say that it could not open one
-        return await _grpc(request, timeout)
+        if request.tls:
+            return await grpc_check.check_by_tls(request, self._tls_http2, timeout)
+        return await grpc_check.check(request, timeout)
 
     async def close(self) -> None:
         if self._of_addresses is not None:
@@ -80,7 +79,8 @@ class ProbeIo:
 
     async def _http(self, request: HttpRequest, pod: str, timeout: float) -> Outcome:
         try:
-            return await _in_time(self._follow(request, pod), timeout)
+            work = self._follow_by_http2(request, pod) if request.http2 else self._follow(request, pod)
+            return await _in_time(work, timeout)
         except TimeoutError:
             return Outcome(Verdict.FAILURE, f'Get "{request.url}": context deadline exceeded (timeout {timeout:g}s)')
         except aiohttp.ClientConnectorError as error:
@@ -94,13 +94,27 @@ class ProbeIo:
 
     async def _follow(self, request: HttpRequest, pod: str) -> Outcome:
         async with self._session(request.host, pod) as session, get(session, request.url, request.headers) as response:
-            if 300 <= response.status < 400 and response.headers.get("Location"):
-                body = await _body(response)
-                return Outcome(Verdict.WARNING, f"Probe terminated redirects, Response body: {body}")
-            if 200 <= response.status < 400:
-                return Outcome(Verdict.SUCCESS, await _body(response))
-            # The body of a failed response is never shown: https://issue.k8s.io/99425
-            return Outcome(Verdict.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
+            body = await _body(response) if 200 <= response.status < 400 else b""
+            return _judged(response.status, response.headers.get("Location"), body)
+
+    async def _follow_by_http2(self, request: HttpRequest, pod: str) -> Outcome:
+        """Without TLS, and without asking first whether the server speaks it (h2c with prior knowledge)."""
+        url = request.url
+        for _ in range(MOST_REDIRECTS):
+            parts = urlsplit(url)
+            if parts.scheme != "http":
+                raise ConnectionError("HTTP/2 without TLS is for http only")
+            reader, writer = await self._dial(parts.hostname or "", parts.port or 80, pod)
+            try:
+                answer = await http2.ask(reader, writer, _http2_headers(request, url), most=_MOST_OUTPUT)
+            finally:
+                writer.transport.abort()
+            location = answer.headers.get("location")
+            further = following(url, answer.status, location)
+            if further is None:
+                return _judged(answer.status, location, answer.body)
+            url = further
+        raise Temporary(f"stopped after {MOST_REDIRECTS} redirects", obj=url)
 
     @contextlib.asynccontextmanager
     async def _session(self, host: str, pod: str) -> AsyncIterator[aiohttp.ClientSession]:
@@ -115,7 +129,7 @@ class ProbeIo:
 
     async def _tcp(self, request: TcpRequest, pod: str, timeout: float) -> Outcome:
         try:
-            writer = await _in_time(self._dial(request, pod), timeout)
+            _, writer = await _in_time(self._dial(request.host, request.port, pod), timeout)
         except TimeoutError:
             return Outcome(Verdict.FAILURE, f"dial tcp {request.host}:{request.port}: i/o timeout")
         except OSError as error:
@@ -126,12 +140,12 @@ class ProbeIo:
             await writer.wait_closed()
         return Outcome(Verdict.SUCCESS)
 
-    async def _dial(self, request: TcpRequest, pod: str) -> asyncio.StreamWriter:
+    async def _dial(self, host: str, port: int, pod: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises OSError: the one of the last address."""
         failed = OSError("no such host")
-        for address in await self._resolver.addresses(request.host, pod):
+        for address in await self._resolver.addresses(host, pod):
             try:
-                return (await asyncio.open_connection(address, request.port))[1]
+                return await asyncio.open_connection(address, port)
             except OSError as error:
                 failed = error
         raise failed
@@ -170,60 +184,26 @@ def _dial_failure(request: HttpRequest | TcpRequest, error: OSError) -> str:
     return f"dial tcp {request.host}:{request.port}: connect: {os.strerror(error.errno).lower()}"
 
 
-async def _body(response: aiohttp.ClientResponse) -> str:
-    return (await response.content.read(_MOST_OUTPUT)).decode(errors="replace")
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    return await response.content.read(_MOST_OUTPUT)
 
 
-async def _grpc(request: GrpcRequest, timeout: float) -> Outcome:
-    host = f"[{request.host}]" if ":" in request.host else request.host
-    address = f"{host}:{request.port}"
-    options = [
-        ("grpc.primary_user_agent", f"kube-probe/{KUBERNETES_MINOR}"),
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.max_receive_message_length", _MOST_HEALTH),
-    ]
-    name = request.service.encode()
-    # HealthCheckRequest{string service = 1}, HealthCheckResponse{ServingStatus status = 1} on the wire.
-    message = b"\x0a" + _varint(len(name)) + name if name else b""
-    async with grpc.aio.insecure_channel(address, options=options) as channel:
-        try:
-            async with asyncio.timeout(timeout):
-                await channel.channel_ready()
-        except TimeoutError:
-            text = f'timeout: failed to connect service "{address}" within {timeout:g}s: context deadline exceeded'
-            return Outcome(Verdict.FAILURE, text)
-        check = channel.unary_unary(_HEALTH, request_serializer=None, response_deserializer=None)
-        try:
-            answer: bytes = await check(message, timeout=timeout)
-        except grpc.aio.AioRpcError as error:
-            return Outcome(Verdict.FAILURE, _grpc_failure(error, timeout))
-    status = _serving_status(answer)
-    if status != _SERVING:
-        shown = _SERVING_STATUS.get(status, str(status))
-        return Outcome(Verdict.FAILURE, f'service unhealthy (responded with "{shown}")')
-    return Outcome(Verdict.SUCCESS, "service healthy")
+def _judged(status: int, location: str | None, body: bytes) -> Outcome:
+    text = body.decode(errors="replace")
+    if 300 <= status < 400 and location:
+        return Outcome(Verdict.WARNING, f"Probe terminated redirects, Response body: {text}")
+    if 200 <= status < 400:
+        return Outcome(Verdict.SUCCESS, text)
+    # The body of a failed response is never shown: https://issue.k8s.io/99425
+    return Outcome(Verdict.FAILURE, f"HTTP probe failed with statuscode: {status}")
 
 
-def _grpc_failure(error: grpc.aio.AioRpcError, timeout: float) -> str:
-    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-        return (
-            f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {error.details()}"
-        )
-    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return f"timeout: health rpc did not complete within {timeout:g}s"
-    return f"error: health rpc probe failed: rpc error: code = {error.code().name} desc = {error.details()}"
-
-
-def _serving_status(message: bytes) -> int:
-    """Field 1 of HealthCheckResponse; absent means 0 (UNKNOWN)."""
-    return message[1] if len(message) >= 2 and message[0] == 0x08 else 0
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+def _http2_headers(request: HttpRequest, url: str) -> list[tuple[str, str]]:
+    """A Host of the pod's is for its own URL, as in Go's client."""
+    parts = urlsplit(url)
+    own = {name.lower(): value for name, value in request.headers}
+    host = own.pop("host", "") if urlsplit(request.url).netloc == parts.netloc else ""
+    own.pop("host", None)
+    path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    line = [(":method", "GET"), (":scheme", "http"), (":authority", host or parts.netloc), (":path", path)]
+    return [*line, *own.items()]

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Annotated
+
+from agent.common.model.binding import gate
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeGates:
+    """Fields of probes that a kubelet reads only with a feature gate.
+
+    `http2`: httpGet.protocol HTTP2; `grpc_tls`: grpc.mode TLS.
+    """
+
+    http2: Annotated[bool, gate("H2CContainerProbe")] = False
+    grpc_tls: Annotated[bool, gate("GRPCContainerProbeTLS")] = False
 
 
 class ProbeKind(Enum):
@@ -28,13 +42,14 @@ class ExecRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A GET. `target`: path and query, escaped."""
+    """A GET. `target`: path and query, escaped; `http2`: by HTTP/2 without TLS."""
 
     scheme: str
     host: str
     port: int
     target: str
     headers: tuple[tuple[str, str], ...]
+    http2: bool = False
 
     @property
     def url(self) -> str:

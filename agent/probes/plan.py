@@ -22,6 +22,7 @@ from agent.probes.model import (
     Outcome,
     ProbeAnswer,
     ProbeCost,
+    ProbeGates,
     ProbeKind,
     ProbeRequest,
     TcpRequest,
@@ -211,9 +212,9 @@ def answered(
     return ProbeAnswer(container, spec.kind, outcome, now, since, times, threshold, spec.period, cost)
 
 
-def request_of(spec: Spec, container: Json, ip: str) -> ProbeRequest:
+def request_of(spec: Spec, container: Json, ip: str, gates: ProbeGates | None = None) -> ProbeRequest:
     """The request to send. Raises Invalid for an unknown port name, or a pod without an address."""
-    action = spec.action
+    action, gates = spec.action, gates or ProbeGates()
     if action.get("exec") is not None:
         env = {
             entry["name"]: entry.get("value", "") for entry in container.get("env") or [] if "valueFrom" not in entry
@@ -222,13 +223,19 @@ def request_of(spec: Spec, container: Json, ip: str) -> ProbeRequest:
         _check_count(len(command), _MOST_ARGUMENTS, "words of a command")
         return ExecRequest(tuple(expand_all(command, env, Budget(_MOST_COMMAND))))
     if action.get("httpGet") is not None:
-        return _http(action["httpGet"], container, ip)
+        request = _http(action["httpGet"], container, ip)
+        return replace(request, http2=gates.http2 and action["httpGet"].get("protocol") == "HTTP2")
     if action.get("tcpSocket") is not None:
         asked = action["tcpSocket"]
         return TcpRequest(_host(asked.get("host"), ip), _port(asked["port"], container))
     if action.get("grpc") is not None:
         asked = action["grpc"]
-        return GrpcRequest(_host(None, ip), int(asked["port"]), asked.get("service") or "")
+        return GrpcRequest(
+            _host(None, ip),
+            int(asked["port"]),
+            asked.get("service") or "",
+            gates.grpc_tls and asked.get("mode") == "TLS",
+        )
     raise Invalid(f"missing probe handler for container {container['name']}", step="probe")
 
 

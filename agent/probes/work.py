@@ -23,7 +23,7 @@ from agent.common.model.pods import ContainerState, Pod, ProbeState
 from agent.common.ports import Events, Notify
 from agent.common.work.gate import Gate
 from agent.probes import plan
-from agent.probes.model import ExecRequest, Outcome, ProbeAnswer, ProbeKind, ProbeRequest, Verdict
+from agent.probes.model import ExecRequest, Outcome, ProbeAnswer, ProbeGates, ProbeKind, ProbeRequest, Verdict
 from agent.probes.plan import Spec, Track
 from nodelib.clock import Clock, at_most, since
 from nodelib.errors import Invalid
@@ -81,8 +81,9 @@ class ProbeManager:
         clock: Clock,
         metrics: Metrics,
         commands: Gate | None = None,
+        gates: ProbeGates | None = None,
     ) -> None:
-        self._commands = commands or Gate()
+        self._commands, self._gates = commands or Gate(), gates
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.steady()
@@ -299,7 +300,7 @@ class ProbeManager:
         outcome = Outcome(Verdict.ERROR)
         for _ in range(_ATTEMPTS_ON_ERROR):
             try:
-                request = plan.request_of(spec, watched.container, kept.ip)
+                request = plan.request_of(spec, watched.container, kept.ip, self._gates)
             except Invalid as error:
                 return Outcome(Verdict.ERROR, error.message)
             is_command = isinstance(request, ExecRequest)

@@ -87,6 +87,7 @@ class ServerSettings:
     flagz: Annotated[bool, gate("ComponentFlagz")] = True
     statusz: Annotated[bool, gate("ComponentStatusz")] = True
     checkpoints: Annotated[bool, gate("ContainerCheckpoint")] = True
+    allocated_pods: Annotated[bool, gate("KubeletAllocatedPodsEndpoint")] = False
     pods_api: Annotated[bool, gate("PodsAPI")] = True
     tls_bootstrap: Annotated[bool, config("serverTLSBootstrap")] = False
     local_socket: str = "/run/nodewright/agent.sock"

@@ -25,6 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from agent.pods.plan.spans import START
 from nodelib.kube.access import load_kubeconfig
@@ -54,7 +55,7 @@ class Round:
     cpu: Mapping[str, tuple[float, float]]  # by node, seconds in each of PHASES
 
 
-def _pod(name: str, **more: object) -> dict[str, object]:
+def _pod(name: str, **more: Any) -> dict[str, Any]:
     hook = {"postStart": {"exec": {"command": ["true"]}}}
     probe = {"exec": {"command": ["true"]}, "periodSeconds": 5}
     mount = [{"name": "one", "mountPath": "/one"}, {"name": "two", "mountPath": "/two"}]

@@ -83,6 +83,22 @@ def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
 
 
 @isolated
+@pytest.mark.parametrize("medium", ["", "Memory"])
+def test_the_mode_of_an_empty_dir(tmp_path: Path, medium: str) -> None:
+    """Upstream's kubelet sets it before it mounts a tmpfs, which hides it."""
+    disk, paths = PodDisk(str(tmp_path)), PodPaths(str(tmp_path), "u1")
+    plans: list[DiskVolume] = [
+        EmptyDir("own", medium, mode=0o1750),
+        EmptyDir("group", medium, fs_group=4242, mode=0o700),
+    ]
+    made = disk.set_up(paths, plans)
+    assert [mode(made[one].path) for one in ("own", "group")] == ["0o1750", "0o2770"]
+    os.chmod(made["own"].path, 0o711)
+    disk.set_up(paths, plans)
+    assert mode(made["own"].path) == "0o711", "what the pod changed stays when the agent starts again"
+
+
+@isolated
 def test_fs_group(tmp_path: Path) -> None:
     disk, paths = PodDisk(str(tmp_path)), PodPaths(str(tmp_path), "u1")
     tight = AtomicVolume(

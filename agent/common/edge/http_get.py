@@ -102,18 +102,23 @@ async def get(
 
     Raises aiohttp.ClientError, OSError and ValueError as aiohttp does, Temporary after ten redirects.
     """
-    first, sent = urlsplit(url).hostname, tuple(headers)
+    sent = tuple(headers)
     for _ in range(MOST_REDIRECTS):
         async with session.get(URL(url, encoded=True), headers=sent, allow_redirects=False) as response:
             location = response.headers.get("Location")
-            if not location or not 300 <= response.status < 400:
-                yield response
-                return
-            following = urljoin(url, location)
-            if urlsplit(following).hostname != first:
+            further = following(url, response.status, location)
+            if further is None:
                 yield response
                 return
             if urlsplit(location).netloc:  # a Host that the pod has set is for its own URL, as in Go's client
                 sent = tuple((name, value) for name, value in sent if name.lower() != "host")
-            url = following
+            url = further
     raise Temporary(f"stopped after {MOST_REDIRECTS} redirects", obj=url)
+
+
+def following(url: str, status: int, location: str | None) -> str | None:
+    """Where a redirect leads that stays on the host; None: it is the answer."""
+    if not location or not 300 <= status < 400:
+        return None
+    there = urljoin(url, location)
+    return there if urlsplit(there).hostname == urlsplit(url).hostname else None

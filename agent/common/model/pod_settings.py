@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from agent.common.model.binding import config, flag
+from agent.common.model.binding import config, flag, gate
 from agent.common.model.file_names import is_file_name
 from nodelib.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeGates:
+    """Fields of volumes that a kubelet reads only with a feature gate.
+
+    `file_users`: owners of files (defaultUser, user); `directory_modes`: the mode of an emptyDir.
+    """
+
+    file_users: Annotated[bool, gate("AtomicWriteVolumeUserFields")] = False
+    directory_modes: Annotated[bool, gate("EmptyDirVolumeMode")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,7 @@ class NodeContext:
     user_namespace_handlers: frozenset[str] = frozenset()
     uid: str = ""
     selinux: bool = False
+    volumes: VolumeGates = VolumeGates()
 
 
 @dataclass(frozen=True, slots=True)

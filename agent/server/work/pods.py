@@ -1,4 +1,4 @@
-"""/pods, /runningpods/ and /checkpoint: the pods of this node."""
+"""/pods, /allocatedPods, /runningpods/ and /checkpoint: the pods of this node."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ class Pods:
 
     async def list(self, request: web.Request) -> web.Response:
         return json(_pod_list(self._with_status(pod) for pod in self._deps.pods.pods()))
+
+    async def allocated(self, request: web.Request) -> web.Response:
+        """Pods that have not ended, with the resources that this node has granted them, and without their status."""
+        return json(_pod_list(_as_allocated(pod) for pod in self._deps.pods.pods() if self._is_active(pod)))
+
+    async def one_allocated(self, request: web.Request) -> web.Response:
+        pod = find_pod(self._deps.pods, request, "pod not found")
+        if not self._is_active(pod) or request.match_info.get("uid", pod.uid) != pod.uid:
+            raise Refused(404, "pod not found")
+        return json({"kind": "Pod", "apiVersion": "v1", **_as_allocated(pod)})
 
     async def running(self, request: web.Request) -> web.Response:
         """What the runtime reports as running, whether the agent wants it or not, as upstream."""
@@ -65,9 +75,16 @@ class Pods:
             raise Refused(500, f"checkpointing of {pod.full_name}/{name} failed ({error.message})") from error
         return json({"items": [path]})
 
+    def _is_active(self, pod: Pod) -> bool:
+        return self._deps.pods.status(pod.uid).get("phase") not in ("Succeeded", "Failed")
+
     def _with_status(self, pod: Pod) -> Json:
         status = self._deps.pods.status(pod.uid)
         return {**pod.raw, "status": status} if status else pod.raw
+
+
+def _as_allocated(pod: Pod) -> Json:
+    return {**pod.raw, "status": {}}
 
 
 def _pod_list(items: Iterable[Json]) -> Json:

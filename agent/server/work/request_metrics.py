@@ -17,7 +17,7 @@ _METHODS = {"OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT
 _PATHS = {
     "healthz", "pods", "stats", "metrics", "metrics/cadvisor", "metrics/probes", "metrics/resource", "run", "exec",
     "attach", "portForward", "containerLogs", "configz", "runningpods", "checkpoint", "logs", "debug",
-    "statusz", "flagz", "why", "images",
+    "statusz", "flagz", "why", "images", "allocatedPods",
 }  # fmt: skip
 _LONG_RUNNING = {"exec", "attach", "portforward", "debug"}
 

@@ -86,6 +86,10 @@ def add_restricted(app: web.Application, deps: ServerDeps, clock: Clock) -> None
         _get(app, "/flagz", zpages.flagz)
     _get(app, "/runningpods", pods.running)  # as clients of the API server's proxy ask for it
     _get(app, "/runningpods/", pods.running)
+    if settings.allocated_pods:
+        _get(app, "/allocatedPods", pods.allocated)
+        _get(app, f"/allocatedPods{_POD}", pods.one_allocated)
+        _get(app, f"/allocatedPods{_POD}/{{uid}}", pods.one_allocated)
     if settings.checkpoints:
         app.router.add_post(f"/checkpoint{_POD}/{{container}}", pods.checkpoint)
     _get(app, "/debug/pprof/{name:.*}", no_pprof)

@@ -23,7 +23,7 @@ _KEY: Shape = {**_SELECTOR, "key": "string"}
 _RESOURCES: Shape = {"limits": _AMOUNTS, "requests": _AMOUNTS, "claims": [{"name": "string", "request": "string"}]}
 _FIELD: Shape = {"apiVersion": "string", "fieldPath": "string"}
 _RESOURCE_FIELD: Shape = {"containerName": "string", "resource": "string", "divisor": "quantity"}
-_ITEMS: Shape = [{"key": "string", "path": "string", "mode": "int"}]
+_ITEMS: Shape = [{"key": "string", "path": "string", "mode": "int", "user": "int"}]
 _HTTP: Shape = {
     "path": "string",
     "port": "port",
@@ -109,16 +109,18 @@ _CONTAINER: Shape = {
     "tty": "bool",
     "targetContainerName": "string",
 }
-_DOWNWARD: Shape = [{"path": "string", "fieldRef": _FIELD, "resourceFieldRef": _RESOURCE_FIELD, "mode": "int"}]
+_DOWNWARD: Shape = [
+    {"path": "string", "fieldRef": _FIELD, "resourceFieldRef": _RESOURCE_FIELD, "mode": "int", "user": "int"}
+]
 _VOLUME: Shape = {
     "name": "string",
     "hostPath": {"path": "string", "type": "string"},
-    "emptyDir": {"medium": "string", "sizeLimit": "quantity"},
-    "downwardAPI": {"items": _DOWNWARD, "defaultMode": "int"},
+    "emptyDir": {"medium": "string", "sizeLimit": "quantity", "mode": "int"},
+    "downwardAPI": {"items": _DOWNWARD, "defaultMode": "int", "defaultUser": "int"},
     "image": {"reference": "string", "pullPolicy": "string"},
-    "secret": {"secretName": "string", "items": _ITEMS, "defaultMode": "int", "optional": "bool"},
-    "configMap": {"name": "string", "items": _ITEMS, "defaultMode": "int", "optional": "bool"},
-    "projected": {"sources": [{"downwardAPI": {"items": _DOWNWARD}}], "defaultMode": "int"},
+    "secret": {"secretName": "string", "items": _ITEMS, "defaultMode": "int", "defaultUser": "int", "optional": "bool"},
+    "configMap": {"name": "string", "items": _ITEMS, "defaultMode": "int", "defaultUser": "int", "optional": "bool"},
+    "projected": {"sources": [{"downwardAPI": {"items": _DOWNWARD}}], "defaultMode": "int", "defaultUser": "int"},
 }
 _SPEC: Shape = {
     "volumes": [_VOLUME],

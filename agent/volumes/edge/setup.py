@@ -118,6 +118,8 @@ def _empty_dir(directory: str, plan: EmptyDir) -> str:
     elif plan.medium == "HugePages" and mounts.mount_at(directory) is None:
         mounts.mount("nodev", directory, "hugetlbfs", data=f"pagesize={plan.page_size}")
         existed = False
+    if plan.mode is not None and not existed:
+        os.chmod(directory, plan.mode & 0o1777)
     if plan.fs_group is not None and not existed:
         apply_fs_group(directory, plan.fs_group, read_only=False)
     return directory

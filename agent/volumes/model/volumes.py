@@ -22,7 +22,7 @@ class FileProjection:
 class EmptyDir:
     """A directory of the pod. `medium`: "" (disk), "Memory" or "HugePages"; `size` in bytes, 0: no limit.
 
-    `page_size` in bytes, for huge pages only.
+    `page_size` in bytes, for huge pages only. `mode`: of the directory; None: everybody may write.
     """
 
     name: str
@@ -30,6 +30,7 @@ class EmptyDir:
     size: int = 0
     fs_group: int | None = None
     page_size: int = 0
+    mode: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

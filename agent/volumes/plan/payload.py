@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 import posixpath
+from dataclasses import dataclass
 
 from agent.common.model.pod_settings import NodeContext
 from agent.common.model.pods import Pod
@@ -31,9 +32,36 @@ from nodelib.json_values import Json
 
 Files = dict[str, FileProjection]
 _DEFAULT_MODE = 0o644
+_MOST_USER = 2**31 - 1
 _DEFAULT_TOKEN_SECONDS = 3600
 _MAX_NAME, _MAX_PATH = 255, 4096
 _SHOWN = {CONFIG_MAP: "ConfigMap", SECRET: "Secret"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileDefaults:
+    """The mode and the owner of files whose item names none. `users`: owners are obeyed."""
+
+    mode: int
+    user: int | None = None
+    users: bool = False
+
+    def file(self, data: bytes, item: Json) -> FileProjection:
+        mode = self.mode if item.get("mode") is None else item["mode"]
+        return FileProjection(data, mode, self.owner(item))
+
+    def owner(self, item: Json) -> int | None:
+        """Raises Invalid for an owner that Linux has not."""
+        user = self.user if item.get("user") is None else item["user"]
+        if not self.users or user is None:
+            return None
+        if not 0 <= user <= _MOST_USER:
+            raise Invalid(
+                f"user {user} of a volume's file is not between 0 and {_MOST_USER}",
+                step="volume files",
+                action="Change the volume's defaultUser, or the item's user.",
+            )
+        return int(user)
 
 
 def checked_path(path: str) -> str:
@@ -57,7 +85,9 @@ def checked_path(path: str) -> str:
     return posixpath.normpath(path)
 
 
-def object_files(pod: Pod, volume: str, ref: ObjectRef, source: Json, found: Json | None, default_mode: int) -> Files:
+def object_files(
+    pod: Pod, volume: str, ref: ObjectRef, source: Json, found: Json | None, defaults: FileDefaults
+) -> Files:
     """Files of a ConfigMap or Secret: all keys, or `items`. Raises Temporary when something needed is missing."""
     optional = bool(source.get("optional"))
     if found is None and not optional:
@@ -65,7 +95,7 @@ def object_files(pod: Pod, volume: str, ref: ObjectRef, source: Json, found: Jso
     data = _data(ref, found or {})
     items = source.get("items") or []
     if not items:
-        return {checked_path(key): FileProjection(content, default_mode) for key, content in data.items()}
+        return {checked_path(key): defaults.file(content, {}) for key, content in data.items()}
     files: Files = {}
     for item in items:
         key = item.get("key", "")
@@ -73,12 +103,11 @@ def object_files(pod: Pod, volume: str, ref: ObjectRef, source: Json, found: Jso
             if optional:
                 continue
             raise _missing(pod, volume, ref, key)
-        mode = item["mode"] if item.get("mode") is not None else default_mode
-        files[checked_path(item.get("path", ""))] = FileProjection(data[key], mode)
+        files[checked_path(item.get("path", ""))] = defaults.file(data[key], item)
     return files
 
 
-def downward_files(pod: Pod, source: Json, node: NodeContext, default_mode: int) -> Files:
+def downward_files(pod: Pod, source: Json, node: NodeContext, defaults: FileDefaults) -> Files:
     """Files of downwardAPI items."""
     files: Files = {}
     for item in source.get("items") or []:
@@ -87,29 +116,29 @@ def downward_files(pod: Pod, source: Json, node: NodeContext, default_mode: int)
             text = downward.pod_field(pod, ref.get("fieldPath", ""))
         elif ref := item.get("resourceFieldRef"):
             text = downward.resource_field(pod, ref, node)
-        mode = item["mode"] if item.get("mode") is not None else default_mode
-        files[checked_path(item.get("path", ""))] = FileProjection(text.encode(), mode)
+        files[checked_path(item.get("path", ""))] = defaults.file(text.encode(), item)
     return files
 
 
 def projected_files(pod: Pod, volume: str, source: Json, sources: VolumeSources, node: NodeContext) -> Files:
     """Files of a projected volume; a later source replaces files of earlier ones."""
-    mode = default_mode(source)
+    defaults = file_defaults(source, node)
     files: Files = {}
     for index, part in enumerate(source.get("sources") or []):
         for key, kind in (("configMap", CONFIG_MAP), ("secret", SECRET)):
             if origin := part.get(key):
                 ref = ObjectRef(kind, origin.get("name", ""))
-                files |= object_files(pod, volume, ref, origin, sources.objects.get(ref), mode)
+                files |= object_files(pod, volume, ref, origin, sources.objects.get(ref), defaults)
         if origin := part.get("downwardAPI"):
-            files |= downward_files(pod, origin, node, mode)
+            files |= downward_files(pod, origin, node, defaults)
         if origin := part.get("serviceAccountToken"):
             token = sources.tokens[token_request(origin)]
-            files[checked_path(origin.get("path", ""))] = _credential(pod, token.encode(), mode)
+            files[checked_path(origin.get("path", ""))] = _credential(pod, origin, token.encode(), defaults)
         if origin := part.get("clusterTrustBundle"):
-            files[checked_path(origin.get("path", ""))] = _credential(pod, _anchors(pod, volume, origin, sources), mode)
+            anchors = _anchors(pod, volume, origin, sources)
+            files[checked_path(origin.get("path", ""))] = _credential(pod, origin, anchors, defaults)
         if origin := part.get("podCertificate"):
-            files |= _certificate_files(pod, volume, index, origin, sources, mode)
+            files |= _certificate_files(pod, volume, index, origin, sources, defaults)
     return files
 
 
@@ -138,9 +167,11 @@ def certificate_projection(volume: str, index: int, origin: Json) -> Certificate
     )
 
 
-def default_mode(source: Json) -> int:
+def file_defaults(source: Json, node: NodeContext) -> FileDefaults:
     mode = source.get("defaultMode")
-    return _DEFAULT_MODE if mode is None else int(mode)
+    return FileDefaults(
+        _DEFAULT_MODE if mode is None else int(mode), source.get("defaultUser"), node.volumes.file_users
+    )
 
 
 def fs_user(pod: Pod) -> int | None:
@@ -155,10 +186,12 @@ def fs_group(pod: Pod) -> int | None:
     return None if group is None else int(group)
 
 
-def _credential(pod: Pod, data: bytes, mode: int) -> FileProjection:
+def _credential(pod: Pod, origin: Json, data: bytes, defaults: FileDefaults) -> FileProjection:
     # With an fsGroup the ownership pass widens 0600 to 0640; without either, the default mode lets everyone read.
-    owner = fs_user(pod)
-    return FileProjection(data, 0o600 if owner is not None or fs_group(pod) is not None else mode, owner)
+    owner = defaults.owner(origin)
+    if owner is None:
+        owner = fs_user(pod)
+    return FileProjection(data, 0o600 if owner is not None or fs_group(pod) is not None else defaults.mode, owner)
 
 
 def _anchors(pod: Pod, volume: str, origin: Json, sources: VolumeSources) -> bytes:
@@ -176,7 +209,9 @@ def _anchors(pod: Pod, volume: str, origin: Json, sources: VolumeSources) -> byt
     )
 
 
-def _certificate_files(pod: Pod, volume: str, index: int, origin: Json, sources: VolumeSources, mode: int) -> Files:
+def _certificate_files(
+    pod: Pod, volume: str, index: int, origin: Json, sources: VolumeSources, defaults: FileDefaults
+) -> Files:
     found = sources.certificates[certificate_projection(volume, index, origin)]
     if isinstance(found, NodewrightError):
         raise found
@@ -185,7 +220,9 @@ def _certificate_files(pod: Pod, volume: str, index: int, origin: Json, sources:
         ("keyPath", found.key),
         ("certificateChainPath", found.chain),
     )
-    return {checked_path(origin[key]): _credential(pod, data, mode) for key, data in shown if origin.get(key)}
+    return {
+        checked_path(origin[key]): _credential(pod, origin, data, defaults) for key, data in shown if origin.get(key)
+    }
 
 
 def _data(ref: ObjectRef, found: Json) -> dict[str, bytes]:

@@ -166,12 +166,11 @@ def _plan(pod: Pod, volume: Json, sources: VolumeSources, node: NodeContext) -> 
 def _empty_dir(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     medium, group = source.get("medium") or "", payload.fs_group(pod)
     limit = quantity.value(source.get("sizeLimit") or "0")
-    if medium == "":
-        return EmptyDir(name, "", limit, group)
-    if medium == "Memory":
-        return EmptyDir(name, medium, limit, group)
+    mode = source.get("mode") if node.volumes.directory_modes else None
+    if medium in ("", "Memory"):
+        return EmptyDir(name, medium, limit, group, mode=mode)
     if medium == "HugePages" or medium.startswith("HugePages-"):
-        return EmptyDir(name, "HugePages", limit, group, _page_size(pod, name, medium))
+        return EmptyDir(name, "HugePages", limit, group, _page_size(pod, name, medium), mode)
     raise Invalid(
         f'unknown storage medium "{medium}"',
         obj=f"pod {pod.full_name}",
@@ -182,20 +181,20 @@ def _empty_dir(pod: Pod, name: str, source: Json, sources: VolumeSources, node: 
 
 def _config_map(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     ref = ObjectRef(CONFIG_MAP, source.get("name", ""))
-    mode = payload.default_mode(source)
-    files = payload.object_files(pod, name, ref, source, sources.objects.get(ref), mode)
+    defaults = payload.file_defaults(source, node)
+    files = payload.object_files(pod, name, ref, source, sources.objects.get(ref), defaults)
     return _atomic(pod, name, "kubernetes.io~configmap", files, node, in_memory=False)
 
 
 def _secret(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
     ref = ObjectRef(SECRET, source.get("secretName", ""))
-    mode = payload.default_mode(source)
-    files = payload.object_files(pod, name, ref, source, sources.objects.get(ref), mode)
+    defaults = payload.file_defaults(source, node)
+    files = payload.object_files(pod, name, ref, source, sources.objects.get(ref), defaults)
     return _atomic(pod, name, "kubernetes.io~secret", files, node)
 
 
 def _downward(pod: Pod, name: str, source: Json, sources: VolumeSources, node: NodeContext) -> VolumePlan:
-    files = payload.downward_files(pod, source, node, payload.default_mode(source))
+    files = payload.downward_files(pod, source, node, payload.file_defaults(source, node))
     return _atomic(pod, name, "kubernetes.io~downward-api", files, node)
 
 

@@ -43,7 +43,7 @@ TABLE = (
     ),
     Mutation(
         "item-mode", "mode of an item",
-        _PAYLOAD, "FileProjection(data[key], mode)", "FileProjection(data[key], default_mode)", _TESTS,
+        _PAYLOAD, "defaults.file(data[key], item)", "defaults.file(data[key], {})", _TESTS,
     ),
     Mutation(
         "downward-volume", "labels in a downwardAPI volume",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.common.model.pods import ProbeState
 from agent.probes import plan
-from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, ProbeKind, TcpRequest
+from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, ProbeGates, ProbeKind, TcpRequest
 from agent.probes.plan import Spec, Track
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
@@ -278,6 +278,19 @@ def test_what_a_probe_says_is_put_together_for_each_attempt_and_has_a_limit(acti
     found = container(env=[{"name": "LONG", "value": "x" * 30_000}], readinessProbe=action)
     with pytest.raises(Invalid, match=problem):
         plan.request_of(plan.specs(found)[0], found, "10.0.0.9")
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_http2_and_tls_are_asked_for_behind_their_gates(on: bool) -> None:
+    gates = ProbeGates(http2=on, grpc_tls=on)
+
+    def asked(**action: Any) -> Any:
+        found = container(readinessProbe=action)
+        return plan.request_of(plan.specs(found)[0], found, "10.0.0.9", gates)
+
+    assert asked(httpGet={"port": 80, "protocol": "HTTP2"}).http2 is on
+    assert asked(grpc={"port": 80, "mode": "TLS"}).tls is on
+    assert not asked(httpGet={"port": 80}).http2 and not asked(grpc={"port": 80}).tls
 
 
 def test_ipv6_in_a_url() -> None:

@@ -28,6 +28,14 @@ async def test_pods_carry_the_newest_status(bench: Bench) -> None:
     assert [(pod["metadata"]["name"], pod["status"]["phase"]) for pod in listed["items"]] == [("web", "Running")]
 
 
+async def test_allocated_pods_are_those_that_run_without_their_status(bench: Bench) -> None:
+    await _start(bench, allocated_pods=True)
+    listed = json.loads((await bench.get("/allocatedPods"))[1])
+    assert [(one["metadata"]["name"], one["status"]) for one in listed["items"]] == [("web", {})]
+    for path, status in (("ns/web", 200), ("ns/web/u1", 200), ("ns/web/other", 404), ("ns/no", 404)):
+        assert (await bench.get(f"/allocatedPods/{path}"))[0] == status, path
+
+
 @pytest.mark.parametrize("path", ["/runningpods", "/runningpods/"])
 async def test_running_pods_are_the_runtimes(bench: Bench, path: str) -> None:
     bench.view.by_uid.clear()
@@ -229,8 +237,9 @@ async def test_system_logs_off(bench: Bench) -> None:
 
 @pytest.mark.parametrize("on", [True, False])
 async def test_pages_whose_gates_are_off_are_not_there(bench: Bench, on: bool) -> None:
-    await _start(bench, flagz=on, statusz=on, checkpoints=on)
-    for path, method in (("/flagz", "GET"), ("/statusz", "GET"), ("/checkpoint/ns/web/main", "POST")):
+    await _start(bench, flagz=on, statusz=on, checkpoints=on, allocated_pods=on)
+    pages = (("/flagz", "GET"), ("/statusz", "GET"), ("/checkpoint/ns/web/main", "POST"), ("/allocatedPods", "GET"))
+    for path, method in pages:
         assert ((await bench.get(path, method=method))[0] != 404) is on, path
 
 

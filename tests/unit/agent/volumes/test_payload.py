@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.common.model.pod_settings import NodeContext
+from agent.common.model.pod_settings import NodeContext, VolumeGates
 from agent.volumes.model.sources import (
     CONFIG_MAP,
     SECRET,
@@ -21,6 +21,7 @@ from agent.volumes.model.sources import (
 )
 from agent.volumes.model.volumes import FileProjection
 from agent.volumes.plan.payload import (
+    FileDefaults,
     certificate_projection,
     checked_path,
     downward_files,
@@ -60,13 +61,13 @@ def shown(files: dict[str, FileProjection]) -> dict[str, tuple[bytes, int, int |
     ],
 )
 def test_config_map(source: Json, expected: Json) -> None:
-    assert shown(object_files(pod(), "v", CM, source, CONFIG, 0o644)) == expected
+    assert shown(object_files(pod(), "v", CM, source, CONFIG, FileDefaults(0o644))) == expected
 
 
 def test_secret_is_decoded() -> None:
-    assert shown(object_files(pod(), "v", SEC, {}, KEYS, 0o400)) == {"pass": (b"x", 0o400, None)}
+    assert shown(object_files(pod(), "v", SEC, {}, KEYS, FileDefaults(0o400))) == {"pass": (b"x", 0o400, None)}
     with pytest.raises(Invalid, match="base64"):
-        object_files(pod(), "v", SEC, {}, {"data": {"p": "%%%"}}, 0o400)
+        object_files(pod(), "v", SEC, {}, {"data": {"p": "%%%"}}, FileDefaults(0o400))
 
 
 @pytest.mark.parametrize(
@@ -78,11 +79,11 @@ def test_secret_is_decoded() -> None:
 )
 def test_missing_things_wait(source: Json, found: Json | None, message: str) -> None:
     with pytest.raises(Temporary, match=message):
-        object_files(pod(), "v", CM, source, found, 0o644)
+        object_files(pod(), "v", CM, source, found, FileDefaults(0o644))
 
 
 def test_missing_optional_object_is_an_empty_volume() -> None:
-    assert object_files(pod(), "v", CM, {"optional": True}, None, 0o644) == {}
+    assert object_files(pod(), "v", CM, {"optional": True}, None, FileDefaults(0o644)) == {}
 
 
 @pytest.mark.parametrize("path", ["a", "a/b", "a..b", "a/..b", ".hidden"])
@@ -96,6 +97,39 @@ def test_good_paths(path: str) -> None:
 def test_bad_paths(path: str) -> None:
     with pytest.raises(Invalid, match="invalid path"):
         checked_path(path)
+
+
+@pytest.mark.parametrize(
+    ("users", "owners"),
+    [
+        pytest.param(True, {"cm": 7, "own": 8, "labels": 9, "token": 10, "same": 7}, id="gate on"),
+        pytest.param(False, dict.fromkeys(("cm", "own", "labels", "token", "same")), id="gate off"),
+    ],
+)
+def test_files_have_the_owners_that_the_volume_names(users: bool, owners: dict[str, int | None]) -> None:
+    """As resolveFsUser: the item's user, then the volume's; only then, for credentials, that of the containers."""
+    node = NodeContext(volumes=VolumeGates(file_users=users))
+    items = [{"key": "a", "path": "cm"}, {"key": "b", "path": "own", "user": 8}]
+    labels = {"path": "labels", "fieldRef": {"fieldPath": "metadata.name"}, "user": 9}
+    tokens = [{"path": "token", "user": 10}, {"path": "same", "audience": "b"}]
+    source = {
+        "defaultUser": 7,
+        "sources": [
+            {"configMap": {"name": "settings", "items": items}},
+            {"downwardAPI": {"items": [labels]}},
+            *({"serviceAccountToken": one} for one in tokens),
+        ],
+    }
+    given = VolumeSources({CM: CONFIG}, {TokenRequest("", 3600): "t", TokenRequest("b", 3600): "t"})
+    files = projected_files(pod(), "v", source, given, node)
+    assert {path: file.uid for path, file in files.items()} == owners
+    assert files["token"].mode == (0o600 if users else 0o644)
+
+
+@pytest.mark.parametrize("user", [-1, 2**31])
+def test_an_owner_that_linux_has_not_is_refused(user: int) -> None:
+    with pytest.raises(Invalid, match="defaultUser"):
+        object_files(pod(), "v", CM, {}, CONFIG, FileDefaults(0o644, user, users=True))
 
 
 @given(st.text(alphabet="./ab\0", max_size=12))
@@ -117,7 +151,7 @@ def test_downward_items() -> None:
             {"path": "d/cpu", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}, "mode": 0o400},
         ]
     }
-    files = downward_files(pod(meta={"labels": {"a": "1"}}), source, NODE, 0o644)
+    files = downward_files(pod(meta={"labels": {"a": "1"}}), source, NODE, FileDefaults(0o644))
     assert shown(files) == {"labels": (b'a="1"', 0o644, None), "d/cpu": (b"2", 0o400, None)}
 
 
@@ -233,6 +267,6 @@ def test_certificate_projection() -> None:
 @given(st.lists(st.fixed_dictionaries({"key": st.text(max_size=3), "path": st.text(max_size=8)}), max_size=4))
 def test_any_items_work_or_are_refused_with_a_reason(items: list[Json]) -> None:
     try:
-        object_files(pod(), "v", CM, {"items": items}, CONFIG, 0o644)
+        object_files(pod(), "v", CM, {"items": items}, CONFIG, FileDefaults(0o644))
     except NodewrightError as error:
         assert error.message

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.common.model.pod_settings import NodeContext
+from agent.common.model.pod_settings import NodeContext, VolumeGates
 from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.sources import (
     CONFIG_MAP,
@@ -66,6 +67,15 @@ def plan(volume: Json, sources: VolumeSources | None = None, **spec: Any) -> Vol
 )
 def test_plans(volume: Json, expected: VolumePlan) -> None:
     assert plan(volume) == expected
+
+
+@pytest.mark.parametrize("medium", ["", "Memory", "HugePages-2Mi"])
+@pytest.mark.parametrize("on", [True, False])
+def test_an_empty_dir_has_the_mode_that_it_names(medium: str, on: bool) -> None:
+    one = pod(volumes=[{"name": "v", "emptyDir": {"medium": medium, "mode": 0o750}}])
+    (found,) = plan_volumes(one, VolumeSources(), replace(NODE, volumes=VolumeGates(directory_modes=on)))
+    assert isinstance(found, EmptyDir)
+    assert found.mode == (0o750 if on else None)
 
 
 def test_pod_memory_limit_bounds_memory_volumes() -> None:
