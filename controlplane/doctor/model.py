@@ -30,6 +30,8 @@ class Machine:
     ports_taken: tuple[int, ...] = ()  # of NODE_PORTS, by this machine's own listeners
     memory: int = 0  # bytes available
     swap: int = 0  # bytes in use
+    load: float = 0.0  # processes that ran or waited, in the last minute
+    cpus: int = 1
     state_free: int = 0  # bytes free where the state is
     cache_free: int = 0
     state_root: str = ""

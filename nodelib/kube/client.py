@@ -310,7 +310,7 @@ class KubeClient:
             f"no answer: {_plainly(error)}",
             obj=f"API server {self.access.server}",
             step=f"{method} {path}",
-            action="Check that the API server is running and that this node can reach it. The call will be repeated.",
+            action="Check that the API server is running and that this node can reach it.",
         )
 
     def _unexpected(self, method: str, path: str, error: answers.Unusable) -> UnexpectedAnswer:

@@ -128,7 +128,7 @@ class StreamingList:
             "no answer: it took too long",
             obj=f"API server {self._client.access.server}",
             step=f"WATCH {self._path}",
-            action="Check that the API server is running and that this node can reach it. The call will be repeated.",
+            action="Check that the API server is running and that this node can reach it.",
         )
 
 

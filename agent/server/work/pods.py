@@ -28,12 +28,13 @@ class Pods:
         return json(_pod_list(self._with_status(pod) for pod in self._deps.pods.pods()))
 
     async def allocated(self, request: web.Request) -> web.Response:
-        """Pods that have not ended, with the resources that this node has granted them, and without their status."""
-        return json(_pod_list(_as_allocated(pod) for pod in self._deps.pods.pods() if self._is_active(pod)))
+        """Pods that hold resources, as this node has granted them, and without their status."""
+        return json(_pod_list(_as_allocated(pod) for pod in self._deps.pods.active()))
 
     async def one_allocated(self, request: web.Request) -> web.Response:
         pod = find_pod(self._deps.pods, request, "pod not found")
-        if not self._is_active(pod) or request.match_info.get("uid", pod.uid) != pod.uid:
+        holds = pod.uid in {one.uid for one in self._deps.pods.active()}
+        if not holds or request.match_info.get("uid", pod.uid) != pod.uid:
             raise Refused(404, "pod not found")
         return json({"kind": "Pod", "apiVersion": "v1", **_as_allocated(pod)})
 
@@ -74,9 +75,6 @@ class Pods:
         except NodewrightError as error:
             raise Refused(500, f"checkpointing of {pod.full_name}/{name} failed ({error.message})") from error
         return json({"items": [path]})
-
-    def _is_active(self, pod: Pod) -> bool:
-        return self._deps.pods.status(pod.uid).get("phase") not in ("Succeeded", "Failed")
 
     def _with_status(self, pod: Pod) -> Json:
         status = self._deps.pods.status(pod.uid)

@@ -22,7 +22,9 @@ from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 
 _APPLY = {"fieldManager": "nodewright-up", "force": "true"}
-_REGISTERS_WITHIN = 30.0  # seconds from an agent's start, also on a busy machine
+# Seconds from an agent's start. Upstream's kubelet registers a Node only when it starts. Ours goes on trying, unless the
+# Node was deleted again and again: what only starts slowly must not be started anew.
+_REGISTERS_WITHIN = {"upstream": 30.0, "nodewright": 300.0}
 _PODS = "/api/v1/namespaces/{}/pods"
 
 
@@ -62,7 +64,7 @@ async def wait_nodes(cluster: Cluster, client: KubeClient, clock: Clock, *, time
     boots = {node.name: boot_time(cluster, node) for node in cluster.nodes}
     restarted: set[str] = set()
     taints = {member.name: member.taints for member in cluster.members}
-    wanted = list(taints)
+    wanted, patience = list(taints), _REGISTERS_WITHIN[cluster.options.agent]
 
     async def waits() -> str:
         listed = await client.get("/api/v1/nodes")
@@ -70,10 +72,10 @@ async def wait_nodes(cluster: Cluster, client: KubeClient, clock: Clock, *, time
         # What the API still says of a node that was started anew since then is of no use.
         reasons = {name: node_waits_for(by_name.get(name), boots[name], taints[name]) for name in wanted}
         for node in cluster.nodes:
-            lost = node.name not in by_name and agent_runs_for(cluster, node) > _REGISTERS_WITHIN
+            lost = node.name not in by_name and agent_runs_for(cluster, node) > patience
             if lost and node.name not in restarted:
                 restarted.add(node.name)
-                restart_agent(cluster, node)  # upstream's kubelet registers a Node only when it starts
+                restart_agent(cluster, node)
         return "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
 
     logs = ", ".join(f"{cluster.log_dir(name)}/agent.log" for name in wanted)

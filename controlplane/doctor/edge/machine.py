@@ -49,6 +49,8 @@ async def read_facts(
         ports_taken=tuple(port for port in NODE_PORTS if port in listening),
         memory=memory.get("MemAvailable", 0),
         swap=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
+        load=os.getloadavg()[0],
+        cpus=len(os.sched_getaffinity(0)),
         state_free=_free(state_root),
         cache_free=_free(cache_root),
         state_root=state_root,

@@ -19,6 +19,7 @@ _FREE_INOTIFY_INSTANCES = 32
 _NO_MOUNT_POINT = "cannot change root filesystem propagation"  # unshare's words
 _STATE_BYTES, _CACHE_BYTES_COLD = 2 * GIB, 9 * GIB
 _MEMORY_BYTES = int(1.5 * GIB)
+_BUSY = 8.0  # processes that want each CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def preflight(machine: Machine) -> tuple[Finding, ...]:
         _ports(machine),
         _memory(machine),
         _swap(machine),
+        _load(machine),
         _disk("disk for the cluster", machine.state_root, machine.state_free, _STATE_BYTES),
         _disk(
             "disk for the cache", machine.cache_root, machine.cache_free, GIB if machine.built else _CACHE_BYTES_COLD
@@ -205,6 +207,14 @@ def _swap(m: Machine) -> Finding:
     return Finding(
         "swap", "warning", f"{m.swap / GIB:.1f} GiB in use: memory limits of pods are then soft", "swapoff -a"
     )
+
+
+def _load(m: Machine) -> Finding:
+    found = f"load {m.load:.1f} on {m.cpus} CPU{'s' * (m.cpus != 1)}"
+    if m.load < _BUSY * m.cpus:
+        return Finding("load", "ok", found)
+    slow = f"{found}: nodes and pods start slowly, and what waits for them may give up"
+    return Finding("load", "warning", slow, "Wait until the machine's other work has ended (`top` names it), or add CPUs")
 
 
 def _disk(check: str, path: str, free: int, wanted: int) -> Finding:

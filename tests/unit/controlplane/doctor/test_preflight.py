@@ -67,6 +67,8 @@ def test_a_good_machine_has_no_complaint() -> None:
         pytest.param(replace(GOOD, ports_taken=(10250,)), "ports", "ok", "", id="another kubelet"),
         pytest.param(replace(GOOD, memory=GIB), "memory", "warning", "--nodes 1", id="little memory"),
         pytest.param(replace(GOOD, swap=GIB), "swap", "warning", "swapoff", id="swap"),
+        pytest.param(replace(GOOD, load=15.9, cpus=2), "load", "ok", "", id="some load"),
+        pytest.param(replace(GOOD, load=16.0, cpus=2), "load", "warning", "other work", id="much load"),
         pytest.param(replace(GOOD, state_free=GIB), "disk for the cluster", "warning", "NODEWRIGHT_STATE", id="low"),
         pytest.param(replace(GOOD, state_free=1000), "disk for the cluster", "fatal", "NODEWRIGHT_STATE", id="full"),
         pytest.param(
