@@ -14,6 +14,7 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.plan.endpoint_shares import EndpointShares
 from proxy.plan.outer import OuterAddresses
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
@@ -58,6 +59,7 @@ class Tracker:
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         self._slices: dict[NamespacedName, dict[str, Slice]] = {}
         self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
+        self._shares = EndpointShares()
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._unmerged: set[NamespacedName] = set()
         self._changed: set[ServicePortName] = set()
@@ -110,6 +112,8 @@ class Tracker:
         if parsed is None:
             self._drop(service, own)
         else:
+            if self._shares.add(service, parsed.size - (known[name].size if name in known else 0)):
+                parsed.unfold()  # not those of all Services at once, in take()
             self._slices.setdefault(service, {})[name] = parsed
             self._owners[own] = service
             self._note_trigger(service, obj)
@@ -119,7 +123,8 @@ class Tracker:
     def _drop(self, service: NamespacedName, own: NamespacedName) -> None:
         """The slice is no longer one of that Service."""
         known = self._slices[service]
-        del known[own.name], self._owners[own]
+        self._shares.add(service, -known.pop(own.name).size)
+        del self._owners[own]
         if not known:
             del self._slices[service]
         self._triggers.pop(service, None)
@@ -127,7 +132,8 @@ class Tracker:
 
     def take(self) -> Changes:
         """A copy of the state with the changes since the last call; the tracker starts a new list of changes."""
-        problems: list[Problem] = []
+        others, problems = self._shares.bound({service.namespace for service in self._unmerged})
+        self._unmerged |= others
         for service in self._unmerged:
             problems += self._merge(service)
         self._unmerged.clear()
@@ -148,7 +154,7 @@ class Tracker:
         return Desired(self.family, dict(self._served), dict(self._endpoints))
 
     def _merge(self, service: NamespacedName) -> list[Problem]:
-        merged, problems = merge(self._slices.get(service, {}).values())
+        merged, problems = merge(self._slices.get(service, {}).values(), self._shares.room(service))
         for name in self._merged.pop(service, ()):
             if name not in merged:
                 del self._endpoints[name]
