@@ -28,9 +28,10 @@ def trace(
     lenient: bool = False,
     fib: Fib | None = None,
 ) -> tuple[Outcome, ...]:
-    """All distinct outcomes, in the order of the rules; of more than MOST_WAYS the first. `more`: chains of nftables (trace_nft.bases).
+    """All distinct outcomes, in the order of the rules; of more than MOST_WAYS the first.
 
-    Without `fib` every packet has a route. An unknown match raises Invalid; with `lenient` it may or may not match.
+    `more`: chains of nftables (trace_nft.bases). Without `fib` every packet has a route. An unknown match raises
+    Invalid; with `lenient` it may or may not match.
     """
     chains = sorted([*bases(tables, lenient=lenient), *more], key=lambda base: base.priority)
     first = Branch(packet, original=packet)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty
@@ -16,6 +17,7 @@ from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
 from proxy.plan.endpoint_shares import EndpointShares
 from proxy.plan.outer import OuterAddresses
+from proxy.plan.port_shares import LEAST, PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
 
@@ -59,7 +61,7 @@ class Tracker:
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         self._slices: dict[NamespacedName, dict[str, Slice]] = {}
         self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
-        self._shares = EndpointShares()
+        self._shares, self._port_shares = EndpointShares(), PortShares()
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._unmerged: set[NamespacedName] = set()
         self._changed: set[ServicePortName] = set()
@@ -81,6 +83,20 @@ class Tracker:
         """Take a Service that was added or changed, or with `gone` deleted."""
         key = service_name(obj)
         ports, problems = ({}, []) if gone else parse_service(obj, self.family)
+        others = self._port_shares.put(key, len(ports), obj)
+        problems += self._take_service(key, ports)
+        for other in others:
+            ports, _ = parse_service(other, self.family)
+            problems += self._take_service(service_name(other), ports)
+        return problems
+
+    def _take_service(self, key: NamespacedName, ports: dict[ServicePortName, ServicePort]) -> list[Problem]:
+        """Its ports, or the first of them where the Services of its namespace have too many together."""
+        problems: list[Problem] = []
+        if self._port_shares.is_cut(key):
+            text = f"{len(ports) - LEAST} ports are left out: the Services of its namespace have too many together"
+            problems.append(Problem(f"Service {key}", text))
+            ports = dict(islice(ports.items(), LEAST))
         before = self._names.pop(key, ())
         if ports:
             self._names[key] = tuple(ports)

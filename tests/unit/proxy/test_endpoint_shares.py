@@ -39,7 +39,7 @@ def served(tracker: Tracker) -> dict[str, int]:
 
 
 def test_the_endpoints_of_a_namespace_have_a_bound_together() -> None:
-    """Each within the bound of a Service took 150 MB of every proxy, and a namespace may have any number of Services."""
+    """Each within the bound of a Service took 150 MB of every proxy, and a namespace may have many Services."""
     tracker = Tracker(Family.IPV4, HERE, 0.0)
     tracker.service(service("huge0", "172.30.0.1", ports=PORTS))
     every = [(f"huge{number}", number) for number in range(3)]
