@@ -124,7 +124,7 @@ async def _on_node(
 def _seen(
     service: Json, facts: Facts, node: str, kernel: edge.Kernel, family: Family
 ) -> tuple[list[PortView], list[Matched]]:
-    """Blocking: a Service may have hundreds of thousands of pairs of endpoints and ports, and a kernel as many rules."""
+    """Blocking: a Service may have hundreds of thousands of pairs of endpoints and ports, a kernel as many rules."""
     views = ports(service, facts, node, family)
     return views, rules_of(service, views, kernel.tables, kernel.nftables, family)
 

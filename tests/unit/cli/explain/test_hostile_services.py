@@ -75,8 +75,9 @@ async def test_connections_of_a_few_addresses_are_counted(monkeypatch: pytest.Mo
         return []
 
     class Nothing:
-        tables: Json = {}
-        nftables: Json = {}
+        def __init__(self) -> None:
+            self.tables: Json = {}
+            self.nftables: Json = {}
 
         def namespace(self, node: str, kind: str) -> str:
             return node
