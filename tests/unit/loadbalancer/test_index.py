@@ -33,8 +33,8 @@ def test_endpoints_are_those_of_all_slices() -> None:
 @pytest.mark.parametrize(("local", "ours"), [(True, True), (False, True), (True, False)])
 def test_what_is_wanted_is_known_without_a_look_at_every_service(local: bool, ours: bool) -> None:
     index = Index()
-    spec = {} if ours else {"loadBalancerClass": "other"}
-    one = balanced("x", externalTrafficPolicy="Local" if local else "Cluster", **spec)
+    policy = "Local" if local else "Cluster"
+    one = balanced("x", externalTrafficPolicy=policy, loadBalancerClass=None if ours else "other")
     for _ in range(2):
         index.service("MODIFIED", one)
         assert (index.wanted, index.needs_endpoints) == (ours, ours and local)

@@ -14,6 +14,7 @@ from cli.explain.endpoints import ports, silent_endpoints
 from cli.explain.facts import Facts
 from cli.explain.places import sender, target
 from cli.explain.rules_of import rules_of
+from controlplane.machine.edge import rules
 from controlplane.machine.model import Listener
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
@@ -48,18 +49,18 @@ def test_listeners_are_looked_at_a_bounded_number_of_times() -> None:
 def test_rules_are_not_compared_with_each_port() -> None:
     web = service("web", "10.9.0.7", ports=MANY)
     facts = Facts.of([web], [], [], [NODE])
-    rules: list[Json] = [
+    listed: list[Json] = [
         {"rule": {"family": "ip", "table": "kube-proxy", "chain": f"service-ABCDEFGH-ns/s{number}/tcp/p1", "expr": []}}
         for number in range(5000)
     ]
     own = "external-ABCDEFGH-ns/web/tcp/p77"
-    rules.append({"rule": {"family": "ip", "table": "kube-proxy", "chain": own, "expr": []}})
-    rules.append(
+    listed.append({"rule": {"family": "ip", "table": "kube-proxy", "chain": own, "expr": []}})
+    listed.append(
         {"rule": {"family": "ip", "table": "t", "chain": "endpoint-ABCD-ns/web/tcp/p7__10.1.0.1/80", "expr": []}}
     )
     views = ports(web, facts, "node1")
     began = time.process_time()
-    found = rules_of(web, views, {}, {"nftables": rules}, Family.IPV4)
+    found = rules_of(web, views, {}, {"nftables": listed}, Family.IPV4)
     assert time.process_time() - began < 2.0
     assert [one.where.split()[1] for one in found] == [own, "endpoint-ABCD-ns/web/tcp/p7__10.1.0.1/80"]
 
@@ -82,7 +83,7 @@ async def test_connections_of_a_few_addresses_are_counted(monkeypatch: pytest.Mo
         def namespace(self, node: str, kind: str) -> str:
             return node
 
-    monkeypatch.setattr(command.edge, "connections", connections)
+    monkeypatch.setattr(rules, "connections", connections)
     nothing: Any = Nothing()
     seen = await command._on_node(nothing, web, Facts.of([web], [], [], [NODE]), "node1", {("node1", 4): nothing})
     assert asked[0] == "10.9.0.7" and len(asked) == 16
