@@ -8,8 +8,9 @@ from contextlib import AsyncExitStack
 
 from csi import names
 from csi.capacity import Capacity
+from csi.copies import Copies
 from csi.model import Image, Kind, Mode, VolumeRequest
-from csi.operations import Operations, translated
+from csi.operations import PATIENCE, Operations, translated
 from csi.plan import access, sizes, volumes
 from csi.ports import Disk
 from nodelib.clock import Clock
@@ -30,6 +31,7 @@ class Controller:
 
     def __init__(self, disk: Disk, capacity: Capacity, operations: Operations, clock: Clock, node: str) -> None:
         self._disk, self._capacity, self._operations, self._clock, self._node = disk, capacity, operations, clock, node
+        self._copies = Copies()
 
     def methods(self) -> dict[str, Callable[[Json], Awaitable[Json]]]:
         return {
@@ -50,7 +52,7 @@ class Controller:
     async def create_volume(self, request: Json) -> Json:
         wanted = volumes.read_request(request)
         volumes.check_topology(request.get("accessibility_requirements"), self._node)
-        return await self._operations.run(wanted.id, self._create(wanted))
+        return await self._operations.run(wanted.id, self._create(wanted), PATIENCE)
 
     async def delete_volume(self, request: Json) -> Json:
         image_id = names.given(request["volume_id"], "volume id")
@@ -85,8 +87,10 @@ class Controller:
     async def create_snapshot(self, request: Json) -> Json:
         source = names.given(request["source_volume_id"], "source volume id")
         image_id = names.id_of(Kind.SNAPSHOT, request["name"])
-        volumes.check_parameters(request.get("parameters") or {})
-        return await self._operations.run(image_id, self._snapshot(image_id, request["name"], source))
+        parameters = request.get("parameters") or {}
+        volumes.check_parameters(parameters)
+        work = self._snapshot(image_id, request["name"], source, volumes.namespace(parameters))
+        return await self._operations.run(image_id, work, PATIENCE)
 
     async def delete_snapshot(self, request: Json) -> Json:
         image_id = names.id_in(names.given(request["snapshot_id"], "snapshot id"))
@@ -118,7 +122,7 @@ class Controller:
             if origin is None:
                 await self._disk.make(Kind.VOLUME, made)
             else:
-                await self._copy(held, wanted.source_kind, origin, Kind.VOLUME, made)
+                await self._copy(held, wanted.namespace, (wanted.source_kind, origin), Kind.VOLUME, made)
         log.info("%s: made, %d bytes, %s", made.id, made.size, made.fs_type or "block")
         return {"volume": volumes.volume(made, self._node)}
 
@@ -139,9 +143,12 @@ class Controller:
             raise Refused("INVALID_ARGUMENT", f"{wanted.source} has {found.fs_type}, not {wanted.fs_type}")
         return found
 
-    async def _copy(self, held: AsyncExitStack, source: Kind, origin: Image, kind: Kind, made: Image) -> None:
-        """Copy an image that nobody writes to meanwhile."""
-        in_use = False
+    async def _copy(
+        self, held: AsyncExitStack, namespace: str, copied: tuple[Kind, Image], kind: Kind, made: Image
+    ) -> None:
+        """Copy an image that nobody writes to meanwhile, when the namespace has its turn."""
+        await held.enter_async_context(self._copies.turn(namespace))
+        in_use, (source, origin) = False, copied
         if source is Kind.VOLUME:
             # Nobody can be kept from writing to a device.
             in_use = origin.mode is Mode.BLOCK and bool(await self._disk.users(origin))
@@ -158,7 +165,7 @@ class Controller:
         await self._disk.remove(kind, image_id)
         return {}
 
-    async def _snapshot(self, image_id: str, name: str, source: str) -> Json:
+    async def _snapshot(self, image_id: str, name: str, source: str, namespace: str) -> Json:
         existing = await self._disk.image(Kind.SNAPSHOT, image_id)
         if existing is not None:
             if existing.source != source:
@@ -169,7 +176,7 @@ class Controller:
         occupied = (await self._disk.space()).occupied.get(source, 0)
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._capacity.reserved(occupied))
-            await self._copy(held, Kind.VOLUME, origin, Kind.SNAPSHOT, made)
+            await self._copy(held, namespace, (Kind.VOLUME, origin), Kind.SNAPSHOT, made)
         log.info("%s: made of %s", image_id, source)
         return {"snapshot": volumes.snapshot(made, self._node)}
 

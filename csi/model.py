@@ -54,6 +54,7 @@ class VolumeRequest:
     fs_type: str
     source: str  # id of a snapshot or a volume, or ""
     source_kind: Kind
+    namespace: str = ""  # of the claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Bytes of the file system with the images: its size, what is free, and what images occupy."""
+    """Bytes of the file system with the images: its size, what is free, and what images occupy alone."""
 
     total: int
     free: int

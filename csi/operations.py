@@ -20,6 +20,8 @@ from nodelib.plugin_apis.errors import Refused
 log = logging.getLogger(__name__)
 
 _END = 8.0  # seconds for calls that are under way when the driver stops
+PATIENCE = 10.0
+"""Seconds after which a caller is told to come back: a provisioner has ten calls at a time for all claims of a node."""
 _CODES = {
     errno.ENOSPC: "RESOURCE_EXHAUSTED",
     errno.EDQUOT: "RESOURCE_EXHAUSTED",
@@ -38,8 +40,10 @@ class Operations:
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[Json]] = {}
 
-    async def run(self, key: str, work: Coroutine[Any, Any, Json]) -> Json:
-        """The answer of `work`. Raises Refused: ABORTED while other work for `key` is under way."""
+    async def run(self, key: str, work: Coroutine[Any, Any, Json], patience: float | None = None) -> Json:
+        """The answer of `work`. Raises Refused: ABORTED while other work for `key` is under way, and if it takes longer
+        than `patience`.
+        """
         if key in self._running:
             work.close()
             raise Refused("ABORTED", f"another call for {key} is still under way; ask again")
@@ -47,7 +51,10 @@ class Operations:
         self._running[key] = task
         task.add_done_callback(lambda _: self._running.pop(key, None))
         task.add_done_callback(_noted)
-        return await asyncio.shield(task)
+        await asyncio.wait([task], timeout=patience)
+        if not task.done():
+            raise Refused("ABORTED", f"{key} takes longer than {patience:g} s; ask again")
+        return await task
 
     async def close(self) -> None:
         """Wait for what is under way. What does not end in time is as if the driver had been killed."""

@@ -64,6 +64,7 @@ class Leader:
         self._pool, self._index, self._observer, self._clock = pool, index, observer, clock
         self._placed: dict[Address, float] = {}  # when each fresh address was given a node
         self._stored: Json = {}
+        self._read: tuple[Json, Table] = self._stored, Table()  # what the stored one says
         self._term = self._changes = 0
         self._done: _Basis | None = None
         self._sent: dict[str, tuple[str, tuple[Address, ...]]] = {}
@@ -80,7 +81,9 @@ class Leader:
 
     @property
     def table(self) -> Table:
-        return tables.of_lease(self._stored)
+        if self._read[0] is not self._stored:
+            self._read = self._stored, tables.of_lease(self._stored)
+        return self._read[1]
 
     async def round(self, term: int, nodes: Nodes, leads: Callable[[], bool]) -> None:
         """Bring table and Services to what they should be. Raises NodewrightError; then it is to be called again."""

@@ -105,9 +105,13 @@ class SystemLogFile:
 
 @dataclass(frozen=True, slots=True)
 class SystemLogFolder:
-    """A folder below the host's log folder: sorted names, those of folders with a slash at the end."""
+    """A folder below the host's log folder: sorted names, those of folders with a slash at the end.
+
+    `more`: there are more names than these.
+    """
 
     names: tuple[str, ...]
+    more: bool = False
 
 
 class UpgradeFailed(Exception):

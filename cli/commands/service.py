@@ -26,6 +26,7 @@ from nodelib.json_values import Json
 from nodelib.text import one_line
 
 _LINE = 2000  # bytes of a printed line
+_ADDRESSES = 16  # of a Service, whose connections are counted: a program for each, on each node
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +112,21 @@ async def _on_node(
         version = 4 if family is Family.IPV4 else 6
         net, kernel = cluster.namespace(node, "net"), kernels[node, version]
         tracked = await asyncio.gather(
-            *(edge.connections(net, address, version) for address in addresses(service, family))
+            *(edge.connections(net, address, version) for address in addresses(service, family)[:_ADDRESSES])
         )
-        views = ports(service, facts, node, family)
+        views, rules = await asyncio.to_thread(_seen, service, facts, node, kernel, family)
         every += views
-        found += rules_of(service, views, kernel.tables, kernel.nftables, family)
+        found += rules
         lines += [line for each in tracked for line in each]
     return _Node(tuple(every), tuple(found), tuple(lines))
+
+
+def _seen(
+    service: Json, facts: Facts, node: str, kernel: edge.Kernel, family: Family
+) -> tuple[list[PortView], list[Matched]]:
+    """Blocking: a Service may have hundreds of thousands of pairs of endpoints and ports, a kernel as many rules."""
+    views = ports(service, facts, node, family)
+    return views, rules_of(service, views, kernel.tables, kernel.nftables, family)
 
 
 def lines(found: ServiceFound, rules: bool = False) -> Iterator[str]:
@@ -129,13 +138,17 @@ def lines(found: ServiceFound, rules: bool = False) -> Iterator[str]:
     if rules:
         yield from service_text.rules({node: one.rules for node, one in found.nodes.items()})
     if any(one.ports for one in found.nodes.values()):
-        yield from service_text.connections({node: one.connections for node, one in found.nodes.items()}, found.facts)
+        some = any(len(addresses(found.service, family)) > _ADDRESSES for family in Family)
+        to = f" to its first {_ADDRESSES} addresses" if some else ""
+        tracked = {node: one.connections for node, one in found.nodes.items()}
+        yield from service_text.connections(tracked, found.facts, to)
 
 
 def _document(found: ServiceFound) -> dict[str, Any]:
+    closed = service_text.closed_at(found.silent)
     nodes = {
         node: {
-            "ports": [_port(view, found.silent) for view in one.ports],
+            "ports": [_port(view, closed) for view in one.ports],
             "rules": [rule._asdict() for rule in one.rules],
             "connections": list(one.connections),
         }
@@ -152,7 +165,7 @@ def _document(found: ServiceFound) -> dict[str, Any]:
     }
 
 
-def _port(view: PortView, silent: Sequence[Silent]) -> dict[str, Any]:
+def _port(view: PortView, closed: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     port = view.port
     return {
         "name": str(port.name),
@@ -167,7 +180,7 @@ def _port(view: PortView, silent: Sequence[Silent]) -> dict[str, Any]:
                 "node": one.node,
                 "state": one.state,
                 "leftOut": one.left_out,
-                "notListening": service_text.why_closed(one.to, port.protocol, silent),
+                "notListening": closed.get((one.to, port.protocol.lower()), ""),
             }
             for one in view.endpoints
         ],

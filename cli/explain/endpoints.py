@@ -6,7 +6,7 @@ which pods the selector finds, and what keeps each of them from being an endpoin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,6 +21,7 @@ from proxy.plan.slices import merge, parse_slice
 from proxy.plan.topology import Categories, categorize
 
 _LOOKED_AT = 32  # endpoints of a slice whose listeners are read
+_MOST_LOOKS = 2000  # endpoints times ports of a Service: whoever writes its slices may give each a thousand ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +67,25 @@ class Silent:
 
 def silent_endpoints(service: Json, facts: Facts, listening: Listening) -> list[Silent]:
     """The ready endpoints where nobody listens on the port that the Service sends packets to."""
-    names = [str(one.get("name") or "") for one in (service.get("spec") or {}).get("ports") or []]
+    entries: dict[str, int] = {}
+    for number, one in enumerate((service.get("spec") or {}).get("ports") or []):
+        entries.setdefault(str(one.get("name") or ""), number)
     found: list[Silent] = []
-    for one in facts.slices_of(service):
-        for address in sorted(ready_addresses([one]))[:_LOOKED_AT]:
-            for port in one.get("ports") or []:
-                number, protocol = int(port.get("port") or 0), str(port.get("protocol") or "TCP").lower()
-                label = str(port.get("name") or "")
-                if number and label in names and (why := silence(listening(address), address, number, protocol)):
-                    pod = facts.pod_behind(service, address)
-                    name = f"pod {title(pod)}" if pod is not None else facts.named(address)
-                    found.append(Silent(name, address, number, protocol, names.index(label), why))
+    for address, port in islice(_pairs(facts.slices_of(service), entries), _MOST_LOOKS):
+        number, protocol = int(port["port"]), str(port.get("protocol") or "TCP").lower()
+        if why := silence(listening(address), address, number, protocol):
+            pod = facts.pod_behind(service, address)
+            name = f"pod {title(pod)}" if pod is not None else facts.named(address)
+            found.append(Silent(name, address, number, protocol, entries[str(port.get("name") or "")], why))
     return found
+
+
+def _pairs(slices: Iterable[Json], entries: Container[str]) -> Iterator[tuple[str, Json]]:
+    """The ready endpoints of slices with each port that the Service has, too."""
+    for one in slices:
+        ports = [port for port in one.get("ports") or [] if port.get("port") and str(port.get("name") or "") in entries]
+        for address in sorted(ready_addresses([one]))[:_LOOKED_AT] if ports else ():
+            yield from ((address, port) for port in ports)
 
 
 def selector_of(service: Json) -> dict[str, str]:

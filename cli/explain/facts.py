@@ -93,7 +93,12 @@ class Facts(Lookups):
 
     def cluster_ip(self, address: str) -> bool:
         """Whether it is a cluster IP, which only nodes and pods can reach."""
-        return any(address in ((one.get("spec") or {}).get("clusterIPs") or []) for one in self.services)
+        return bool(self._found("cluster IP", self.services, cluster_ips, address))
+
+    def service_at(self, address: str) -> Json | None:
+        """The Service that has the address as its cluster IP, otherwise the first that asks for it from outside."""
+        inside = self._found("cluster IP", self.services, cluster_ips, address)
+        return next(iter(inside or self._found("outside", self.services, outer_addresses, address)), None)
 
     def node_of(self, address: str) -> str:
         """The node that has the address, or whose pod has it; "" for an address outside the cluster."""
@@ -170,6 +175,7 @@ def _on_host(pod: Json) -> bool:
 
 
 def _names(facts: Facts) -> dict[str, str]:
+    """A cluster IP is its Service's, whoever else asks for it: no proxy gives it to another one."""
     found: dict[str, str] = {}
     for node in facts.nodes:
         for address in node_addresses(node):
@@ -178,13 +184,18 @@ def _names(facts: Facts) -> dict[str, str]:
         if alive(pod) and not _on_host(pod):
             for address in pod_addresses(pod):
                 found[address] = f"pod {title(pod)}"
-    for service in facts.services:
-        spec = service.get("spec") or {}
-        for address in [
-            *(spec.get("clusterIPs") or []),
-            *(spec.get("externalIPs") or []),
-            *balancer_addresses(service),
-        ]:
-            if address and address != "None":
+    for addresses in (outer_addresses, cluster_ips):
+        for service in facts.services:
+            for address in addresses(service):
                 found[address] = f"Service {title(service)}"
     return found
+
+
+def cluster_ips(service: Json) -> list[str]:
+    return [one for one in (service.get("spec") or {}).get("clusterIPs") or [] if one and one != "None"]
+
+
+def outer_addresses(service: Json) -> list[str]:
+    """External IPs and load balancer addresses."""
+    listed = (service.get("spec") or {}).get("externalIPs") or []
+    return [one for one in [*listed, *balancer_addresses(service)] if one and one != "None"]

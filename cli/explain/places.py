@@ -89,7 +89,7 @@ def target(
     name, port = _with_port(text)
     address = _address(name)
     if address:
-        service = next((one for one in facts.services if address in _addresses(one)), None)
+        service = facts.service_at(address)
         if service is not None:
             return _service(service, address, port, protocol, ())
         pod = facts.pod_at(address)
@@ -263,11 +263,6 @@ def _pod_sender(pod: Json, facts: Facts) -> Sender:
             action=f"{ours(facts.cluster, 'why', title(pod))} says what it waits for.",
         )
     return Sender(f"pod {title(pod)}", addresses[0], node, bool(pod["spec"].get("hostNetwork")), pod)
-
-
-def _addresses(service: Json) -> list[str]:
-    spec = service.get("spec") or {}
-    return [*(spec.get("clusterIPs") or []), *(spec.get("externalIPs") or []), *balancer_addresses(service)]
 
 
 def _node_ports(service: Json) -> list[int]:

@@ -24,6 +24,7 @@ from controlplane.machine.model import HOST, Listener
 from controlplane.supervisor.edge import units
 from loadbalancer.model import NAMESPACE
 from nodelib.errors import NotFound
+from nodelib.firewall.trace import MOST_WAYS
 from nodelib.firewall.trace_model import Fib
 from nodelib.kube.access import load_kubeconfig
 
@@ -122,7 +123,10 @@ async def paths(
     version = 6 if ":" in to.address else 4
     found = await (begun.get(version) or kernels(cluster, [node.name for node in cluster.nodes], version))
     walked = await asyncio.to_thread(_walked, cluster, found, version, sender, to, known)
-    return walked, [f"{one.node}: {note}" for one in found for note in one.notes]
+    notes = [f"{one.node}: {note}" for one in found for note in one.notes]
+    if len(walked) >= MOST_WAYS:
+        notes.append(f"There may be more possible paths: only the first {MOST_WAYS} are followed.")
+    return walked, notes
 
 
 def _walked(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from cli.explain.endpoints import PortView
@@ -13,6 +14,8 @@ from nodelib.firewall.render import rule_text
 from nodelib.json_values import Json
 from proxy.plan.addresses import family_of
 from proxy.plan.iptables.names import chain_names
+
+_OF_A_PORT = re.compile(r"[a-z-]+-[A-Z0-9]+-([^/]+/[^/]+/[a-z]+/[^_]*)")
 
 
 class Matched(NamedTuple):
@@ -47,7 +50,7 @@ def rules_of(
 
 def _iptables(views: list[PortView], tables: Mapping[str, TableContent]) -> list[Matched]:
     own = {chain for view in views for chain in chain_names(view.port)}
-    names = tuple(str(view.port.name) for view in views)
+    names = frozenset(str(view.port.name) for view in views)
     found: list[Matched] = []
     pending, seen = sorted(own), set(own)
     for table, content in tables.items():
@@ -70,13 +73,13 @@ def _iptables(views: list[PortView], tables: Mapping[str, TableContent]) -> list
     return found
 
 
-def _notes(rule: Rule, names: tuple[str, ...]) -> bool:
+def _notes(rule: Rule, names: Set[str]) -> bool:
     """Whether the rule's comment is the port's name, or that name followed by a space and more."""
     words = rule.words
     if "--comment" not in words:
         return False
     note = words[words.index("--comment") + 1]
-    return any(note == name or note.startswith(f"{name} ") for name in names)
+    return note in names or note.partition(" ")[0] in names
 
 
 def _count(content: TableContent, chain: str, index: int) -> int | None:
@@ -88,7 +91,8 @@ def _nftables(
     wanted: set[str], node_ports: set[int], views: list[PortView], ruleset: Mapping[str, Any], family: str
 ) -> list[Matched]:
     found: list[Matched] = []
-    names = [f"{view.port.name.service}/{view.port.protocol}/{view.port.name.port}" for view in views]
+    # As upstream's chains have them: service-HASH-shop/web/tcp/http, endpoint-HASH-shop/web/tcp/http__10.1.0.1/80.
+    names = frozenset(f"{view.port.name.service}/{view.port.protocol}/{view.port.name.port}" for view in views)
     for item in ruleset.get("nftables") or []:
         kind, obj = next(iter(item.items()))
         if kind in ("set", "map") and obj["family"] == family:
@@ -96,10 +100,16 @@ def _nftables(
                 if _has(element, wanted, node_ports):
                     text = _element(element)
                     found.append(Matched(f"{obj['table']} {kind} {obj['name']}", text, None))
-        elif kind == "rule" and obj["family"] == family and any(name in obj["chain"] for name in names):
+        elif kind == "rule" and obj["family"] == family and _chain_of(obj["chain"]) in names:
             text = " ".join(filter(None, map(expression_text, obj.get("expr") or [])))
             found.append(Matched(f"{obj['table']} {obj['chain']}", text, _counter(obj)))
     return found
+
+
+def _chain_of(chain: str) -> str:
+    """The Service and port in the name of a chain, "" without one."""
+    found = _OF_A_PORT.match(chain)
+    return found[1] if found else ""
 
 
 def _has(element: Any, wanted: set[str], node_ports: set[int]) -> bool:

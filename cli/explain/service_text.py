@@ -16,6 +16,7 @@ from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json
 
 _SHOWN = 10  # connections
+_ENDPOINTS, _PORTS = 200, 200  # of one port, and of one Service: nobody reads more of them
 _View = TypeVar("_View")
 
 
@@ -44,22 +45,26 @@ def head(service: Json, said: str, problems: Iterable[Problem], announced: str =
 
 def ports(views: Mapping[str, Sequence[PortView]], silent: Sequence[Silent]) -> Iterator[str]:
     """A paragraph for the nodes that see the same."""
-    known = {(endpoint_text(one.address, one.port), one.protocol.lower()): one.why for one in reversed(silent)}
+    known = closed_at(silent)
     for nodes, seen in folded(views):
         if not seen:
             continue
         yield ""
         yield f"{_on(nodes)}:"
-        for view in seen:
+        for view in seen[:_PORTS]:
             port = view.port
             node_port = f", NodePort {port.node_port}" if port.node_port else ""
             yield f"  port {port.name} {port.port}/{port.protocol}{node_port}: {_served(view, known)}"
-            for one in view.endpoints:
+            for one in view.endpoints[:_ENDPOINTS]:
                 where = f" on {one.node}" if one.node else ""
                 closed = known.get((one.to, port.protocol.lower()), "")
                 used = f"LEFT OUT: {one.left_out}" if one.left_out else one.state
                 used = f"{one.state}, but {closed}" if closed and not one.left_out else used
                 yield f"    {one.to} {one.name or '(no pod)'}{where}: {used}"
+            if len(view.endpoints) > _ENDPOINTS:
+                yield f"    and {len(view.endpoints) - _ENDPOINTS} more endpoints"
+        if len(seen) > _PORTS:
+            yield f"  and {len(seen) - _PORTS} more ports"
 
 
 def endpoints(service: Json, facts: Facts, silent: Sequence[Silent]) -> Iterator[str]:
@@ -67,20 +72,25 @@ def endpoints(service: Json, facts: Facts, silent: Sequence[Silent]) -> Iterator
     yield ""
     yield "Endpoints, as DNS has them:"
     count = 0
+    known = {one.address: one.why for one in reversed(silent)}
     for part in facts.slices_of(service):
         for entry in part.get("endpoints") or []:
             for address in entry.get("addresses") or []:
                 count += 1
+                if count > _ENDPOINTS:
+                    continue
                 pod = facts.pod_behind(service, str(address))
                 ready = (entry.get("conditions") or {}).get("ready") in (None, True)
                 state = "ready" if ready else "LEFT OUT: its EndpointSlice says that it is not ready"
-                closed = next((one.why for one in silent if one.address == address), "")
+                closed = known.get(str(address), "")
                 where = f" on {entry['nodeName']}" if entry.get("nodeName") else ""
                 name = f"pod {title(pod)}" if pod is not None else "(no pod)"
                 own = f", host name {entry['hostname']}" if entry.get("hostname") else ""
                 yield f"  {address} {name}{where}: {state}{own}{f', but {closed}' if closed else ''}"
     if not count:
         yield "  none"
+    if count > _ENDPOINTS:
+        yield f"  and {count - _ENDPOINTS} more"
 
 
 def rules(found: Mapping[str, Sequence[Matched]]) -> Iterator[str]:
@@ -96,10 +106,10 @@ def rules(found: Mapping[str, Sequence[Matched]]) -> Iterator[str]:
             yield "  none"
 
 
-def connections(found: Mapping[str, Sequence[str]], facts: Facts) -> Iterator[str]:
-    """How many each node tracks, and the first of them."""
+def connections(found: Mapping[str, Sequence[str]], facts: Facts, to: str = "") -> Iterator[str]:
+    """How many each node tracks, and the first of them. `to`: to which addresses, if not to all."""
     yield ""
-    yield "Tracked connections: " + ", ".join(f"{node} {len(lines)}" for node, lines in found.items())
+    yield f"Tracked connections{to}: " + ", ".join(f"{node} {len(lines)}" for node, lines in found.items())
     for node, lines in found.items():
         for line in lines[:_SHOWN]:
             yield f"  {node}: {_named(line, facts)}"
@@ -132,16 +142,9 @@ def _served(view: PortView, known: Mapping[tuple[str, str], str]) -> str:
     return f"refused by {len(closed)} of {len(used)} endpoints"
 
 
-def why_closed(to: str, protocol: str, silent: Sequence[Silent]) -> str:
-    """Why nobody listens at the endpoint, "" when somebody does."""
-    return next(
-        (
-            one.why
-            for one in silent
-            if endpoint_text(one.address, one.port) == to and one.protocol.lower() == protocol.lower()
-        ),
-        "",
-    )
+def closed_at(silent: Sequence[Silent]) -> Mapping[tuple[str, str], str]:
+    """Why nobody listens, by endpoint and protocol."""
+    return {(endpoint_text(one.address, one.port), one.protocol.lower()): one.why for one in reversed(silent)}
 
 
 def _on(nodes: Sequence[str]) -> str:

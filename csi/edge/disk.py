@@ -81,13 +81,12 @@ class Disk:
                     action="End the pod that has the node's file tree (hostPath /), or give that mount the "
                     "mountPropagation HostToContainer.",
                 )
-            for path in mounted:
-                await alone(file_systems.freeze, path)
+            frozen = [await alone(file_systems.freeze, path) for path in mounted]
             try:
                 yield
             finally:
-                for path in mounted:
-                    await alone(file_systems.thaw, path)
+                for handle in frozen:
+                    await alone(file_systems.release, handle)
 
     async def stage(self, image: Image, access: Access, target: str) -> None:
         async with self._mounting.of(image.id):

@@ -62,18 +62,31 @@ async def grow_mounted(fs_type: str, device: str, mounted_at: str) -> None:
         raise
 
 
-def freeze(path: str) -> None:
-    """Until thaw() nobody can write to the file system mounted there. Raises OSError."""
-    _ioctl(path, _FIFREEZE)
+def freeze(path: str) -> int:
+    """Until release() nobody can write to the file system mounted there, or unmount it. Raises OSError.
+
+    A frozen one that is unmounted stays in the kernel, with its device and the space of its image, for ever.
+    """
+    handle = _folder(path)
+    try:
+        fcntl.ioctl(handle, _FIFREEZE, 0)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def release(handle: int) -> None:
+    """What freeze() has returned. Raises OSError."""
+    try:
+        _thaw(handle)
+    finally:
+        os.close(handle)
 
 
 def thaw(path: str) -> None:
     """Does nothing when it is not frozen. Raises OSError."""
-    try:
-        _ioctl(path, _FITHAW)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
+    release(_folder(path))
 
 
 def usage(path: str) -> Usage:
@@ -84,12 +97,16 @@ def usage(path: str) -> Usage:
     return Usage(found.f_blocks * unit, found.f_bavail * unit, used, found.f_files, found.f_ffree)
 
 
-def _ioctl(path: str, number: int) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _folder(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _thaw(handle: int) -> None:
     try:
-        fcntl.ioctl(handle, number, 0)
-    finally:
-        os.close(handle)
+        fcntl.ioctl(handle, _FITHAW, 0)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
 
 
 async def _run(argv: list[str], fs_type: str) -> None:

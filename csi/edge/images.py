@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import tempfile
 
 from csi import superblock
 from nodelib.errors import Permanent
@@ -58,6 +59,12 @@ def share(origin: int, handle: int) -> bool:
             return False
         raise
     return True
+
+
+def can_share(folder: str) -> bool:
+    """Whether files in this folder can have blocks together."""
+    with tempfile.TemporaryFile(dir=folder) as one, tempfile.TemporaryFile(dir=folder) as other:
+        return share(one.fileno(), other.fileno())
 
 
 def file_system_size(path: str, fs_type: str) -> int:

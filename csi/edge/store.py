@@ -13,6 +13,7 @@ import stat
 from contextlib import suppress
 
 from csi import names, records
+from csi.edge import extents, images
 from csi.model import Image, Kind, Space
 from nodelib import file_trees, files
 
@@ -27,6 +28,7 @@ class Store:
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self._shares = False  # whether copies have the blocks of their source
 
     def recover(self) -> None:
         """Make the folders, and remove what an interrupted call left."""
@@ -38,6 +40,8 @@ class Store:
                 if name.startswith((_NEW, _OLD)):
                     log.info("%s/%s: an interrupted call left it; it is removed", kind, name)
                     file_trees.remove(f"{folder}/{name}")
+        with suppress(OSError):  # a full disk, where nothing is copied
+            self._shares = images.can_share(self._root)
 
     def image(self, kind: Kind, image_id: str) -> Image | None:
         """None: there is none. Raises OSError (EUCLEAN) for a record that is damaged."""
@@ -116,9 +120,12 @@ class Store:
         for kind in Kind:
             for name in os.listdir(f"{self._root}/{kind}"):
                 with suppress(FileNotFoundError, NotADirectoryError):
-                    status = os.lstat(f"{self._root}/{kind}/{name}/{_IMAGE}")
+                    path = f"{self._root}/{kind}/{name}/{_IMAGE}"
+                    status = os.lstat(path)
                     if stat.S_ISREG(status.st_mode):
-                        occupied[name] = status.st_blocks * 512
+                        # What a volume shares with a copy it may still write anew.
+                        shared = extents.shared(path) if self._shares and kind is Kind.VOLUME else 0
+                        occupied[name] = status.st_blocks * 512 - shared
         return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, occupied)
 
 

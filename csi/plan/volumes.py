@@ -14,6 +14,7 @@ from nodelib.text import one_line
 
 _FS_TYPE = "csi.storage.k8s.io/fstype"  # upstream's provisioner makes it a part of the capability
 _METADATA = "csi.storage.k8s.io/"
+_NAMESPACES = ("csi.storage.k8s.io/pvc/namespace", "csi.storage.k8s.io/volumesnapshot/namespace")
 _INLINE_SIZE = "size"
 _MOST_ENTRIES = 1000
 
@@ -28,7 +29,13 @@ def read_request(request: Json) -> VolumeRequest:
     if request.get("mutable_parameters"):
         raise Refused("INVALID_ARGUMENT", "the driver has no parameters that can be changed")
     source, kind = _source(request.get("volume_content_source"))
-    return VolumeRequest(image_id, name, required, limit, mode, fs_type or by_class, source, kind)
+    asker = namespace(request.get("parameters") or {})
+    return VolumeRequest(image_id, name, required, limit, mode, fs_type or by_class, source, kind, asker)
+
+
+def namespace(parameters: Mapping[str, str]) -> str:
+    """Whose claim or snapshot it is, "" where the helper does not say."""
+    return next((parameters[key] for key in _NAMESPACES if key in parameters), "")
 
 
 def check_parameters(parameters: Mapping[str, str]) -> None:

@@ -27,7 +27,15 @@ class Table:
     name: str
     rules: dict[str, list[Json]] = field(default_factory=dict)
     elements: dict[str, list[Any]] = field(default_factory=dict)
-    index: dict[str, dict[Any, Any]] = field(default_factory=dict)
+    indexes: dict[str, Index] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Index:
+    """The elements of a set, of which there may be hundreds of thousands. `others`: ranges, prefixes and patterns."""
+
+    values: dict[Any, Any] = field(default_factory=dict)
+    others: list[Any] = field(default_factory=list)
 
 
 def matches(table: Table, body: Json, branch: Branch, node: Node) -> bool:
@@ -137,15 +145,14 @@ def lookup(table: Table, data: Any, key: Any) -> Iterable[Any]:
     elements: Sequence[Any]
     if isinstance(data, str):
         name = data.removeprefix("@")
-        elements = table.elements.get(name, [])
-        if name not in table.index:
-            table.index[name] = {}
-            for element in elements:
-                value, text = _pair(element)
-                table.index[name].setdefault(_hashable(value), text)
-        plain = table.index[name].get(_hashable(key))
+        index = table.indexes.get(name)
+        if index is None:
+            index = table.indexes[name] = _indexed(table.elements.get(name, []))
+        plain = index.values.get(_hashable(key))
         if plain is not None:
             return [plain]
+        # Where a protocol is not the second part, nft may have written its number.
+        elements = table.elements.get(name, []) if _names_a_protocol(key) else index.others
     else:
         elements = data["set"]
     for element in elements:
@@ -153,6 +160,23 @@ def lookup(table: Table, data: Any, key: Any) -> Iterable[Any]:
         if _equal(key, wanted):
             return [value]
     return []
+
+
+def _indexed(elements: Iterable[Any]) -> Index:
+    found = Index()
+    for element in elements:
+        wanted, value = _pair(element)
+        found.values.setdefault(_hashable(wanted), value)
+        plain = _plain(wanted)
+        parts = plain if isinstance(plain, tuple) else (plain,)
+        if any(isinstance(part, Mapping) or (isinstance(part, str) and part.endswith("*")) for part in parts):
+            found.others.append(element)
+    return found
+
+
+def _names_a_protocol(key: Any) -> bool:
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(part in _NUMBERS for number, part in enumerate(parts) if isinstance(part, str) and number != 1)
 
 
 def _pair(element: Any) -> tuple[Any, Any]:

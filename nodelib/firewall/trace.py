@@ -13,7 +13,10 @@ from nodelib.firewall.objects import TableContent
 from nodelib.firewall.trace_iptables import bases
 from nodelib.firewall.trace_model import Base, Branch, Fib, Hop, Node, Outcome, Packet, endpoint_text
 
-__all__ = ["Base", "Hop", "Node", "Outcome", "Packet", "trace"]
+__all__ = ["MOST_WAYS", "Base", "Hop", "Node", "Outcome", "Packet", "trace"]
+
+MOST_WAYS = 100
+"""Ways of a packet that are followed: a Service may have thousands of endpoints, one of which is chosen by chance."""
 
 
 def trace(
@@ -25,18 +28,19 @@ def trace(
     lenient: bool = False,
     fib: Fib | None = None,
 ) -> tuple[Outcome, ...]:
-    """All distinct outcomes, in the order of the rules. `more`: chains of nftables (trace_nft.bases).
+    """All distinct outcomes, in the order of the rules; of more than MOST_WAYS the first.
 
-    Without `fib` every packet has a route. An unknown match raises Invalid; with `lenient` it may or may not match.
+    `more`: chains of nftables (trace_nft.bases). Without `fib` every packet has a route. An unknown match raises
+    Invalid; with `lenient` it may or may not match.
     """
     chains = sorted([*bases(tables, lenient=lenient), *more], key=lambda base: base.priority)
     first = Branch(packet, original=packet)
     if packet.interface:
-        branches = [_routed(branch, fib) for branch in _hook(chains, "prerouting", [first], node)]
+        branches = [_routed(branch, fib) for branch in _hook(chains, "prerouting", [first], node)[:MOST_WAYS]]
         going = [branch for branch in branches if not branch.verdict]
         passed = [left for branch in going for left in _hook(chains, _onward(branch, node), [branch], node)]
     else:
-        branches = _hook(chains, "output", [_routed(first, fib)], node)
+        branches = _hook(chains, "output", [_routed(first, fib)], node)[:MOST_WAYS]
         passed = [_routed(branch, fib) if branch.translated else branch for branch in branches if not branch.verdict]
     stopped = [branch for branch in [*branches, *passed] if branch.verdict]
     going = [branch for branch in passed if not branch.verdict]

@@ -7,7 +7,7 @@ terminating wins: an address may be reused before the old Pod is gone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, objects_in
@@ -26,14 +26,39 @@ _MOST_PAIRS = 100_000  # endpoints times ports of one slice: the API server acce
 MOST_OF_SERVICE = 400_000
 
 
-@dataclass(frozen=True, slots=True)
+Pairs = tuple[tuple[ServicePortName, tuple[Endpoint, ...]], ...]
+
+
+@dataclass(slots=True)
 class Slice:
-    """One EndpointSlice, reduced to what the rules depend on."""
+    """One EndpointSlice, reduced to what the rules depend on.
+
+    `addresses`: its endpoints, still with port 0. Each has each port, which takes a hundred times as much memory if
+    there are a hundred ports: `unfold()` makes these pairs, and `fold()` forgets them.
+    """
 
     service: NamespacedName
     name: str
     family: Family
-    endpoints: tuple[tuple[ServicePortName, tuple[Endpoint, ...]], ...]
+    addresses: tuple[Endpoint, ...]
+    ports: tuple[tuple[ServicePortName, int], ...]
+    _pairs: Pairs | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def size(self) -> int:
+        """How many pairs it has."""
+        return len(self.addresses) * len(self.ports)
+
+    def unfold(self) -> Pairs:
+        """The endpoints of each port."""
+        if self._pairs is None:
+            self._pairs = tuple(
+                [(name, tuple([_at(endpoint, number) for endpoint in self.addresses])) for name, number in self.ports]
+            )
+        return self._pairs
+
+    def fold(self) -> None:
+        self._pairs = None
 
 
 def slice_name(obj: Json) -> NamespacedName | None:
@@ -68,7 +93,7 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
     problems: list[Problem] = []
     label = f"EndpointSlice {shown(service.namespace)[1:-1]}/{shown(name)[1:-1]}"
     addresses = _addresses(label, obj.get("endpoints"), family, node, problems)
-    found: list[tuple[ServicePortName, tuple[Endpoint, ...]]] = []
+    found: list[tuple[ServicePortName, int]] = []
     ports = objects_in(obj.get("ports"))
     room = _MOST_PAIRS // max(1, len(addresses))
     if len(ports) > room:
@@ -81,24 +106,28 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
             values = f"{shown(port_name)} {shown(number)}/{shown(protocol)}"
             problems.append(Problem(label, f"port {values} is left out"))
             continue
-        at_port = tuple([_at(endpoint, number) for endpoint in addresses])
-        found.append((ServicePortName(service, port_name, protocol), at_port))
-    return Slice(service, name, family, tuple(found)), limited(problems)
+        found.append((ServicePortName(service, port_name, protocol), number))
+    return Slice(service, name, family, tuple(addresses), tuple(found)), limited(problems)
 
 
-def merge(slices: Iterable[Slice]) -> tuple[dict[ServicePortName, tuple[Endpoint, ...]], list[Problem]]:
-    """All endpoints of one Service by port, sorted by "ip:port". Ports without endpoints are left out."""
+def merge(
+    slices: Iterable[Slice], room: int = MOST_OF_SERVICE
+) -> tuple[dict[ServicePortName, tuple[Endpoint, ...]], list[Problem]]:
+    """All endpoints of one Service by port, sorted by "ip:port". Ports without endpoints are left out.
+
+    `room`: for how many pairs of endpoints and ports there is room.
+    """
     by_port: dict[ServicePortName, dict[str, Endpoint]] = {}
     problems: list[Problem] = []
-    room = MOST_OF_SERVICE
+    most = room
     for one in sorted(slices, key=lambda one: one.name):  # the same are left out on every node
-        size = sum(len(endpoints) for _, endpoints in one.endpoints)
-        if size > room:
-            text = f"EndpointSlice {one.name} is left out: more than {MOST_OF_SERVICE} pairs of endpoints and ports"
+        if one.size > room:
+            text = f"EndpointSlice {one.name} is left out: more than {most} pairs of endpoints and ports"
             problems.append(Problem(f"Service {one.service}", text))
+            one.fold()
             continue
-        room -= size
-        for name, endpoints in one.endpoints:
+        room -= one.size
+        for name, endpoints in one.unfold():
             known = by_port.setdefault(name, {})
             for endpoint in endpoints:
                 text = str(endpoint)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.plan.endpoint_shares import EndpointShares
 from proxy.plan.outer import OuterAddresses
+from proxy.plan.port_shares import LEAST, PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
 
@@ -58,6 +61,7 @@ class Tracker:
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         self._slices: dict[NamespacedName, dict[str, Slice]] = {}
         self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
+        self._shares, self._port_shares = EndpointShares(), PortShares()
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._unmerged: set[NamespacedName] = set()
         self._changed: set[ServicePortName] = set()
@@ -79,6 +83,20 @@ class Tracker:
         """Take a Service that was added or changed, or with `gone` deleted."""
         key = service_name(obj)
         ports, problems = ({}, []) if gone else parse_service(obj, self.family)
+        others = self._port_shares.put(key, len(ports), obj)
+        problems += self._take_service(key, ports)
+        for other in others:
+            ports, _ = parse_service(other, self.family)
+            problems += self._take_service(service_name(other), ports)
+        return problems
+
+    def _take_service(self, key: NamespacedName, ports: dict[ServicePortName, ServicePort]) -> list[Problem]:
+        """Its ports, or the first of them where the Services of its namespace have too many together."""
+        problems: list[Problem] = []
+        if self._port_shares.is_cut(key):
+            text = f"{len(ports) - LEAST} ports are left out: the Services of its namespace have too many together"
+            problems.append(Problem(f"Service {key}", text))
+            ports = dict(islice(ports.items(), LEAST))
         before = self._names.pop(key, ())
         if ports:
             self._names[key] = tuple(ports)
@@ -110,6 +128,8 @@ class Tracker:
         if parsed is None:
             self._drop(service, own)
         else:
+            if self._shares.add(service, parsed.size - (known[name].size if name in known else 0)):
+                parsed.unfold()  # not those of all Services at once, in take()
             self._slices.setdefault(service, {})[name] = parsed
             self._owners[own] = service
             self._note_trigger(service, obj)
@@ -119,7 +139,8 @@ class Tracker:
     def _drop(self, service: NamespacedName, own: NamespacedName) -> None:
         """The slice is no longer one of that Service."""
         known = self._slices[service]
-        del known[own.name], self._owners[own]
+        self._shares.add(service, -known.pop(own.name).size)
+        del self._owners[own]
         if not known:
             del self._slices[service]
         self._triggers.pop(service, None)
@@ -127,7 +148,8 @@ class Tracker:
 
     def take(self) -> Changes:
         """A copy of the state with the changes since the last call; the tracker starts a new list of changes."""
-        problems: list[Problem] = []
+        others, problems = self._shares.bound({service.namespace for service in self._unmerged})
+        self._unmerged |= others
         for service in self._unmerged:
             problems += self._merge(service)
         self._unmerged.clear()
@@ -148,7 +170,7 @@ class Tracker:
         return Desired(self.family, dict(self._served), dict(self._endpoints))
 
     def _merge(self, service: NamespacedName) -> list[Problem]:
-        merged, problems = merge(self._slices.get(service, {}).values())
+        merged, problems = merge(self._slices.get(service, {}).values(), self._shares.room(service))
         for name in self._merged.pop(service, ()):
             if name not in merged:
                 del self._endpoints[name]

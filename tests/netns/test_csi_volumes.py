@@ -515,9 +515,9 @@ def test_a_driver_that_is_killed_while_it_copies_leaves_nothing_frozen(
                 os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
             with pytest.raises(OSError, match="busy"):
-                file_systems.freeze(str(staged))  # it is frozen; to write to it would wait for ever
+                os.close(file_systems.freeze(str(staged)))  # it is frozen; to write to it would wait for ever
             Driver(tmp_path).recover()
-            file_systems.freeze(str(staged))
+            os.close(file_systems.freeze(str(staged)))
             file_systems.thaw(str(staged))
             assert one.left() == [f"volumes/{number}"]
 
@@ -598,7 +598,7 @@ def test_down_thaws_what_a_killed_driver_froze(tmp_path: Path) -> None:
         with driver(folder) as one:
             number = one.create()
             staged = one.stage(number)
-            file_systems.freeze(str(staged))
+            os.close(file_systems.freeze(str(staged)))
             mounts.unmount(str(staged), mounts.MNT_DETACH)
             volume_devices.detach(str(node))
             until_sync(lambda: one.loops(number) == [])
@@ -612,10 +612,10 @@ def test_a_volume_that_was_frozen_when_its_node_ended_is_thawed_with_the_next_mo
         with driver(tmp_path) as one:
             number = one.create()
             staged = one.stage(number)
-            file_systems.freeze(str(staged))
+            os.close(file_systems.freeze(str(staged)))
             mounts.unmount(str(staged), mounts.MNT_DETACH)
             assert one.stage(number) == staged
-            file_systems.freeze(str(staged))
+            os.close(file_systems.freeze(str(staged)))
             file_systems.thaw(str(staged))
 
     run()

@@ -17,6 +17,7 @@ from view.model import CLUSTER_POLICY, NODE, POD, POLICY, SERVICE, Applied, Key,
 GOOD, WAITS, BAD, OVER = "good", "waits", "bad", "over"  # how a state is shown
 _TEXT = 300  # bytes of one text of the API
 _ENDPOINTS = 64  # of one Service
+_SORTED = 10_000  # endpoints of one Service, of which the ready ones are shown first
 _ORDERED = 5000  # addresses of one Service, of which the first ones are shown
 _PORTS = 8
 _POLICIES = 32  # of one pod; more are not counted either
@@ -129,13 +130,21 @@ def pod_state(pod: Json) -> tuple[str, str]:
     return (phase, GOOD) if _condition(pod, "Ready").get("status") == "True" else ("NotReady", WAITS)
 
 
-def service_row(service: Json, slices: Iterable[Json]) -> Row:
-    """With the endpoints that the EndpointSlices name, the ready ones first."""
+def counted(part: Json) -> tuple[int, int]:
+    """The addresses of an EndpointSlice: all, and those that are ready."""
+    counts = [(len(entry.get("addresses") or []), _is_ready(entry)) for entry in objects_in(part.get("endpoints"))]
+    return sum(count for count, _ in counts), sum(count for count, ready in counts if ready)
+
+
+def service_row(service: Json, slices: Iterable[Json], counts: Iterable[tuple[int, int]] | None = None) -> Row:
+    """With the endpoints that the EndpointSlices name, the ready ones first. `counts`: what counted() says of each, if
+    that is known: a Service may have a thousand slices, and its row is made at each change of one."""
     spec = object_or_empty(service.get("spec"))
-    every = [(part, entry) for part in slices for entry in objects_in(part.get("endpoints"))]
-    total = sum(len(entry.get("addresses") or []) for _, entry in every)
-    ready = sum(len(entry.get("addresses") or []) for _, entry in every if _is_ready(entry))
-    entries = _endpoints(sorted(every, key=lambda one: not _is_ready(one[1])))
+    parts = list(slices)
+    sums = list(map(counted, parts)) if counts is None else list(counts)
+    total, ready = (sum(one[number] for one in sums) for number in (0, 1))
+    some = islice(((part, entry) for part in parts for entry in objects_in(part.get("endpoints"))), _SORTED)
+    entries = _endpoints(sorted(some, key=lambda one: not _is_ready(one[1])))
     kind = str(spec.get("type") or "ClusterIP")
     state, tone = f"{ready} of {total} ready", GOOD if ready and ready == total else WAITS
     if kind == "ExternalName":

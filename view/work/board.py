@@ -56,6 +56,7 @@ class Board:
         self._clock, self._cluster, self._applied_to = clock, cluster, applied_to
         self._rows: dict[str, Row] = {}
         self._slices: dict[Key, dict[Key, Json]] = {}  # by Service
+        self._counts: dict[Key, tuple[int, int]] = {}  # addresses of each slice
         self._policies: dict[str, dict[Key, Json]] = {}  # by namespace
         self._pods: Counter[str] = Counter()  # by node
         self._changed: set[tuple[str, Key]] = set()
@@ -173,7 +174,8 @@ class Board:
             return rows.policy_row(obj)
         if kind == CLUSTER_POLICY:
             return rows.cluster_policy_row(obj)
-        return rows.service_row(obj, self._slices.get(key, {}).values())
+        there = self._slices.get(key, {})
+        return rows.service_row(obj, there.values(), [self._counts[one] for one in there])
 
     def _applied(self, key: Key, pod: Json) -> Sequence[Applied]:
         mine, above = self._policies.get(key[0], {}), self.stores[CLUSTER_POLICY]
@@ -195,9 +197,10 @@ class Board:
                 continue
             there = self._slices.setdefault(owner, {})
             if one is obj:
-                there[key] = one
+                there[key], self._counts[key] = one, rows.counted(one)
             else:
                 there.pop(key, None)
+                self._counts.pop(key, None)
             if not there:
                 del self._slices[owner]
             self._touch(SERVICE, owner)

@@ -98,7 +98,10 @@ class CertificateManager:
             wanted = await self._until_due()
             try:
                 await self._renew(wanted)
-                pause.reset()
+                if self._seconds_left(wanted) > 0:
+                    pause.reset()
+                else:  # a signer that leaves out what the node needs, or whose certificates end at once
+                    await self._clock.sleep(pause.next())
             except NodewrightError as error:
                 self.failures += 1
                 self._wait_for(Pending(str(error)))
@@ -173,7 +176,7 @@ async def _answer(requests: Requests, name: str, on_pending: Callable[[Pending],
     while True:
         async with contextlib.aclosing(requests.follow(name)) as seen:
             async for found in seen:
-                answer = plan.verdict(found)
+                answer = _verdict(found, name)
                 if isinstance(answer, Refusal):
                     raise Permanent(
                         f"{answer.how}: {answer.reason}: {answer.message}",
@@ -184,6 +187,18 @@ async def _answer(requests: Requests, name: str, on_pending: Callable[[Pending],
                 if answer is not None:
                     return answer
                 on_pending(plan.pending(found, name))
+
+
+def _verdict(found: Json, name: str) -> bytes | Refusal | None:
+    try:
+        return plan.verdict(found)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Temporary(
+            f"its status is not what an API server answers: {error}",
+            obj=f"CertificateSigningRequest {name}",
+            step="wait for the certificate",
+            action="Look for a proxy in front of the API server. The node makes a new request.",
+        ) from error
 
 
 @contextlib.contextmanager

@@ -6,12 +6,14 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncGenerator
+from itertools import islice
 
 from agent.server.model import SystemLogFile, SystemLogFolder
 from nodelib import files
 from nodelib.openat2 import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2
 
 _PIECE = 64 << 10  # bytes
+_MOST_NAMES = 10_000  # of a folder that are shown: a pod may have written to it
 
 
 def find(root: str, path: str) -> SystemLogFile | SystemLogFolder | None:
@@ -51,7 +53,8 @@ def _opened(root: str, found: str) -> int:
 def _listed(opened: int) -> SystemLogFolder:
     try:
         with os.scandir(f"/proc/self/fd/{opened}") as entries:
-            return SystemLogFolder(tuple(sorted(entry.name + ("/" if entry.is_dir() else "") for entry in entries)))
+            names = [entry.name + ("/" if entry.is_dir() else "") for entry in islice(entries, _MOST_NAMES)]
+            return SystemLogFolder(tuple(sorted(names)), next(entries, None) is not None)
     finally:
         os.close(opened)
 

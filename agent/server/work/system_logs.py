@@ -55,4 +55,5 @@ class _Opened(web.FileResponse):
 
 def _listing(folder: SystemLogFolder) -> web.Response:
     links = "".join(f'<a href="{quote(name)}">{html.escape(name)}</a>\n' for name in folder.names)
-    return web.Response(text=f"<pre>\n{links}</pre>\n", content_type="text/html")
+    more = "and more, which are not shown\n" if folder.more else ""
+    return web.Response(text=f"<pre>\n{links}{more}</pre>\n", content_type="text/html")

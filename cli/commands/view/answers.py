@@ -117,11 +117,12 @@ class ClusterAnswers:
         """What `nodewright service` prints; without the nodes, what the API server knows."""
         known = Facts.of(*(stores[kind].values() for kind in (SERVICE, SLICE, POD, NODE)))
         if self._cluster is None or os.geteuid() != 0:
-            return _without_nodes(found, known, self._wording)
+            return await asyncio.to_thread(_without_nodes, found, known, self._wording)
         # Who announces an address is in Leases, which are not watched here: the command reads them itself.
         mine = None if spec_of(found).get("type") == "LoadBalancer" else replace(known, cluster=self._cluster.name)
         seen = await service.look(self._cluster, title(found), "default", known=mine)
-        return ServiceSaid(tuple(service.lines(replace(seen, problems=()))), _problems(seen.problems))
+        lines = await asyncio.to_thread(lambda: tuple(service.lines(replace(seen, problems=()))))
+        return ServiceSaid(lines, _problems(seen.problems))
 
     async def node(self, name: str) -> NodeWork:
         """What the node is at, by its own answers."""

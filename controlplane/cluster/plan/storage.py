@@ -71,6 +71,7 @@ def helpers(cluster: Cluster, node: Node) -> dict[str, tuple[str, ...]]:
             *driver,
             *quick,
             _NO_GROUPS,
+            "--extra-create-metadata=true",
             "--node-deployment=true",
             "--timeout=5m",
             "--retry-interval-max=30s",

@@ -111,6 +111,27 @@ async def test_a_node_s_certificate_is_renewed_in_time_and_not_over_and_over(ste
         await cancel_and_wait(task)
 
 
+async def test_a_signer_that_leaves_out_what_is_wanted_is_not_asked_without_a_pause() -> None:
+    clock = FakeClock()
+    signs = Signs(clock)
+
+    async def on_new(found: Pair) -> None:
+        return
+
+    kept = ManagedCertificate(Signer.SERVING, signs, lambda: Template("n", (), ("name",)), on_new)
+    manager = CertificateManager(kept, signs, lambda wanted: KeyAndRequest(b"", b""), clock, chance=0.5)
+    task = asyncio.create_task(manager.run())
+    try:
+        await _until(clock, lambda: signs.made == 1)
+        for _ in range(50):
+            await asyncio.sleep(0.002)
+        assert signs.made == 1
+        await _advance(clock, 0.5 * HOUR)
+        assert signs.made > 1
+    finally:
+        await cancel_and_wait(task)
+
+
 async def _advance(clock: FakeClock, seconds: float) -> None:
     # The store writes in a thread: with only one, what is run there last ends last.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

@@ -42,7 +42,7 @@ def test_no_endpoint_is_an_address_that_each_node_has_itself(address: str, kind:
     good = "10.1.0.1" if kind == "IPv4" else "fd00::1"
     parsed, problems = parse_slice(endpoint_slice("web", [address, good], address_type=kind), HERE)
     assert parsed is not None
-    assert [one.ip for _, many in parsed.endpoints for one in many] == [good]
+    assert [one.ip for _, many in parsed.unfold() for one in many] == [good]
     assert len(problems) == 1
     assert address in problems[0].message
 
@@ -208,7 +208,7 @@ def test_a_slice_is_not_multiplied_without_end() -> None:
         endpoint_slice("web", [f"10.1.{n >> 8}.{n & 255}" for n in range(1000)], ports=ports), ""
     )
     assert parsed is not None
-    assert sum(len(many) for _, many in parsed.endpoints) == 100_000
+    assert sum(len(many) for _, many in parsed.unfold()) == 100_000
     assert "19900 ports" in problems[-1].message
 
 

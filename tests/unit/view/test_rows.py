@@ -132,3 +132,14 @@ def test_addresses_without_number_cost_a_row_next_to_nothing() -> None:
     assert time.process_time() - began < 2.0  # it was 3.5 s
     assert (row["ready"], row["total"], len(row["endpoints"])) == (994_000, 1_000_000, 64)
     assert all(one["ready"] for one in row["endpoints"])
+
+
+def test_a_change_of_one_slice_does_not_count_all_others_again() -> None:
+    """Whoever may write EndpointSlices may write a thousand of them for one Service."""
+    ends = [endpoint(f"10.0.{at // 250}.{at % 250}", ready=at > 5) for at in range(1000)]
+    parts = [shop_slice("web") | {"endpoints": ends} for _ in range(300)]
+    counts = list(map(rows.counted, parts))
+    began = time.process_time()
+    row = rows.service_row(shop_service("web", "10.96.0.10"), parts, counts)
+    assert time.process_time() - began < 0.15
+    assert (row["ready"], row["total"]) == (300 * 994, 300_000) and row["endpoints"][0]["ready"]

@@ -92,3 +92,14 @@ def test_a_zero_byte_is_no_path(root: Path) -> None:
 def test_a_folder_is_listed_in_order(root: Path) -> None:
     assert find(str(root), "") == SystemLogFolder(("a.log", "in", "out/", "pipe", "sub/"))
     assert find(str(root), "sub/") == SystemLogFolder(())
+
+
+def test_of_a_folder_of_thousands_the_first_names_are_shown(root: Path) -> None:
+    """A pod that may write there: a page of a million names was put together on the event loop."""
+    for number in range(10_050):
+        (root / "sub" / str(number)).touch()
+    found = find(str(root), "sub")
+    assert isinstance(found, SystemLogFolder)
+    assert len(found.names) == 10_000 and found.more
+    whole = find(str(root), ".")
+    assert isinstance(whole, SystemLogFolder) and not whole.more

@@ -194,3 +194,28 @@ async def test_tokens_of_a_pod_are_bounded(api: BusyApi, client: KubeClient) -> 
         await objects.token(pod(), wanted[100])
     assert await objects.token(pod(), wanted[0])
     await objects.close()
+
+
+async def test_a_service_account_that_is_gone_is_asked_about_now_and_then(api: BusyApi, client: KubeClient) -> None:
+    """Its pods were told again every second that their tokens have to be renewed, and asked eight times for each."""
+    clock = FakeClock()
+    told: list[str] = []
+    objects = PodObjects(client, clock, told.append)
+    wanted = [TokenRequest(f"a{number}", 600) for number in range(20)]
+    await asyncio.gather(*(objects.token(pod(), one) for one in wanted))
+    await clock.advance(500)
+    assert objects._tokens.due() == {pod().uid}
+    api.token_failures = [404] * 1000
+    await asyncio.gather(*(objects.token(pod(), one) for one in wanted))
+    assert len(api.token_failures) == 1000 - len(wanted), "one question for each token that was given before"
+    await clock.advance(200)
+    assert objects._tokens.due() == {pod().uid}
+    refused = await asyncio.gather(*(objects.token(pod(), one) for one in wanted), return_exceptions=True)
+    assert all(isinstance(one, Temporary) for one in refused)
+    assert not objects._tokens.due() and objects._tokens.next_due() == 3600
+    api.token_failures = []
+    assert await objects.token(pod(), wanted[0])
+    await clock.advance(500)
+    assert objects._tokens.due() == {pod().uid}
+    objects.drop_pod(pod().uid)
+    await objects.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from nodelib.errors import Invalid
-from nodelib.firewall.trace import Node, Outcome, Packet, trace
+from nodelib.firewall.trace import MOST_WAYS, Node, Outcome, Packet, trace
 from nodelib.firewall.trace_nft import bases
 from nodelib.json_values import Json
 
@@ -171,3 +172,27 @@ def test_a_connection_is_matched_by_who_began_and_who_answers_it() -> None:
     for source, verdict in (("10.0.0.7", "ACCEPT"), ("10.0.1.7", "DROP")):
         (found,) = outcomes(ruleset, Packet(source, "10.96.0.1", 80, "tcp", "eth0"))
         assert found.verdict == verdict
+
+
+def test_what_is_in_no_set_is_found_out_without_a_look_at_every_element() -> None:
+    """Whoever writes EndpointSlices chooses how many elements there are, and how many endpoints: `trace` took hours."""
+    elements: list[Any] = [{"concat": [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", "tcp", 80]} for n in range(50_000)]
+    elements.append({"concat": [{"prefix": {"addr": "192.0.2.0", "len": 24}}, "tcp", 80]})
+    many = 2000
+    ends = [
+        [{"concat": ["10.9.0.7", "tcp", 80, n]}, {"concat": [f"172.16.{n >> 8}.{n & 255}", 8080]}] for n in range(many)
+    ]
+    chosen = {"concat": [*FRONT["concat"], {"numgen": {"mode": "random", "mod": many}}]}
+    dnat = {"dnat": {"family": "ip", "addr": {"map": {"key": chosen, "data": "@endpoints"}}}}
+    inside = {"match": {"op": "==", "left": FRONT, "right": "@large"}}
+    ruleset = table(
+        {"pre": ("nat", "prerouting", "-100"), "forward": ("filter", "forward", "0")},
+        [("pre", [dnat]), ("forward", [inside, {"drop": None}])],
+        {"endpoints": ends, "large": elements},
+    )
+    began = time.process_time()
+    found = outcomes(ruleset, Packet("10.244.1.1", "10.9.0.7", 80))
+    assert time.process_time() - began < 3.0
+    assert len(found) == MOST_WAYS and {one.verdict for one in found} == {"ACCEPT"}
+    assert outcomes(ruleset, Packet("10.244.1.1", "10.0.0.9", 80))[0].verdict == "DROP"
+    assert outcomes(ruleset, Packet("10.244.1.1", "192.0.2.9", 80))[0].verdict == "DROP"
