@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import suppress
 from importlib.resources import files
@@ -21,10 +22,14 @@ _FIELDS = ("pod_cidrs", "non_masquerade")
 _LONGEST_SHEBANG = 255  # BINPRM_BUF_SIZE - 1, linux/binfmts.h
 
 
-def shim_text(socket: str, *, python: str = sys.executable, root: str = "") -> bytes:
-    """The shim for this interpreter; `root` is the folder of the package `cni`. Raises Invalid."""
-    root = root or str(Path(__file__).resolve().parent.parent)
-    for name, value in (("interpreter", python), ("package folder", root), ("socket", socket)):
+def shim_text(socket: str, *, python: str = sys.executable) -> bytes:
+    """The shim for this interpreter. It does the work alone with the packages of this process. Raises Invalid.
+
+    The interpreter is started without PYTHONPATH, which is where an installed node has its packages.
+    """
+    shared = (path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(path))
+    folders = ":".join(dict.fromkeys((str(Path(__file__).resolve().parent.parent), *shared)))
+    for name, value in (("interpreter", python), ("package folder", folders), ("socket", socket)):
         if any(character in value for character in '"\\\n') or (name == "interpreter" and " " in value):
             raise Invalid(
                 f"the path of the {name} has a character that a script's first line cannot hold: {value!r}",
@@ -33,7 +38,7 @@ def shim_text(socket: str, *, python: str = sys.executable, root: str = "") -> b
                 action="Install nodewright under a plain path.",
             )
     text = (files("cni") / "shim").read_text()
-    text = text.replace("@PYTHON@", python).replace("@SOCKET@", socket).replace("@ROOT@", root)
+    text = text.replace("@PYTHON@", python).replace("@SOCKET@", socket).replace("@FOLDERS@", folders)
     if len(text.partition("\n")[0]) > _LONGEST_SHEBANG:
         raise Invalid(
             f"the interpreter's path is longer than the kernel allows: {python}",
