@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from contextlib import suppress
 from importlib.resources import files
@@ -15,6 +14,7 @@ from cni.model import Network
 from cni.settings import CniSettings, conflist
 from cni.spec.configuration import TYPE
 from nodelib.addresses import parse_network
+from nodelib.daemons.python_path import python_path
 from nodelib.errors import Invalid
 from nodelib.json_values import decode
 
@@ -27,8 +27,7 @@ def shim_text(socket: str, *, python: str = sys.executable) -> bytes:
 
     The interpreter is started without PYTHONPATH, which is where an installed node has its packages.
     """
-    shared = (path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(path))
-    folders = ":".join(dict.fromkeys((str(Path(__file__).resolve().parent.parent), *shared)))
+    folders = python_path(str(Path(__file__).resolve().parent.parent))
     for name, value in (("interpreter", python), ("package folder", folders), ("socket", socket)):
         if any(character in value for character in '"\\\n') or (name == "interpreter" and " " in value):
             raise Invalid(
