@@ -30,8 +30,8 @@ from typing import Any
 _PODS = "/api/v1/namespaces/default/pods"
 _PATIENCE = 300.0  # seconds; the machine is slow
 _PACE = 0.5  # what asks more often is most of what a slow machine does
-_BETWEEN_PODS = 60.0  # a pod is 15 s of CPU there: more of them are all that the machine does
-_BEFORE = 70.0  # seconds to look on before the command
+_BETWEEN_PODS = 20.0  # each is seconds of that machine's CPU
+_BEFORE = 30.0  # seconds to look on before the command
 _CALM = 20.0  # and after all is well
 _UNITS = ("kubelet", "nodewright-proxy")
 _SERVICE = ("10.96.0.80", 80)

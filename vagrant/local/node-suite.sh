@@ -12,7 +12,8 @@
 #   vagrant/local/node-suite.sh run --procs 1 --focus MemoryQoS --results /root/upstream --agent upstream
 #
 # That kernel has one CPU, and no cpuset, no huge pages, no nftables, no PSI. State is below NODEWRIGHT_SUITE_STATE
-# (default: in the cache); `stop` keeps the image of Debian. Needs root; Debian's user-mode-linux, qemu-utils,
+# (default: in the cache); `stop` keeps the image of Debian. It runs on one CPU, NODEWRIGHT_SUITE_CPU (default: the
+# last): another VM at the same time should have another. Needs root; Debian's user-mode-linux, qemu-utils,
 # openssh-client, iproute2 beside what box.sh needs; 12 GB of disk, and of memory what the VM uses (at most 5 GB).
 set -euo pipefail
 
