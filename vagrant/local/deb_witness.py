@@ -184,7 +184,7 @@ class Witness:
                 "metadata": {"name": name, "labels": {"app": "born"}},
                 "spec": {
                     "nodeName": "uml",
-                    "terminationGracePeriodSeconds": 0,
+                    "terminationGracePeriodSeconds": 1,  # with 0 it would be gone before its container
                     "containers": [{"name": "c", "image": _IMAGE, "command": ["sleep", "100000"]}],
                 },
             }
