@@ -180,7 +180,7 @@ class Core:
         )
 
     async def stop_work(self) -> None:
-        """Stop the server and what works on the pods, side by side: neither waits for the other. The pods keep running."""
+        """Stop the server and what works on the pods; neither waits for the other. The pods keep running."""
         await both(self.server.close() if self.server is not None else asyncio.sleep(0), self.stop_pods())
 
     async def stop_pods(self) -> None:

@@ -141,7 +141,8 @@ node() { vm "bash /mnt/shared/project/vagrant/local/deb-node.sh $*"; }
 
 finish() {
   [[ -n ${NODEWRIGHT_UPGRADE_KEEP:-} ]] && { echo "left running: the VM, and ${started[*]}" >&2; return; }
-  ((${#started[@]})) && kill "${started[@]}" 2>/dev/null || true # one that has ended keeps nothing from being removed
+  # Nothing of theirs is kept, and an API server without its etcd takes its time.
+  ((${#started[@]})) && kill -KILL "${started[@]}" 2>/dev/null || true
   "$here/node-suite.sh" stop
 }
 

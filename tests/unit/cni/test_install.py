@@ -72,7 +72,9 @@ def test_the_shim_without_a_server_is_the_plugin(tmp_path: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["code"]) == (1, 4)
 
 
-def test_the_plugin_alone_finds_the_packages_where_the_agent_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plugin_alone_finds_the_packages_where_the_agent_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The Debian package keeps them in a folder of its own, and no agent answers while it is restarted."""
     packages = tmp_path / "packages"
     (packages / "pyroute2").mkdir(parents=True)
