@@ -184,7 +184,8 @@ class Core:
         await both(self.server.close() if self.server is not None else asyncio.sleep(0), self.stop_pods())
 
     async def stop_pods(self) -> None:
-        """Stop the pods' workers, and then what they use."""
+        """Stop probes and the pods' workers, and then what these use."""
+        self.probes.stop()
         await self.pod_workers.close(_STOP_TIMEOUT)
         await self.pod_deps.containers.images.close()
         await self.pod_deps.status.manager.close()

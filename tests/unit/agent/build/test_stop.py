@@ -24,6 +24,7 @@ async def test_a_server_that_does_not_close_keeps_no_worker_going() -> None:
         await asyncio.Event().wait()
 
     core = SimpleNamespace(
+        probes=SimpleNamespace(stop=lambda: closed.append("probes")),
         server=SimpleNamespace(close=hang),
         pod_workers=part("workers"),
         pod_deps=SimpleNamespace(
@@ -34,5 +35,5 @@ async def test_a_server_that_does_not_close_keeps_no_worker_going() -> None:
     core.stop_pods = lambda: Core.stop_pods(cast(Any, core))
     stop = asyncio.create_task(Core.stop_work(cast(Any, core)))
     await asyncio.wait({stop}, timeout=0.1)
-    assert closed == ["workers", "images", "status", "events"]
+    assert closed == ["probes", "workers", "images", "status", "events"]
     stop.cancel()
