@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
@@ -11,6 +13,7 @@ from typing import Protocol
 from cni.edge import nft as nft_edge
 from cni.model import FirewallFacts, HostPort
 from cni.plan import iptables, nftables
+from nodelib.command import CommandError
 from nodelib.firewall.iptables import Iptables
 from nodelib.firewall.objects import Family, Jump, TableChange
 from nodelib.firewall.variant import detect
@@ -18,6 +21,7 @@ from nodelib.firewall.variant import detect
 log = logging.getLogger(__name__)
 
 FORMS = ("iptables", "nftables")
+_NO_NFTABLES = os.strerror(errno.EOPNOTSUPP).encode()
 _TOOL = {"iptables": "iptables-restore", "nftables": "nft"}
 
 Facts = Callable[[], tuple[FirewallFacts, ...]]  # one for each address family
@@ -128,4 +132,8 @@ class NftRules:
         await nft_edge.run("".join(nftables.transaction(item) for item in facts))
 
     async def remove(self, network: str, bridge: str) -> None:
-        await nft_edge.run(nftables.removal(network))
+        try:
+            await nft_edge.run(nftables.removal(network))
+        except CommandError as error:
+            if _NO_NFTABLES not in error.stderr:  # a kernel without them never had any
+                raise

@@ -14,6 +14,7 @@ from cni.model import Network
 from cni.settings import CniSettings, conflist
 from cni.spec.configuration import TYPE
 from nodelib.addresses import parse_network
+from nodelib.daemons.python_path import python_path
 from nodelib.errors import Invalid
 from nodelib.json_values import decode
 
@@ -21,10 +22,13 @@ _FIELDS = ("pod_cidrs", "non_masquerade")
 _LONGEST_SHEBANG = 255  # BINPRM_BUF_SIZE - 1, linux/binfmts.h
 
 
-def shim_text(socket: str, *, python: str = sys.executable, root: str = "") -> bytes:
-    """The shim for this interpreter; `root` is the folder of the package `cni`. Raises Invalid."""
-    root = root or str(Path(__file__).resolve().parent.parent)
-    for name, value in (("interpreter", python), ("package folder", root), ("socket", socket)):
+def shim_text(socket: str, *, python: str = sys.executable) -> bytes:
+    """The shim for this interpreter. It does the work alone with the packages of this process. Raises Invalid.
+
+    The interpreter is started without PYTHONPATH, which is where an installed node has its packages.
+    """
+    folders = python_path(str(Path(__file__).resolve().parent.parent))
+    for name, value in (("interpreter", python), ("package folder", folders), ("socket", socket)):
         if any(character in value for character in '"\\\n') or (name == "interpreter" and " " in value):
             raise Invalid(
                 f"the path of the {name} has a character that a script's first line cannot hold: {value!r}",
@@ -33,7 +37,7 @@ def shim_text(socket: str, *, python: str = sys.executable, root: str = "") -> b
                 action="Install nodewright under a plain path.",
             )
     text = (files("cni") / "shim").read_text()
-    text = text.replace("@PYTHON@", python).replace("@SOCKET@", socket).replace("@ROOT@", root)
+    text = text.replace("@PYTHON@", python).replace("@SOCKET@", socket).replace("@FOLDERS@", folders)
     if len(text.partition("\n")[0]) > _LONGEST_SHEBANG:
         raise Invalid(
             f"the interpreter's path is longer than the kernel allows: {python}",

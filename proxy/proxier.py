@@ -155,16 +155,20 @@ class Proxier:
 
         Where the kernel counts commits to the ruleset, the backends read nothing as long as nobody commits.
         """
-        next_deep = self._clock.monotonic() + self._deep_period
+        next_deep, pause = self._clock.monotonic() + self._deep_period, AUDIT
         while True:
-            await self._clock.sleep(AUDIT)
+            await self._clock.sleep(pause)
             started = self._clock.monotonic()
             deep = started >= next_deep
             await self.audit(deep=deep)
+            # Reading a large table takes long, and so may starting a process for each table: spend at most a tenth of
+            # the time on it.
+            finished = self._clock.monotonic()
+            rest = REST_FACTOR * (finished - started)
             if deep:
-                # Reading a large table takes long: spend at most a tenth of the time on it.
-                finished = self._clock.monotonic()
-                next_deep = finished + max(self._deep_period, 9 * (finished - started))
+                next_deep, pause = finished + max(self._deep_period, rest), AUDIT
+            else:
+                pause = max(AUDIT, rest)
 
     async def audit(self, *, deep: bool) -> None:
         """One audit; a difference forces a full sync."""

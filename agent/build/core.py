@@ -32,7 +32,7 @@ from agent.server.work import KubeletServer, ServerDeps, start
 from agent.stats.work.provider import StatsProvider
 from agent.volumes.work.volume_expander import VolumeExpander
 from nodelib.kube.reflector import Reflector
-from nodelib.tasks import Work
+from nodelib.tasks import Work, both
 
 _NETWORK_STEPS = {
     "ADD": (Activity(ActivityKind.NETWORK), Activity(ActivityKind.SANDBOX)),
@@ -180,9 +180,12 @@ class Core:
         )
 
     async def stop_work(self) -> None:
-        """Stop the server, the pods' workers, and what they use, in this order. The pods keep running."""
-        if self.server is not None:
-            await self.server.close()
+        """Stop the server and what works on the pods; neither waits for the other. The pods keep running."""
+        await both(self.server.close() if self.server is not None else asyncio.sleep(0), self.stop_pods())
+
+    async def stop_pods(self) -> None:
+        """Stop probes and the pods' workers, and then what these use."""
+        self.probes.stop()
         await self.pod_workers.close(_STOP_TIMEOUT)
         await self.pod_deps.containers.images.close()
         await self.pod_deps.status.manager.close()

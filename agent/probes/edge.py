@@ -40,13 +40,18 @@ class ProbeIo:
         self._tls, self._tls_http2 = any_certificate(), any_certificate()
         self._tls_http2.set_alpn_protocols(["h2"])
         self._of_addresses: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     async def run(self, request: ProbeRequest, container_id: str, timeout: float, *, pod: str = "") -> Outcome:
         """One attempt of at most `timeout` seconds; `pod` is its UID. Raises nothing but CancelledError."""
+        outcome = Outcome(Verdict.ERROR)
         try:
-            outcome = await self._attempt(request, container_id, timeout, pod)
+            if not self._is_closed:
+                outcome = await self._attempt(request, container_id, timeout, pod)
         except (NodewrightError, OSError, ValueError, aiohttp.ClientError) as error:
             outcome = Outcome(Verdict.ERROR, str(error))
+        if self._is_closed:  # an attempt that this cut off says nothing about the container
+            outcome = Outcome(Verdict.ERROR, "the agent is stopping")
         return Outcome(outcome.verdict, cut(outcome.output, _MOST_OUTPUT))
 
     async def _attempt(self, request: ProbeRequest, container_id: str, timeout: float, pod: str) -> Outcome:
@@ -62,6 +67,7 @@ class ProbeIo:
         return await grpc_check.check(request, timeout)
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._of_addresses is not None:
             await self._of_addresses.close()
             self._of_addresses = None

@@ -96,6 +96,7 @@ class ProbeManager:
         self._untried: set[Key] = set()  # of containers that ran before the agent and are not probed yet
         self._all_tried = asyncio.Event()
         self._all_tried.set()
+        self._is_stopped = False
 
     def ensure(self, pod: Pod, running: Mapping[str, ContainerState], ips: tuple[str, ...]) -> None:
         """Probe exactly these running containers (by name) of this pod."""
@@ -164,12 +165,18 @@ class ProbeManager:
     async def run(self) -> None:
         """Until cancelled; running attempts are cancelled too."""
         try:
-            while True:
+            while not self._is_stopped:
                 self._start_due()
                 await self._wait()
+            await asyncio.Event().wait()
         finally:
-            for task in list(self._running.values()):
-                task.cancel()
+            self.stop()
+
+    def stop(self) -> None:
+        """Cut running attempts off and begin no other: what they need ends now."""
+        self._is_stopped = True
+        for task in list(self._running.values()):
+            task.cancel()
 
     def _add(self, kept: _PodProbes, name: str, state: ContainerState) -> None:
         found = kept.pod.container(name)

@@ -60,7 +60,9 @@ containerd() {
 }
 
 replace() {
-  local status=0
+  local status=0 until=$((SECONDS + 300))
+  # Those of the pods of deb-pods.yaml, each with its sandbox. What the last run made is just ending.
+  until (($(running) <= 6 || SECONDS > until)); do sleep 2; done
   python3 "$here/deb_witness.py" "$shared/kubeconfig" dpkg -i "$shared/$1.deb" || status=$?
   systemctl status --no-pager --lines=0 kubelet | head -n 12
   return $status

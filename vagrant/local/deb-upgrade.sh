@@ -36,7 +36,7 @@ main() {
   pods
   for which in new old new; do
     kubectl delete pod -l app=born --wait=true
-    node replace $which || failed=1
+    replace $which || failed=1
   done
   node remove || failed=1
   return $failed
@@ -118,12 +118,31 @@ END
   kubectl get pods -o wide
 }
 
+# With what the VM had of a core meanwhile: what takes long there may only have had to wait.
+replace() {
+  local status=0 began=$SECONDS before
+  before=$(used)
+  node replace "$1" || status=$?
+  echo "the VM had $(($(used) - before)) s of CPU in $((SECONDS - began)) s"
+  return $status
+}
+
+# Seconds of CPU of the VM's processes: those that live, and those that its first one has waited for.
+used() {
+  { cat /proc/[0-9]*/stat 2>/dev/null || true; } | sed 's/ (.*) / /' |
+    awk -v first="$(<"$NODEWRIGHT_SUITE_STATE/linux.pid")" -v ticks="$(getconf CLK_TCK)" '
+      $5 == first { sum += $13 + $14 }
+      $1 == first { sum += $15 + $16 }
+      END { print int(sum / ticks) }'
+}
+
 vm() { "$here/node-suite.sh" exec "$*"; }
 node() { vm "bash /mnt/shared/project/vagrant/local/deb-node.sh $*"; }
 
 finish() {
-  [[ -n ${NODEWRIGHT_UPGRADE_KEEP:-} ]] && return
-  ((${#started[@]})) && kill "${started[@]}"
+  [[ -n ${NODEWRIGHT_UPGRADE_KEEP:-} ]] && { echo "left running: the VM, and ${started[*]}" >&2; return; }
+  # Nothing of theirs is kept, and an API server without its etcd takes its time.
+  ((${#started[@]})) && kill -KILL "${started[@]}" 2>/dev/null || true
   "$here/node-suite.sh" stop
 }
 

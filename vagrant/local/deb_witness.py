@@ -30,8 +30,9 @@ from typing import Any
 _PODS = "/api/v1/namespaces/default/pods"
 _PATIENCE = 300.0  # seconds; the machine is slow
 _PACE = 0.5  # what asks more often is most of what a slow machine does
-_BETWEEN_PODS = 20.0
-_CALM = 20.0  # seconds to look on after all is well
+_BETWEEN_PODS = 20.0  # each is seconds of that machine's CPU
+_BEFORE = 30.0  # seconds to look on before the command
+_CALM = 20.0  # and after all is well
 _UNITS = ("kubelet", "nodewright-proxy")
 _SERVICE = ("10.96.0.80", 80)
 _IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
@@ -183,7 +184,7 @@ class Witness:
                 "metadata": {"name": name, "labels": {"app": "born"}},
                 "spec": {
                     "nodeName": "uml",
-                    "terminationGracePeriodSeconds": 0,
+                    "terminationGracePeriodSeconds": 1,  # with 0 it would be gone before its container
                     "containers": [{"name": "c", "image": _IMAGE, "command": ["sleep", "100000"]}],
                 },
             }
@@ -242,7 +243,7 @@ def main() -> int:
     threads = [threading.Thread(target=job, args=more, daemon=True) for job, *more in jobs]
     for thread in threads:
         thread.start()
-    time.sleep(2 * _BETWEEN_PODS)
+    time.sleep(_BEFORE)
     witness.say(f"$ {' '.join(sys.argv[2:])}")
     begun = witness.now
     process = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

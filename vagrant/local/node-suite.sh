@@ -12,7 +12,8 @@
 #   vagrant/local/node-suite.sh run --procs 1 --focus MemoryQoS --results /root/upstream --agent upstream
 #
 # That kernel has one CPU, and no cpuset, no huge pages, no nftables, no PSI. State is below NODEWRIGHT_SUITE_STATE
-# (default: in the cache); `stop` keeps the image of Debian. Needs root; Debian's user-mode-linux, qemu-utils,
+# (default: in the cache); `stop` keeps the image of Debian. It runs on one CPU, NODEWRIGHT_SUITE_CPU (default: the
+# last): another VM at the same time should have another. Needs root; Debian's user-mode-linux, qemu-utils,
 # openssh-client, iproute2 beside what box.sh needs; 12 GB of disk, and of memory what the VM uses (at most 5 GB).
 set -euo pipefail
 
@@ -25,6 +26,7 @@ pid_file=$state/linux.pid
 # The network namespace with the only machine that the VM can reach: this one. Another VM needs another, and its own state.
 space=${NODEWRIGHT_SUITE_SPACE:-nodewright-suite-vm}
 address=192.168.78.2
+cpu=${NODEWRIGHT_SUITE_CPU:-$(($(nproc) - 1))} # the CPU that it runs on
 there=/opt/suite # in the VM
 
 main() {
@@ -50,8 +52,9 @@ start() {
   ip -n "$space" tuntap add vm mode tap 2>/dev/null || true
   ip -n "$space" address replace "${address%.*}.1/24" dev vm
   ip -n "$space" link set vm up
-  # Its memory is a file: in /dev/shm, which is not limited to what a small /tmp has.
-  TMPDIR=/dev/shm ip netns exec "$space" setsid linux.uml mem=5G "ubd0=$state/disk.raw" root=/dev/ubda1 rw \
+  # Its memory is a file: in /dev/shm, which is not limited to what a small /tmp has. Its one CPU is one of these: it
+  # changes between its processes all the time, and from one CPU to another that is four times as much work.
+  TMPDIR=/dev/shm ip netns exec "$space" taskset -c "$cpu" setsid linux.uml mem=5G "ubd0=$state/disk.raw" root=/dev/ubda1 rw \
     vec0:transport=tap,ifname=vm,depth=128 con=null con0=null,fd:1 ssl=null >"$state/console" 2>&1 </dev/null &
   echo $! >"$pid_file"
   local began=$SECONDS

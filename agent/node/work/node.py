@@ -89,7 +89,7 @@ class NodeHooks:
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
     """Seconds: how often the status is computed, how often it is sent although nothing changed, and how long the
-    runtime may take for an answer that the status waits for."""
+    status waits for a list of images."""
 
     update: float = 10.0
     report: float = 300.0
@@ -129,7 +129,7 @@ class NodeManager:
             max_interval=self._times.update,
             clock=edges.clock,
         )
-        self.watch = RuntimeWatch(edges.runtime, edges.clock, self._times.answer, self._runner.poke)
+        self.watch = RuntimeWatch(edges.runtime, edges.clock, self._runner.poke)
         path = {"fieldSelector": f"metadata.name={policy.name}"}
         self._own = Reflector(edges.client, NODES, name="own Node", params=path, on_change=self._on_own_node)
         self._all = Reflector(edges.client, NODES, name="Nodes", on_change=self._places.on_node)

@@ -7,27 +7,30 @@ import logging
 from collections.abc import Callable
 
 from agent.runtime.model import RuntimeFacts
-from agent.runtime.plan import runtime_facts, runtime_silent
+from agent.runtime.plan import DOWN_AFTER, runtime_facts, runtime_silent
 from agent.runtime.ports import RuntimeService
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
 _POLL = 5.0  # seconds
 _UNREADY_POLL = 0.25
+# A runtime that hangs accepts calls and never answers, and is down when it should be; one that is slow is not.
+_LIMIT = DOWN_AFTER - _POLL
 
 
 class RuntimeWatch:
-    """`facts`: the newest answer; `answered` is set after the first one. `limit`: seconds that an answer may take.
+    """`facts`: the newest answer; `answered` is set after the first one.
 
     `changed()` is called when the answer differs from the one before.
     """
 
-    def __init__(self, runtime: RuntimeService, clock: Clock, limit: float, changed: Callable[[], None]) -> None:
+    def __init__(self, runtime: RuntimeService, clock: Clock, changed: Callable[[], None]) -> None:
         self.facts, self.answered = RuntimeFacts(), asyncio.Event()
-        self._runtime, self._clock, self._limit, self._changed = runtime, clock, limit, changed
+        self._runtime, self._clock, self._changed = runtime, clock, changed
         self._version: Json = {}
         self._last: float | None = None
 
@@ -43,17 +46,29 @@ class RuntimeWatch:
             await self._clock.sleep(_UNREADY_POLL if fresh.problems else _POLL)
 
     async def _ask(self) -> RuntimeFacts:
-        now = self._clock.monotonic()
         try:
-            # A runtime that hangs accepts calls and never answers: without a limit that would go unnoticed for minutes.
-            async with asyncio.timeout(self._limit):
-                status = await self._runtime.status()
-                self._version = self._version or await self._runtime.version()
-            fresh = runtime_facts(status, self._version)
+            fresh = await self._answer()
         except (NodewrightError, TimeoutError) as failure:
-            error = str(failure) if isinstance(failure, NodewrightError) else f"no answer in {self._limit:g} s"
+            error = str(failure) if isinstance(failure, NodewrightError) else f"no answer in {_LIMIT:g} s"
             self._version = {}
-            return runtime_silent(self.facts, None if self._last is None else now - self._last, error)
-        self._last = now
+            silence = None if self._last is None else self._clock.monotonic() - self._last
+            return runtime_silent(self.facts, silence, error)
+        self._last = self._clock.monotonic()
         self.answered.set()
         return fresh
+
+    async def _answer(self) -> RuntimeFacts:
+        """Raises NodewrightError, and TimeoutError when there is none in time."""
+        call, limit = asyncio.ensure_future(self._call()), asyncio.ensure_future(self._clock.sleep(_LIMIT))
+        try:
+            await asyncio.wait({call, limit}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                raise TimeoutError
+            return call.result()
+        finally:
+            await cancel_and_wait(call, limit)
+
+    async def _call(self) -> RuntimeFacts:
+        status = await self._runtime.status()
+        self._version = self._version or await self._runtime.version()
+        return runtime_facts(status, self._version)

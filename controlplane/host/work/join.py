@@ -30,6 +30,7 @@ from controlplane.supervisor.edge import units
 from controlplane.supervisor.model import Program
 from nodelib import safe_yaml
 from nodelib.clock import Clock
+from nodelib.daemons.python_path import python_path
 from nodelib.errors import Conflict, Invalid, Permanent
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
@@ -350,7 +351,7 @@ def _python_program(request: Request, name: str, module: str, *flags: str) -> Pr
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
         "LANG": "C.UTF-8",
-        "PYTHONPATH": request.project,
+        "PYTHONPATH": python_path(request.project),
         "PYTHONUNBUFFERED": "1",
     }
     return Program(name, (request.python, "-m", module, *flags), f"{FOLDER}/{name}.log", env, 10)

@@ -19,6 +19,7 @@ from controlplane.waiting import until
 from nodelib import file_trees
 from nodelib.clock import Clock
 from nodelib.command import run
+from nodelib.daemons.python_path import python_path
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.files import text_of
 
@@ -64,7 +65,7 @@ async def _remove_policies(project: str) -> None:
     """The policy daemon leaves its rules in the kernel when it ends, where they would go on refusing packets."""
     argv = units.arguments(FOLDER, "policy")
     if argv:
-        await run([argv[0], "-m", "policy", "--cleanup"], env={**os.environ, "PYTHONPATH": project})
+        await run([argv[0], "-m", "policy", "--cleanup"], env={**os.environ, "PYTHONPATH": python_path(project)})
 
 
 async def _supervisor_lives() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from ipaddress import ip_network
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cni.install import install_plugin, load_published, publish, shim_text, withdraw
-from cni.settings import CniSettings
+from cni.settings import CniSettings, conflist
 from cni.spec.configuration import parse_conf
 from nodelib.errors import Invalid, Permanent
 
@@ -69,6 +70,23 @@ def test_the_shim_without_a_server_is_the_plugin(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["supportedVersions"][-1] == "1.1.0"
     done = subprocess.run([path], env={"CNI_COMMAND": "ADD"}, input=b"", capture_output=True, check=False)
     assert (done.returncode, json.loads(done.stdout)["code"]) == (1, 4)
+
+
+def test_the_plugin_alone_finds_the_packages_where_the_agent_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Debian package keeps them in a folder of its own, and no agent answers while it is restarted."""
+    packages = tmp_path / "packages"
+    (packages / "pyroute2").mkdir(parents=True)
+    for name in ("__init__", "config"):
+        (packages / "pyroute2" / f"{name}.py").write_text("raise ImportError('that of the folder')")
+    monkeypatch.setenv("PYTHONPATH", f"{packages}{os.pathsep}relative")
+    path = install_plugin(settings(tmp_path))
+    conf = json.dumps({**conflist(settings(tmp_path), CIDRS)["plugins"][0], "cniVersion": "1.1.0", "name": "net"})
+    call = {"CNI_COMMAND": "DEL", "CNI_CONTAINERID": "x", "CNI_IFNAME": "eth0", "CNI_PATH": "/nowhere"}
+    done = subprocess.run([path], env=call, input=conf.encode(), capture_output=True, check=False)
+    assert "that of the folder" in done.stdout.decode(), done
+    assert b"relative" not in path.read_bytes(), "it would be looked for in the runtime's folder"
 
 
 @pytest.mark.parametrize("python", ["/opt/a b/python", "/" + "x" * 300, '/opt/"/python'])

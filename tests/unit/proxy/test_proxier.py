@@ -207,6 +207,36 @@ async def test_one_removed_rule_is_restored_by_the_deep_audit(world: World) -> N
     assert world.fake.dump() == whole
 
 
+class SlowAudits(World):
+    """Each audit takes a second, as where starting a process does."""
+
+    audits = 0
+
+    def backend(self) -> Backend:
+        world = self
+
+        class Slow(IptablesBackend):
+            async def audit(self, *, deep: bool) -> list[str]:
+                world.audits += 1
+                await world.clock.sleep(1.0)
+                return []
+
+        return Slow(self.fake, NodeContext(CONTEXT))
+
+
+async def test_audits_take_a_tenth_of_the_time_at_most() -> None:
+    world = SlowAudits()
+    try:
+        world.proxier.start()
+        await world.until(lambda: world.metric("sync_full_proxy_rules_duration_seconds_count") == 1)
+        before = world.audits
+        await world.clock.advance(100)
+        # Besides these, one of all rules every 30 s.
+        assert 5 <= world.audits - before <= 14
+    finally:
+        await cancel_and_wait(*world.tasks)
+
+
 async def test_a_change_of_the_zone_writes_everything(world: World) -> None:
     world.proxier.start()
     await world.until(lambda: world.metric("sync_full_proxy_rules_duration_seconds_count") == 1)

@@ -15,13 +15,15 @@ from tests.fakes.clock import FakeClock
 
 
 class Runtime:
-    """Answers until it is frozen."""
+    """Answers until it is frozen; of its status after `takes` seconds."""
 
-    def __init__(self) -> None:
-        self.frozen = False
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        self.frozen, self.takes, self._clock = False, 0.0, clock or FakeClock()
 
     async def status(self) -> Json:
         await self._answer()
+        if self.takes:
+            await self._clock.sleep(self.takes)
         conditions = [{"type": kind, "status": True} for kind in ("RuntimeReady", "NetworkReady")]
         return {"status": {"conditions": conditions}}
 
@@ -71,7 +73,8 @@ async def addresses() -> tuple[str, ...]:
 
 @pytest.fixture
 def bench() -> tuple[NodeManager, Runtime, Client, FakeClock]:
-    runtime, client, clock = Runtime(), Client(), FakeClock()
+    clock = FakeClock()
+    runtime, client = Runtime(clock), Client()
     parts: list[Any] = [client, runtime, runtime, TheMachine(), Events(), clock, addresses]
     keeper = NodeManager(
         NodeEdges(*cast(Any, parts)),
@@ -88,11 +91,23 @@ async def test_a_frozen_runtime_is_reported(bench: tuple[NodeManager, Runtime, C
     await clock.advance(1)
     assert keeper.runtime.problems == ()
     runtime.frozen = True
-    async with asyncio.timeout(10):
-        while not keeper.runtime.problems:
-            await clock.advance(5)
-            await asyncio.sleep(0.02)
-    assert keeper.runtime.problems == ("container runtime is down: no answer in 0.05 s",)
+    seen: list[tuple[str, ...]] = []
+    for seconds in (28, 5):
+        await clock.advance(seconds)
+        seen.append(keeper.runtime.problems)
+    assert seen == [(), ("container runtime is down: no answer in 25 s",)]
+    watch.cancel()
+
+
+async def test_a_slow_runtime_is_not_down(bench: tuple[NodeManager, Runtime, Client, FakeClock]) -> None:
+    """Upstream: the last answer must not be older than 30 s (maxWaitForContainerRuntime), however long it took."""
+    keeper, runtime, _, clock = bench
+    watch = asyncio.create_task(keeper.watch.run())
+    await clock.advance(1)
+    runtime.takes = 20.0
+    for _ in range(60):
+        await clock.advance(5)
+        assert keeper.runtime.problems == ()
     watch.cancel()
 
 

@@ -153,6 +153,24 @@ async def test_http_time_out(io: ProbeIo, serve: Any) -> None:
     assert found.verdict is Verdict.FAILURE and "context deadline exceeded" in found.output
 
 
+async def test_an_attempt_that_the_agents_end_cuts_off_says_nothing_of_the_container(io: ProbeIo, serve: Any) -> None:
+    asked = asyncio.Event()
+
+    async def handler(_: web.Request) -> web.Response:
+        asked.set()
+        await asyncio.sleep(5)
+        return web.Response()
+
+    port = await serve(handler)
+    attempt = asyncio.create_task(io.run(get(port), "c", 5))
+    await asked.wait()
+    await io.close()
+    assert await attempt == Outcome(Verdict.ERROR, "the agent is stopping")
+    # The probes' own task ends after what they use.
+    for request in (get(port), TcpRequest("127.0.0.1", free_port())):
+        assert await io.run(request, "c", 1) == Outcome(Verdict.ERROR, "the agent is stopping")
+
+
 async def test_nobody_listens(io: ProbeIo) -> None:
     port = free_port()
     found = await io.run(get(port), "c", 1)

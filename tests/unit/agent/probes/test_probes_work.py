@@ -258,6 +258,19 @@ async def test_removing_a_pod_cancels_running_attempts(bench: Bench) -> None:
     assert bench.io.cancelled == 1 and bench.keeper.states(found.uid) == {}
 
 
+async def test_an_agent_that_stops_probes_no_more_and_says_nothing_of_it(bench: Bench) -> None:
+    """Its tasks may go on for seconds, when what a probe needs is closed already."""
+    bench.io.hang = True
+    bench.running(probed(readinessProbe={**EXEC, "periodSeconds": 1}))
+    await bench.clock.advance(0.1)
+    bench.keeper.stop()
+    await bench.clock.advance(10)
+    assert bench.io.asked == [0.0] and bench.io.cancelled == 1
+    bench.running(probed(livenessProbe={**EXEC, "periodSeconds": 1}), container_id="c2")
+    await bench.clock.advance(10)
+    assert bench.io.asked == [0.0] and bench.events.lines == []
+
+
 async def test_results_are_counted_for_the_metric(bench: Bench) -> None:
     found = probed(readinessProbe={**EXEC, "periodSeconds": 1})
     bench.running(found)

@@ -154,6 +154,15 @@ def test_the_name_is_given_to_the_agent_only_when_it_is_another() -> None:
     assert "--hostname-override=there" in agent_program(Request(node="there"), known, "none", "here").argv
 
 
+def test_the_daemons_find_the_packages_of_the_debian_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in a folder of their own, which is in the PYTHONPATH of `nodewright join`."""
+    monkeypatch.setenv("PYTHONPATH", "/usr/lib/nodewright/project:/usr/lib/nodewright/site")
+    request = Request(node="here", project="/usr/lib/nodewright/project")
+    known = KnownCluster(ClusterAccess("https://10.0.0.1:6443"))
+    program = agent_program(request, known, "none", "here")
+    assert program.env["PYTHONPATH"] == "/usr/lib/nodewright/project:/usr/lib/nodewright/site"
+
+
 async def test_a_certificate_of_an_earlier_membership_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
     """The token's kubeconfig may be removed only when the API server accepts the node's own credentials."""
     asked: list[str] = []
