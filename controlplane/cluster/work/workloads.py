@@ -22,8 +22,8 @@ from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 
 _APPLY = {"fieldManager": "nodewright-up", "force": "true"}
-# Seconds from an agent's start. Upstream's kubelet registers a Node only when it starts. Ours goes on trying, unless the
-# Node was deleted again and again: what only starts slowly must not be started anew.
+# Seconds from an agent's start. Upstream's kubelet registers a Node only when it starts. Ours goes on trying, unless
+# the Node was deleted again and again: what only starts slowly must not be started anew.
 _REGISTERS_WITHIN = {"upstream": 30.0, "nodewright": 300.0}
 _PODS = "/api/v1/namespaces/{}/pods"
 

@@ -214,7 +214,8 @@ def _load(m: Machine) -> Finding:
     if m.load < _BUSY * m.cpus:
         return Finding("load", "ok", found)
     slow = f"{found}: nodes and pods start slowly, and what waits for them may give up"
-    return Finding("load", "warning", slow, "Wait until the machine's other work has ended (`top` names it), or add CPUs")
+    fix = "Wait until the machine's other work has ended, which `top` names, or add CPUs"
+    return Finding("load", "warning", slow, fix)
 
 
 def _disk(check: str, path: str, free: int, wanted: int) -> Finding:
