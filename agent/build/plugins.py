@@ -134,7 +134,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
     await claims.load()
     sockets = PluginSockets(f"{root_dir}/plugins_registry")
     handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices, DRA_PLUGIN: claims}
-    answers = PodResources(pods, devices, claims, managers)
+    answers = PodResources(pods, devices, claims, managers, pods.synced, clock)
     return BuiltPlugins(
         sockets=sockets,
         manager=PluginManager(sockets, RegistrationClient(), handlers, clock),

@@ -15,12 +15,15 @@ from agent.devices.edge.pod_resources import PodResourcesServer
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.devices.model.devices import AllocationKey, DeviceAllocation
 from agent.devices.plan.pod_resources import pod_resources
+from agent.devices.work.pod_resources import PodResources
 from agent.plugins.edge.apis import POD_RESOURCES, POD_RESOURCES_ALPHA
 from agent.plugins.edge.rate_limit import TokenBucket
 from agent.plugins.edge.rpc import PluginClient
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import container, pod
+from tests.fakes.agent_view import FakeView
+from tests.fakes.clock import FakeClock
 from tests.waiting import until
 
 _DEVICE = {"resource_name": "example.com/gpu", "device_ids": ["a", "b"], "topology": {"nodes": [{"ID": 1}]}}
@@ -116,3 +119,25 @@ def test_a_pod_of_very_many_containers_on_a_node_with_devices() -> None:
     found = pod_resources(who, held)["containers"]
     assert time.process_time() - began < 0.4
     assert [one["name"] for one in found if one["devices"]] == ["c7"]
+
+
+class _Nothing:
+    def __getattr__(self, name: str) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["pods are listed", "the API server is away"])
+async def test_just_after_a_start_an_answer_waits_for_the_pods(listed: bool) -> None:
+    """A monitoring agent would take an empty list for a node without devices."""
+    view, clock, known = FakeView(), FakeClock(), asyncio.Event()
+    answers = PodResources(view, _Nothing(), _Nothing(), _Nothing(), known, clock)  # type: ignore[arg-type]
+    asked = asyncio.create_task(answers.list({}))
+    await until(lambda: clock.sleeping == 1)
+    assert not asked.done()
+    if listed:
+        view.by_uid["u1"] = pod(container(), uid="u1")
+        known.set()
+    else:
+        await clock.advance(5)
+    assert len((await asked)["pod_resources"]) == listed
+    assert len((await answers.list({}))["pod_resources"]) == listed
