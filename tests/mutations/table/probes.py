@@ -10,7 +10,7 @@ _PLAN, _EDGE = "agent/probes/plan.py", "agent/probes/edge.py"
 TABLE = (
     Mutation(
         "probe-http-status", "an httpGet probe fails with a status outside 200 to 399",
-        _EDGE, "if 200 <= response.status < 400:", "if response.status:", _TESTS,
+        _EDGE, "    if 200 <= status < 400:", "    if status:", _TESTS,
     ),
     Mutation(
         "probe-http-headers", "httpHeaders of a probe",
@@ -18,7 +18,7 @@ TABLE = (
     ),
     Mutation(
         "probe-http-redirect", "a redirect to another host is a warning, not followed",
-        _EDGE, 'if 300 <= response.status < 400 and response.headers.get("Location"):', "if False:", _TESTS,
+        _EDGE, 'if 300 <= status < 400 and location:', "if False:", _TESTS,
     ),
     Mutation(
         "probe-exec", "an exec probe fails with the command",
@@ -31,11 +31,11 @@ TABLE = (
     ),
     Mutation(
         "probe-grpc", "a grpc probe fails when the service does not serve",
-        _EDGE, "if status != _SERVING:", "if False:", _TESTS,
+        "agent/probes/grpc_check.py", "if status != _SERVING:", "if False:", _TESTS,
     ),
     Mutation(
         "probe-grpc-service", "the service name of a grpc probe",
-        _PLAN, 'asked.get("service") or "")', '"")', _TESTS,
+        _PLAN, 'asked.get("service") or ""', '""', _TESTS,
     ),
     Mutation(
         "probe-named-port", "a probe's port by its name",
