@@ -38,6 +38,14 @@ TABLE = (
         _PLAN, 'asked.get("service") or ""', '""', _TESTS,
     ),
     Mutation(
+        "probe-grpc-tls", "gRPC probes with TLS",
+        _EDGE, "        if request.tls:", "        if False:", _TESTS,
+    ),
+    Mutation(
+        "probe-http2", "HTTP/2 without TLS in probes",
+        _EDGE, "if request.http2 else self._follow(request, pod)", "if False else self._follow(request, pod)", _TESTS,
+    ),
+    Mutation(
         "probe-named-port", "a probe's port by its name",
         _PLAN, 'if entry.get("name") == port:', "if False:", _TESTS,
     ),

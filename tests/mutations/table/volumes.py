@@ -46,6 +46,15 @@ TABLE = (
         _PAYLOAD, "defaults.file(data[key], item)", "defaults.file(data[key], {})", _TESTS,
     ),
     Mutation(
+        "file-owners", "owners of files in volumes (defaultUser, user)",
+        _PAYLOAD, "if not self.users or user is None:", "if True:", _TESTS,
+    ),
+    Mutation(
+        "empty-dir-mode", "the mode of an emptyDir",
+        "agent/volumes/edge/setup.py", "if plan.mode is not None and not existed:", "if False:",
+        ("unit/agent/volumes", "netns/test_volumes.py"),
+    ),
+    Mutation(
         "downward-volume", "labels in a downwardAPI volume",
         _PAYLOAD, 'text = downward.pod_field(pod, ref.get("fieldPath", ""))', 'text = ""', _TESTS,
     ),

@@ -29,6 +29,8 @@ async def test_pods_carry_the_newest_status(bench: Bench) -> None:
 
 
 async def test_allocated_pods_are_those_that_run_without_their_status(bench: Bench) -> None:
+    (running,) = bench.view.by_uid.values()
+    bench.view.by_uid[running.uid] = replace(running, raw={**running.raw, "status": {"phase": "Running"}})
     await _start(bench, allocated_pods=True)
     listed = json.loads((await bench.get("/allocatedPods"))[1])
     assert [(one["metadata"]["name"], one["status"]) for one in listed["items"]] == [("web", {})]
