@@ -65,7 +65,8 @@ def verdict(
     shown += [f"  {line}" for line in refused]
     if to.service is not None and len(arrived) < len(found) and not refused:
         shown += [f"  {line}" for line in _service_causes(to.service, to.port, facts, node)]
-        shown.append(f"  do: {ours(cluster, 'service', title(to.service))} says what is wrong with it.")
+        asked = ours(cluster, "service", title(to.service))
+        shown.append(f"  do: {asked} says where it leads, and what is wrong if something is.")
     elif any(path.closed for path in found):
         shown.append("  do: Start the program that should listen there, or give the port on which it does.")
     shown += [f"  {line}" for line in policies(sender.pod, facts, "Egress")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cli.explain import dns_names
@@ -73,7 +74,8 @@ def sender(text: str, facts: Facts, namespace: str, outside: str, domain: str = 
         "there is no pod or node with that name, and it is not an address",
         obj=text,
         step=_STEP,
-        action="Give POD, NAMESPACE/POD, deploy/NAME, NODE, an address, or the word outside;"
+        action=_elsewhere(rest, namespace, facts.pods)
+        or "Give POD, NAMESPACE/POD, deploy/NAME, NODE, an address, or the word outside;"
         f" {_pods_with_addresses(facts)} lists pods and nodes.",
     )
 
@@ -107,7 +109,7 @@ def target(
             return _to_node(node, facts, namespace, sender, port, protocol)
         if not kind and (named := dns_names.parse(rest, domain)) is not None:
             return _to_dns_name(named, text, facts, sender, port, protocol, domain)
-        raise _unknown(name)
+        raise _unknown(name, _elsewhere(rest, namespace, (*facts.services, *facts.pods)))
     if not pod_addresses(pod):
         raise NotFound(
             "has no address yet",
@@ -122,12 +124,21 @@ def _pods_with_addresses(facts: Facts) -> str:
     return kubectl(facts.cluster, "get", "pods", "-A", "-o", "wide")
 
 
-def _unknown(name: str) -> NotFound:
+def _elsewhere(name: str, namespace: str, objects: Iterable[Json]) -> str:
+    """What to give instead, where only another namespace has one of that name; "" where none has."""
+    there = next((title(one) for one in objects if key(one)[1] == name), "")
+    if "/" in name or not there:
+        return ""
+    return f"Namespace {namespace} has none of that name; give {there}, or that namespace with -n."
+
+
+def _unknown(name: str, instead: str = "") -> NotFound:
     return NotFound(
         "there is no Service, pod or node with that name, and it is neither an address nor a name of the cluster's DNS",
         obj=name,
         step=_STEP,
-        action="Give SERVICE, NAMESPACE/SERVICE, a pod, a node, an address, or a name such as"
+        action=instead
+        or "Give SERVICE, NAMESPACE/SERVICE, a pod, a node, an address, or a name such as"
         " web.shop.svc.cluster.local, each with :PORT if it has several. For a host outside, give its address.",
     )
 

@@ -249,6 +249,15 @@ def test_a_target_that_is_none(to: str, error: type[NodewrightError], says: str)
     assert says.lower() in str(caught.value).lower() and caught.value.action
 
 
+def test_what_another_namespace_has_is_named() -> None:
+    start = sender("a", FACTS, "shop", HOST)
+    for asked in (lambda: target("web", FACTS, "default", start, ""), lambda: sender("a", FACTS, "default", HOST)):
+        with pytest.raises(NotFound, match="Namespace default has none of that name; give shop/"):
+            asked()
+    with pytest.raises(NotFound, match="lists pods and nodes"):
+        sender("nobody", FACTS, "default", HOST)
+
+
 @pytest.mark.parametrize(
     ("come", "address"),
     [
@@ -325,4 +334,4 @@ def test_what_a_policy_drops_is_not_blamed_on_the_service(chain: str, rule: str,
         said,
         f"  do: `./nodewright policy explain {who} --name lab` lists what is allowed.",
     ]
-    assert not any("says what is wrong with it" in line for line in lines)
+    assert not any("says where it leads" in line for line in lines)
