@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agent.common.model.addresses import is_address
 from agent.common.model.durations import seconds
+from agent.common.plan import sysctl_names
 from agent.config import managers
 from agent.resources.plan.memory_qos import TIERED
 from nodelib import quantity
@@ -72,6 +73,7 @@ _SIGNALS = (
     "allocatableMemory.available",
 )
 BEHIND_GATES = {  # fields that may be set only while the gate is on
+    "DefaultPodSysctls": ("defaultPodSysctls",),
     "GracefulNodeShutdown": ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods"),
     "GracefulNodeShutdownBasedOnPodPriority": ("shutdownGracePeriodByPodPriority",),
     "KubeletEnsureSecretPulledImages": (
@@ -151,6 +153,19 @@ def _back_off(config: Flat, on: Mapping[str, bool]) -> Iterator[Problem]:
         yield path, "must not be set while featureGates.KubeletCrashLoopBackOffMax is false"
     elif config[path] is not None and not 1 <= seconds(config[path]) <= 300:
         yield path, "must be between 1s and 300s"
+
+
+def _default_sysctls(given: Iterable[str]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for name in given:
+        path, plain = f"defaultPodSysctls.{name}", sysctl_names.normalized(name)
+        if len(name) > 253 or not _SYSCTL.fullmatch(name):
+            yield path, "is not the name of a sysctl"
+        elif not sysctl_names.namespace_of(plain):
+            yield path, "is not a sysctl that a pod can have for itself: it has no namespace"
+        elif plain in seen:
+            yield path, f"{plain} is there twice"
+        seen.add(plain)
 
 
 def _behind_gates(config: Flat, on: Mapping[str, bool]) -> Iterator[Problem]:
@@ -317,9 +332,7 @@ def _others(config: Flat) -> Iterator[Problem]:
     logs = config["podLogsDir"]
     if not logs.startswith("/") or "//" in logs or ".." in logs.split("/") or not logs.isascii():
         yield "podLogsDir", f"{logs!r} must be an absolute, normalized ASCII path"
-    for name in config["defaultPodSysctls"]:
-        if len(name) > 253 or not _SYSCTL.fullmatch(name):
-            yield f"defaultPodSysctls.{name}", "is not the name of a sysctl"
+    yield from _default_sysctls(config["defaultPodSysctls"])
     ids = config["userNamespaces.idsPerPod"]
     if not 0 < ids < 2**32 or ids % 65536:
         yield "userNamespaces.idsPerPod", f"{ids} must be a positive multiple of 65536 below 2^32"

@@ -187,7 +187,7 @@ _PODS: dict[str, Field] = {
     "resolvConf": _obeyed(string, "/etc/resolv.conf"),
     "seccompDefault": _obeyed(boolean, True),
     "allowedUnsafeSysctls": _obeyed(list_of(string), []),
-    "defaultPodSysctls": _not_obeyed(map_of(string), {}),
+    "defaultPodSysctls": _obeyed(map_of(string), {}),
     "crashLoopBackOff.maxContainerRestartPeriod": _obeyed(duration),
     "containerLogMaxSize": _filled(string, "10Mi"),
     "containerLogMaxFiles": _obeyed(int32, 5),

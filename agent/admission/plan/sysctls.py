@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from agent.common.model.pods import Pod
+from agent.common.plan.sysctl_names import normalized
 
 FORBIDDEN_REASON = "SysctlForbidden"
 
@@ -34,14 +35,6 @@ def kernel_version(release: str) -> tuple[int, int]:
     """(major, minor) of a release such as "6.18.0-rc1-amd64"; (0, 0) when it has none."""
     found = _RELEASE.match(release)
     return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def normalized(name: str) -> str:
-    """Dots as separators: net/ipv4/conf/eth0.1/x is net.ipv4.conf.eth0/1.x (sysctl(8))."""
-    dot, slash = name.find("."), name.find("/")
-    if slash < 0 or 0 <= dot < slash:
-        return name
-    return name.translate(str.maketrans("./", "/."))
 
 
 def safe_sysctls(kernel: tuple[int, int]) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class PodDefaults:
     cluster_dns: Annotated[tuple[str, ...], config("clusterDNS", convert=tuple)] = ()
     cluster_domain: Annotated[str, config("clusterDomain")] = "cluster.local"
     resolv_conf: Annotated[str, config("resolvConf")] = "/etc/resolv.conf"
+    sysctls: Annotated[Mapping[str, str], config("defaultPodSysctls")] = field(default_factory=dict)
     hosts_file: str = "/etc/hosts"
     seccomp_default: Annotated[bool, config("seccompDefault")] = True
 

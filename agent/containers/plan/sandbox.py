@@ -7,6 +7,7 @@ from agent.common.model.pod_settings import PodDefaults
 from agent.common.model.pods import Kind, Pod
 from agent.containers.plan import hosts, security
 from agent.containers.plan.dns import Dns
+from agent.containers.plan.sysctls import sysctls
 from nodelib.json_values import Json
 
 _PROTOCOLS = {"TCP": "TCP", "UDP": "UDP", "SCTP": "SCTP"}
@@ -37,7 +38,7 @@ def sandbox_config(
         "linux": {
             "cgroup_parent": cgroup_parent,
             "security_context": _security(pod, users),
-            "sysctls": _sysctls(pod),
+            "sysctls": sysctls(pod, settings.sysctls),
             "resources": resources,
             "overhead": overhead,
         },
@@ -89,8 +90,3 @@ def _security(pod: Pod, users: Json) -> Json:
     if context.get("seLinuxOptions"):
         made["selinux_options"] = security.selinux(context["seLinuxOptions"])
     return made
-
-
-def _sysctls(pod: Pod) -> dict[str, str]:
-    items = (pod.spec.get("securityContext") or {}).get("sysctls") or []
-    return {str(item["name"]): str(item.get("value", "")) for item in items}

@@ -151,4 +151,8 @@ TABLE = (
         "host-name-override", "hostnameOverride",
         "agent/containers/plan/hosts.py", "if override is not None:", "if False:", _TESTS,
     ),
+    Mutation(
+        "default-sysctls", "defaultPodSysctls",
+        "agent/containers/plan/sysctls.py", "for k, v in given.items() if", "for k, v in () if", _TESTS,
+    ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.admission.plan.sysctls import kernel_version, normalized, refused, safe_sysctls
+from agent.admission.plan.sysctls import kernel_version, refused, safe_sysctls
 from tests.builders.pods import pod
 
 
@@ -39,19 +39,6 @@ def test_old_kernels_have_fewer() -> None:
     assert "net.ipv4.tcp_rmem" not in safe_sysctls((4, 14))
     assert "net.ipv4.tcp_rmem" in safe_sysctls((4, 15))
     assert check("net.ipv4.tcp_rmem", kernel=(4, 14)) != ""
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("kernel.shm", "kernel.shm"),
-        ("kernel/shm", "kernel.shm"),
-        ("net/ipv4/conf/eno2.100/rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
-        ("net.ipv4.conf.eno2/100.rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
-    ],
-)
-def test_normalized(name: str, expected: str) -> None:
-    assert normalized(name) == expected
 
 
 @pytest.mark.parametrize(
