@@ -77,7 +77,7 @@ TABLE = (
     ),
     Mutation(
         "sysctls", "securityContext.sysctls",
-        "agent/containers/plan/sandbox.py", '.get("sysctls") or []', '.get("none") or []', _TESTS,
+        "agent/containers/plan/sysctls.py", '.get("sysctls") or []', '.get("none") or []', _TESTS,
     ),
     Mutation(
         "sysctls-unsafe", "sysctls that are not allowed are refused",
