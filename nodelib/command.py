@@ -199,8 +199,10 @@ async def _communicate(process: asyncio.subprocess.Process, stdin: bytes | None,
     async def write() -> bytes:
         if process.stdin is not None:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                process.stdin.write(stdin or b"")
-                await process.stdin.drain()
+                # uvloop notices at once that the reader is gone, and raises a RuntimeError for a write after that.
+                if not process.stdin.is_closing():
+                    process.stdin.write(stdin or b"")
+                    await process.stdin.drain()
             process.stdin.close()
         return b""
 

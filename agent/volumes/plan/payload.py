@@ -55,7 +55,7 @@ class FileDefaults:
         user = self.user if item.get("user") is None else item["user"]
         if not self.users or user is None:
             return None
-        if not 0 <= user <= _MOST_USER:
+        if not isinstance(user, int) or not 0 <= user <= _MOST_USER:
             raise Invalid(
                 f"user {user} of a volume's file is not between 0 and {_MOST_USER}",
                 step="volume files",

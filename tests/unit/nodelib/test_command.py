@@ -10,6 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from nodelib import command
 
@@ -53,6 +54,23 @@ async def test_both_outputs_and_a_long_input_at_once() -> None:
     done = await command.run(["sh", "-c", "tee /dev/stderr"], stdin=text)
     assert done.stdout == done.stderr == text
     assert (await command.run(["true"], stdin=text)).returncode == 0, "a command need not read what it is given"
+
+
+def test_a_command_that_reads_nothing_is_no_defect_in_the_agents_loop() -> None:
+    """A credential provider that ends at once: a RuntimeError of uvloop came instead of its exit status."""
+
+    async def run() -> list[int]:
+        argv = ("sh", "-c", "exec 0<&-; exit 3")
+        found = []
+        for _ in range(100):
+            task = asyncio.ensure_future(command.run(argv, stdin=b"x" * 100_000, check=False))
+            await asyncio.sleep(0)
+            time.sleep(0.003)  # the loop is busy: what the process does meanwhile is noticed before anything is written
+            found.append((await task).returncode)
+        return found
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(run()) == [3] * 100
 
 
 async def test_a_stream_has_all_that_is_printed() -> None:
