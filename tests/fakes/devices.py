@@ -17,7 +17,7 @@ class FakeEndpoint:
         self.resource, self.socket = resource, socket
         self.prefers: list[str] = []
         self.calls: list[tuple[str, list[str]]] = []
-        self.refuses = ""
+        self.refuses, self.is_closed = "", False
         self.wants = PluginOptions()
         self.has_no_options = ""
         self._lists: asyncio.Queue[list[Json] | None] = asyncio.Queue()
@@ -60,4 +60,4 @@ class FakeEndpoint:
         self.calls.append(("pre_start", sorted(ids)))
 
     async def close(self) -> None:
-        return None
+        self.is_closed = True

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from agent.common.model.errors import PluginError
 from agent.common.model.pods import Pod
@@ -20,13 +19,13 @@ from agent.devices.model.devices import (
     AllocationKey,
     DeviceAllocation,
     DeviceGrant,
-    PluginOptions,
     PodDevices,
     RegisteredPlugin,
 )
 from agent.devices.plan import device_checkpoint as checkpoint
 from agent.devices.plan import devices as plan
 from agent.devices.plan.topology import device_hints, with_affinity
+from agent.devices.work.plugin_connections import Endpoint, PluginConnections
 from agent.managers.plan.hints import Hints, Mask
 from agent.plugins.model import NodeExtras, PluginInfo
 from nodelib.clock import Clock, at_most
@@ -34,26 +33,9 @@ from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary
 from nodelib.json_values import Json
 from nodelib.key_locks import KeyLocks
 from nodelib.rate_limiter import RateLimiter, TokenBucket
-from nodelib.tasks import cancel_and_wait
 from nodelib.threads import in_thread_if
 
 log = logging.getLogger(__name__)
-
-
-class Endpoint(Protocol):
-    """devices/edge/device_plugin.py DevicePluginEndpoint. Every call raises PluginError."""
-
-    def watch(self) -> AsyncIterator[list[Json]]: ...
-
-    async def options(self) -> PluginOptions: ...
-
-    async def preferred(self, available: Iterable[str], must: Iterable[str], count: int) -> list[str]: ...
-
-    async def allocate(self, ids: Iterable[str]) -> Json: ...
-
-    async def pre_start(self, ids: Iterable[str]) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +62,7 @@ class DeviceManager:
         self._files, self._dial, self._clock, self._hooks = files, dial, clock, hooks
         self._allocations: PodDevices = {}
         self._plugins: dict[str, RegisteredPlugin] = {}
-        self._endpoints: dict[str, tuple[str, Endpoint]] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._connections = PluginConnections()
         self._removed: set[str] = set()
         self._admitted: set[str] = set()
         self._resource_locks, self._pod_locks = KeyLocks[str](), KeyLocks[str]()
@@ -140,11 +121,9 @@ class DeviceManager:
                 raise plan.no_options(error.message, resource) from error
             raise  # the plugin does not wait for the answer any more
         async with self._registering:
-            await self._disconnect(resource)
-            self._endpoints[resource] = socket, endpoint
             self._plugins[resource] = replace(self._plugins.get(resource, RegisteredPlugin()), options=options)
-            work = self._watch_plugin(resource, endpoint)
-            self._watches[resource] = asyncio.create_task(work, name=f"devices of {resource}")
+            watch = self._watch_plugin(resource, socket, endpoint)
+            await self._connections.add(resource, socket, endpoint, options, watch)
         log.info("device plugin of %s registered at %s", resource, socket)
 
     def validate(self, info: PluginInfo) -> None:
@@ -158,9 +137,7 @@ class DeviceManager:
 
     async def deregister(self, info: PluginInfo) -> None:
         """The socket of the plugin is gone."""
-        known = self._endpoints.get(info.name)
-        if known is not None and known[0] == info.endpoint:
-            await self._disconnect(info.name)
+        if await self._connections.drop(info.name, info.endpoint):
             self._plugin_stopped(info.name)
 
     async def run(self) -> None:
@@ -168,18 +145,17 @@ class DeviceManager:
         try:
             while True:
                 self._stopped.clear()
-                due = plan.next_expiry(self._plugins, self._watches)
+                due = plan.next_expiry(self._plugins, self._connections.watched())
                 if due is None:
                     await self._stopped.wait()
                 elif (remaining := due - self._clock.monotonic()) > 0:
                     await at_most(self._clock, remaining, self._stopped)
                 await self._remove_expired()
         finally:
-            for name in list(self._watches):
-                await self._disconnect(name)
+            await self._connections.close()
 
     async def _remove_expired(self) -> None:
-        expired = plan.expired(self._plugins, self._watches, self._clock.monotonic())
+        expired = plan.expired(self._plugins, self._connections.watched(), self._clock.monotonic())
         for name in expired:
             log.info("%s is removed from the node: its device plugin has not come back", name)
             del self._plugins[name]
@@ -188,7 +164,7 @@ class DeviceManager:
             self._hooks.changed()
             await self._save()
 
-    async def _watch_plugin(self, resource: str, endpoint: Endpoint) -> None:
+    async def _watch_plugin(self, resource: str, socket: str, endpoint: Endpoint) -> None:
         bucket = TokenBucket(plan.CHANGES_A_SECOND, plan.BURST, self._clock.monotonic)
         turns = RateLimiter(bucket, self._clock.sleep)  # for one whose devices change as fast as it can tell
         try:
@@ -200,7 +176,7 @@ class DeviceManager:
             log.info("device plugin of %s has stopped: %s", resource, error)
         except Exception:
             log.exception("device plugin of %s: its devices cannot be read", resource)
-        self._watches.pop(resource, None)
+        await self._connections.ended(resource, socket, endpoint)
         self._plugin_stopped(resource)
 
     async def _devices_listed(self, resource: str, listed: list[Json]) -> bool:
@@ -222,8 +198,13 @@ class DeviceManager:
         return found is not None
 
     def _plugin_stopped(self, resource: str) -> None:
-        plugin = self._plugins.get(resource)
-        if plugin is not None:
+        """Its devices are unhealthy, unless another plugin serves the resource: then that one is asked from now on."""
+        plugin, other = self._plugins.get(resource), self._connections.newest(resource)
+        if plugin is None:
+            return
+        if other is not None and other.watch is not None:
+            self._plugins[resource] = replace(plugin, options=other.options)
+        else:
             self._plugins[resource] = replace(plugin, connected=False, stopped_at=self._clock.monotonic())
             self._stopped.set()
             self._notify(resource, set())
@@ -233,14 +214,6 @@ class DeviceManager:
         for key, allocation in self._allocations.items():
             if key.resource == resource and not allocation.ids.isdisjoint(devices):
                 self._hooks.health_changed(key.uid)
-
-    async def _disconnect(self, resource: str) -> None:
-        task = self._watches.pop(resource, None)
-        if task is not None:
-            await cancel_and_wait(task)
-        known = self._endpoints.pop(resource, None)
-        if known is not None:
-            await known[1].close()
 
     # --- pods
 
@@ -264,11 +237,11 @@ class DeviceManager:
         """
         mine = {key: one for key, one in plan.of_pod(pod.uid, self._allocations) if key.container == container["name"]}
         for key, allocation in mine.items():
-            plugin, known = self._plugins.get(key.resource), self._endpoints.get(key.resource)
+            plugin, known = self._plugins.get(key.resource), self._connections.newest(key.resource)
             if plugin is not None and plugin.options.pre_start:
                 if known is None:
                     raise Temporary(f"the device plugin of {key.resource} is not there", step="PreStartContainer")
-                await known[1].pre_start(allocation.ids)
+                await known.endpoint.pre_start(allocation.ids)
         return plan.merged(allocation.grant for allocation in mine.values())
 
     def _known(self) -> set[str]:
@@ -310,15 +283,15 @@ class DeviceManager:
         self, request: plan.DeviceRequest, candidates: plan.Candidates, plugin: RegisteredPlugin
     ) -> DeviceAllocation:
         resource, required = request.key.resource, candidates.required
-        known = self._endpoints.get(resource)
+        known = self._connections.newest(resource)
         try:
             if known is None:
                 raise Permanent(f"unknown Device Plugin {resource}")
             preferred: list[str] = []
             if plugin.options.preferred_allocation and candidates.needed:
-                preferred = await known[1].preferred(candidates.available | required, required, request.count)
+                preferred = await known.endpoint.preferred(candidates.available | required, required, request.count)
             ids = plan.selected(candidates, preferred)
-            response = await known[1].allocate(ids)
+            response = await known.endpoint.allocate(ids)
             if not response:
                 raise Permanent("no containers return in allocation response")
         except NodewrightError as error:

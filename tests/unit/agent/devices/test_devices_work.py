@@ -9,6 +9,7 @@ import pytest
 from agent.common.model.pods import Pod
 from agent.devices.model.devices import NO_DEVICES, PluginOptions
 from agent.devices.work.devices import DeviceHooks, DeviceManager
+from agent.devices.work.plugin_connections import MOST
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
@@ -50,8 +51,8 @@ class World:
         )
         await self.manager.load()
 
-    async def plug(self, *ids: str) -> FakeEndpoint:
-        await self.manager.connect("v1beta1", GPU, "/d/gpu.sock")
+    async def plug(self, *ids: str, socket: str = "/d/gpu.sock") -> FakeEndpoint:
+        await self.manager.connect("v1beta1", GPU, socket)
         self.plugins[-1].list_devices(*ids)
         await settle()
         return self.plugins[-1]
@@ -123,6 +124,35 @@ async def test_a_plugin_stops_comes_back_and_is_removed_at_last(world: World) ->
     await world.clock.advance(1)
     assert world.manager.extras().capacity == {} and world.manager.extras().removed == (GPU,)
     run.cancel()
+
+
+@pytest.mark.parametrize("first", ["new", "old"])
+async def test_of_two_plugins_of_a_resource_the_one_that_is_left_goes_on(world: World, first: str) -> None:
+    """An update of a plugin's DaemonSet starts the new one before it ends the old one, or gives it up again."""
+    old = await world.plug("1", "2")
+    world.wants = PluginOptions(pre_start=True)
+    new = await world.plug("1", "2", socket="/d/new.sock")
+    await world.admit(asks("a"))
+    await world.ids(asks("a"))
+    assert [name for name, _ in new.calls] == ["allocate", "pre_start"] and not old.calls
+    gone, left = (new, old) if first == "new" else (old, new)
+    gone.stop()
+    await settle()
+    assert world.manager.extras().allocatable == {GPU: 2} and not world.health_changes
+    gone.calls.clear()
+    await world.admit(asks("b"))
+    await world.ids(asks("b"))
+    asked = [name for name, _ in left.calls][-2:]
+    assert asked == (["allocate", "pre_start"] if first == "old" else ["allocate"])  # by its own options
+    assert not gone.calls
+    left.stop()
+    await settle()
+    assert world.manager.extras().allocatable == {GPU: 0}
+
+
+async def test_a_plugin_that_registers_under_ever_new_names_has_few_connections(world: World) -> None:
+    plugins = [await world.plug("1", socket=f"/d/{number}.sock") for number in range(MOST + 3)]
+    assert [one.is_closed for one in plugins] == [True] * 3 + [False] * MOST
 
 
 async def test_a_plugin_that_does_not_say_its_options_is_not_used(world: World) -> None:
