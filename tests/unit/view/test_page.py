@@ -84,12 +84,12 @@ async def test_a_pod_whose_packets_are_dropped_now_is_not_well(here: Page, brows
     await put(here.api, {**policy("deny", namespace="shop", select={"app": "web"}), "kind": "NetworkPolicy"})
     await browser.until(f"{ROW} && ({listed}).length === 2", by[0])
     assert here.answers.taker is not None
-    one = Refused("node1", time.time() - 57, 3, "ingress", "shop/web-2", "shop/web-1", "80/TCP", "shop/deny", "", by)
+    one = Refused("node1", time.time() - 50, 3, "ingress", "shop/web-2", "shop/web-1", "80/TCP", "shop/deny", "", by)
     late = replace(one, source="shop/late", to="192.0.2.9", last=time.time())
     over = replace(one, source="shop/web-1", last=time.time() - 70)
     gone = replace(one, source="shop/gone", last=time.time())
     here.answers.taker.take([one, late, over, gone])
-    await browser.until(f"({listed}).length === 3", seconds=3)
+    await browser.until(f"({listed}).length === 3", seconds=9)
     assert await browser.value(listed) == [
         "pod shop/late: ImagePullBackOff 0/1, packets to 192.0.2.9 dropped by shop/deny",
         "pod shop/web-2: packets to shop/web-1 dropped by shop/deny",
@@ -97,7 +97,7 @@ async def test_a_pod_whose_packets_are_dropped_now_is_not_well(here: Page, brows
     ]
     links = "[...document.querySelectorAll('#troubles li:nth-child(2) a')].map((one) => one.getAttribute('href'))"
     assert await browser.value(links) == ["#/pod/shop/web-2", "#/networkpolicy/shop/deny"]
-    await browser.until(f"({listed}).length === 2", seconds=6)
+    await browser.until(f"({listed}).length === 2", seconds=40)
     assert await browser.log() == []
 
 
