@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Coroutine
+from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -19,7 +21,7 @@ from agent.common.edge.host_resolver import HostResolver
 from agent.common.edge.http_get import MOST_REDIRECTS, any_certificate, following, get, open_session
 from agent.common.model.addresses import is_address
 from agent.common.model.errors import CriError
-from agent.probes import grpc_check, http2
+from agent.probes import grpc_check
 from agent.probes.model import ExecRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
 from nodelib.errors import NodewrightError, Temporary
@@ -37,8 +39,7 @@ class ProbeIo:
 
     def __init__(self, runtime: RuntimeService, resolver: HostResolver | None = None) -> None:
         self._runtime, self._resolver = runtime, resolver or HostResolver()
-        self._tls, self._tls_http2 = any_certificate(), any_certificate()
-        self._tls_http2.set_alpn_protocols(["h2"])
+        self._tls = any_certificate()
         self._of_addresses: aiohttp.ClientSession | None = None
         self._is_closed = False
 
@@ -65,6 +66,12 @@ class ProbeIo:
         if request.tls:
             return await grpc_check.check_by_tls(request, self._tls_http2, timeout)
         return await grpc_check.check(request, timeout)
+
+    @cached_property
+    def _tls_http2(self) -> ssl.SSLContext:
+        context = any_certificate()
+        context.set_alpn_protocols(["h2"])
+        return context
 
     async def close(self) -> None:
         self._is_closed = True
@@ -105,6 +112,8 @@ class ProbeIo:
 
     async def _follow_by_http2(self, request: HttpRequest, pod: str) -> Outcome:
         """Without TLS, and without asking first whether the server speaks it (h2c with prior knowledge)."""
+        from agent.probes import http2  # 20 ms with h2, and its gate is off by default
+
         url = request.url
         for _ in range(MOST_REDIRECTS):
             parts = urlsplit(url)
