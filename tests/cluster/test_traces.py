@@ -134,6 +134,25 @@ async def test_a_pods_trace_covers_its_start_and_has_containerds_spans(world: Wo
         assert statistics.median(shares) >= 0.85 and min(shares) >= 0.7
 
 
+async def test_a_pod_that_is_scheduled_has_the_schedulers_time_in_its_trace(world: World) -> None:
+    async with collector(f"10.89.93.1:{PORT}") as there:
+        began = time.time()
+        uid = (await world.create(manifest("placed", sleeper())))["metadata"]["uid"]
+        await world.until("placed", is_ready, "Ready")
+        shown = time.time()
+        await until(lambda: any(one["name"] == START for one in of_trace(there, uid)), 60)
+        spans = {one["name"]: one for one in of_trace(there, uid)}
+        (root, wait), parts = (spans[name] for name in (START, "wait for a node")), ("schedule", "bind")
+        assert wait["parent_span_id"] == root["span_id"]
+        assert {spans[name]["parent_span_id"] for name in parts} == {wait["span_id"]}
+        at = [began * 1e9, *(spans[name]["start_time_unix_nano"] for name in (*parts, "admit")), shown * 1e9]
+        assert at == sorted(at), "the times of one clock, in their order"
+        world.stats.append(("scheduler and binding, ms", f"{milliseconds(wait):.1f}"))
+        share = covered(spans.values(), began, shown)
+        world.stats.append(("create to Ready of a pod that is scheduled covered", f"{share:.1%}"))
+        assert share >= 0.85, "a wait and the plans without spans would be a sixth"
+
+
 def of(there: Collector, service: str, name: str) -> list[Json]:
     """Spans of one program."""
     return [one for one in there.spans if one["name"] == name and one["service"] == service]

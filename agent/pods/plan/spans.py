@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from agent.pods.model.timeline import ActivityKind, TimelineEntry
+from agent.pods.plan.scheduled import Scheduled
 from nodelib.traces.model import Span, SpanContext
 from nodelib.traces.sampling import span_id, trace_id
 
 START = "pod start"
-WAIT = "wait for a node"
+WAIT, SCHEDULE, BIND = "wait for a node", "schedule", "bind"
+PLAN = "plan"
 SYNC, TERMINATING, TERMINATED = "syncPod", "syncTerminatingPod", "syncTerminatedPod"
 _WELL = ("ok", "")
 _NAMES = {
@@ -41,14 +43,15 @@ _OUTCOME_IN_WORDS = ActivityKind.ENDED
 
 @dataclass(frozen=True)
 class TracedPod:
-    """The pod that spans are about. `created` (wall seconds, 0: unknown) is whole, as the API has it; `seen`: when the
-    node heard of the pod."""
+    """The pod that spans are about. Wall seconds, 0: unknown. `created` is whole, as the API has it; `seen`: when the
+    node heard of the pod; `scheduled`: what its scheduler wrote on it."""
 
     uid: str
     namespace: str
     name: str
     created: float = 0.0
     seen: float = 0.0
+    scheduled: Scheduled | None = None
 
     @cached_property
     def attributes(self) -> Mapping[str, str]:
@@ -62,7 +65,10 @@ class TracedPod:
 
     @property
     def waited(self) -> float:
-        """Seconds from creation until the node heard of it; 0 for less than one, which the API's times do not tell."""
+        """Seconds from creation until the node heard of it. By the scheduler's clock where there is one; by the API's
+        times, which are whole, 0 for less than one."""
+        if self.scheduled is not None:
+            return max(0.0, self.seen - self.scheduled.queued)
         waited = self.seen - self.created if self.created and self.seen else 0.0
         return waited if waited > 1.0 else 0.0
 
@@ -104,12 +110,24 @@ def span_of(pod: TracedPod, entry: TimelineEntry, context: SpanContext, parent: 
 
 def start_span(pod: TracedPod, ended: float, error: str = "") -> Iterable[Span]:
     """The root of a pod's start, `ended` at a wall time, and the wait before the node heard of it."""
-    begin = pod.seen - pod.waited
+    begin, trace = pod.seen - pod.waited, pod.context.trace
     yield Span(pod.context, START, begin, ended - begin, attributes=pod.attributes, error=error)
-    if pod.waited:
-        context = SpanContext(pod.context.trace, span_id(pod.context.trace, WAIT))
-        precision = {**pod.attributes, "nodewright.precision": "1s"}
-        yield Span(context, WAIT, begin, pod.waited, pod.context.span, precision)
+    if not pod.waited:
+        return
+    wait = SpanContext(trace, span_id(trace, WAIT))
+    precise = pod.scheduled is not None
+    attributes = pod.attributes if precise else {**pod.attributes, "nodewright.precision": "1s"}
+    yield Span(wait, WAIT, begin, pod.waited, pod.context.span, attributes)
+    if pod.scheduled is not None:
+        bound = pod.scheduled.bound
+        for name, at, end in ((SCHEDULE, begin, bound), (BIND, bound, pod.seen)):
+            yield Span(SpanContext(trace, span_id(trace, name)), name, at, max(0.0, end - at), wait.span)
+
+
+def plan_span(pod: TracedPod, number: int, due: float, seconds: float) -> Span:
+    """From when something made a plan of the pod's start due until it was made, with its turn on the event loop."""
+    trace = pod.context.trace
+    return Span(SpanContext(trace, span_id(trace, PLAN, repr(due), str(number))), PLAN, due, seconds, pod.context.span)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from agent.pods.work.memory import PodMemory
 from agent.pods.work.start_notes import StartNotes
 from agent.pods.work.steps.walker import Walker
 from agent.pods.work.timeline import Timeline
+from agent.pods.work.wakening import Wakening
 from agent.probes.model import ProbeKind
 from agent.resources.model import ResizeState
 from agent.resources.plan import resize_status
@@ -63,7 +64,7 @@ class PodWorker:
         self.memory = PodMemory(pod, desired or pod, Timeline(deps.clock, tracer), seen=seen)
         self._notes = StartNotes(self.memory, deps.clock, is_new=new, tracer=tracer)
         self._deps, self._on_gone = deps, on_gone
-        self._awake = asyncio.Event()
+        self._awake, self._woken_at = Wakening(deps.clock), 0.0
         self._steps = Walker(deps, self.memory, self._awake)
         self._failing: type[Step] | None = None  # the kind of step whose failure is in `memory.blocked`
         self._urgent = self._planning_stopped = False
@@ -143,7 +144,7 @@ class PodWorker:
         self._notes.admission()
         try:
             while True:
-                self._awake.clear()
+                self._woken_at = self._awake.take()
                 if self._update_termination() or self._urgent:
                     self._urgent = False
                     _interrupt(walking)
@@ -155,7 +156,7 @@ class PodWorker:
                     began = self._deps.clock.monotonic()
                     plan = self._next_plan()
                     self._report()
-                    self._notes.sync_began(plan)
+                    self._notes.sync_began(plan, self._woken_at)
                     walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
                     if not walking:
                         operation = self._synced(operation, began)
@@ -259,7 +260,7 @@ class PodWorker:
         memory.status = pod_status(memory.pod, memory.seen, given)
         self._note_start()
         if memory.is_ready != was_ready:
-            self._notes.readiness()
+            self._notes.readiness(self._woken_at)
         if before == "Pending" and memory.status["phase"] == "Running":
             self._deps.metrics.pod_start_duration.observe(self._deps.clock.monotonic() - self._created_at)
         if status_object is not None:

@@ -37,18 +37,25 @@ class StartNotes:
             took = max(0.0, self._clock.now() - one.started_at / 1e9)
             memory.timeline.mark(Activity(ActivityKind.FIRST_PROBE, one.name), took, attempt=one.attempt)
 
-    def readiness(self) -> None:
-        """The pod has become ready, or is not any more."""
+    def readiness(self, woken_at: float) -> None:
+        """The pod has become ready, or is not any more; what told so woke the worker at that wall time (0: nothing)."""
         memory = self._memory
+        if self._tracer is not None:
+            self._tracer.found_ready(woken_at)
         memory.timeline.mark(Activity(ActivityKind.READY if memory.is_ready else ActivityKind.NOT_READY))
         memory.ready_since = self._clock.monotonic() if memory.is_ready else None
 
-    def sync_began(self, plan: PodPlan) -> None:
-        """A plan that finds nothing to do has no span."""
-        if self._tracer is not None and plan.steps:
-            ends = self._memory.termination
-            name = spans.TERMINATED if self._memory.released else spans.SYNC if ends is None else spans.TERMINATING
-            self._tracer.sync_began(name, finished=ends is not None and ends.cause is Cause.FINISHED)
+    def sync_began(self, plan: PodPlan, woken_at: float) -> None:
+        """A plan that finds nothing to do has no span. `woken_at`: as of readiness()."""
+        if self._tracer is None:
+            return
+        if not plan.steps:
+            self._tracer.nothing_to_do()
+            return
+        ends = self._memory.termination
+        name = spans.TERMINATED if self._memory.released else spans.SYNC if ends is None else spans.TERMINATING
+        self._tracer.planned(woken_at)
+        self._tracer.sync_began(name, finished=ends is not None and ends.cause is Cause.FINISHED)
 
     def sync_ended(self) -> None:
         """All steps of the plan have ended."""

@@ -15,6 +15,7 @@ from functools import partial
 from agent.common.model.pods import Pod
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan import spans
+from agent.pods.plan.scheduled import scheduled_of
 from agent.pods.plan.spans import Sync, TracedPod
 from nodelib.clock import Clock
 from nodelib.kube.times import time_or
@@ -28,6 +29,8 @@ _PULL, _READY, _SHOWN_READY = ActivityKind.PULL, ActivityKind.READY, ActivityKin
 # What no plan does, although it may be noted while one is walked.
 _BESIDE_PLANS = (ActivityKind.ADMIT, ActivityKind.ENDED, ActivityKind.FIRST_PROBE, _SHOWN_READY)
 _OF_THE_START = (*_BESIDE_PLANS, _PULL)  # a pull outlives the plan that began it
+# What no plan waits for, or what wakes the worker itself.
+_NO_STEPS = (ActivityKind.ENDED, ActivityKind.FIRST_PROBE, _READY, ActivityKind.NOT_READY, _SHOWN_READY, _PULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,9 @@ class PodTracing:
 
     def follower(self, pod: Pod, *, is_new: bool) -> PodTracer | None:
         """None: this pod is not traced. `is_new`: nothing of it runs, so that its start is still to come."""
-        created = time_or(0.0, pod.meta.get("creationTimestamp"))
-        traced = TracedPod(pod.uid, pod.namespace, pod.name, created, self.clock.now())
+        created, seen = time_or(0.0, pod.meta.get("creationTimestamp")), self.clock.now()
+        scheduled = scheduled_of(pod.meta, created, seen)
+        traced = TracedPod(pod.uid, pod.namespace, pod.name, created, seen, scheduled)
         if not is_sampled(traced.context.trace, self.per_million):
             return None
         return PodTracer(traced, self, starting=is_new)
@@ -79,6 +83,25 @@ class PodTracer:
         self._sync: Sync | None = None
         self._syncs = itertools.count()
         self._open: dict[int, _Part] = {}  # what is under way, by the id() of the entry that began it
+        self._ended = 0.0  # when the last step ended since the last plan, which makes the next one due; 0: none did
+
+    def nothing_to_do(self) -> None:
+        """A plan has no steps."""
+        self._ended = 0.0
+
+    def planned(self, woken_at: float) -> None:
+        """A plan is made: because a step ended, or else for what woke the worker at that wall time (0: nothing)."""
+        self._planned_since(self._ended or woken_at)
+
+    def found_ready(self, woken_at: float) -> None:
+        """The pod is ready or not any more, perhaps while steps are still walked."""
+        self._planned_since(max(self._ended, woken_at))
+
+    def _planned_since(self, due: float) -> None:
+        self._ended = 0.0
+        if self._starting and due:
+            took = max(0.0, self._node.clock.now() - due)
+            self._node.sink(partial(spans.plan_span, self._pod, next(self._syncs), due, took))
 
     def sync_began(self, name: str, *, finished: bool = False) -> None:
         """A plan with steps begins; `name`: upstream's function. `finished`: the pod ends because its work is done."""
@@ -112,6 +135,8 @@ class PodTracer:
             self._node.sink(part)
         elif spans.has_span(entry) and (above := self._above(entry)) is not None:
             self._node.sink(_Part(self._pod, entry, above))
+        if entry.of is None and entry.seconds is not None and entry.what.kind not in _NO_STEPS:
+            self._ended = entry.at + entry.seconds
         if entry.what.kind is self._last:
             self.start_ended()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controlplane.cluster.model import API_PORT, CONTROL_PLANE, PORTS, Cluster, Node, Options, in_url
+from controlplane.cluster.plan import scheduler
 from controlplane.cluster.plan import storage as storage_plan
 from controlplane.cluster.plan.certificates import authentication_config, service_account_key
 from controlplane.cluster.plan.load_balancer import pool as load_balancer_pool
@@ -196,20 +197,8 @@ def _mask_sizes(cluster: Cluster) -> tuple[str, ...]:
 
 
 def scheduler_flags(cluster: Cluster) -> tuple[str, ...]:
-    """https://kubernetes.io/docs/reference/command-line-tools-reference/kube-scheduler/"""
-    config = f"{cluster.pki_dir}/scheduler.conf"
-    flags = (
-        f"--kubeconfig={config}",
-        f"--authentication-kubeconfig={config}",
-        f"--authorization-kubeconfig={config}",
-        "--bind-address=127.0.0.1",
-        "--leader-elect=false",
-        "--kube-api-qps=200",
-        "--kube-api-burst=400",
-        "--profiling=false",
-        "--v=0",
-    )
-    return _customized(cluster, flags, cluster.options.custom.scheduler)
+    """Those of its configuration (plan/scheduler.py), and the user's."""
+    return _customized(cluster, scheduler.flags(cluster), cluster.options.custom.scheduler)
 
 
 def ports(cluster: Cluster, tools: Tools) -> Program:

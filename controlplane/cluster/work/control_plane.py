@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from controlplane.cluster.model import CONTROL_PLANE, OUTSIDE, Cluster
-from controlplane.cluster.plan import components
+from controlplane.cluster.plan import components, scheduler
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.plan.node_files import RUNTIME_SNAPSHOTS
 from controlplane.cluster.work.network import unit_namespaces
-from controlplane.machine.edge import cgroups
+from controlplane.machine.edge import cgroups, files
 from controlplane.supervisor.edge import units
 from controlplane.supervisor.model import Program
 from controlplane.waiting import until
@@ -120,5 +121,8 @@ def fail_if_exiting(cluster: Cluster, unit: str, before: Mapping[str, int]) -> N
 
 async def start_controllers(cluster: Cluster, tools: Tools) -> None:
     """Start the controller manager and the scheduler; the API server must be ready."""
+    if scheduler.is_timed(cluster):
+        document = json.dumps(scheduler.config(cluster), indent=1)
+        files.write_if_changed(scheduler.config_path(cluster), document)
     programs = components.storage(cluster, tools) + components.controllers(cluster, tools)
     start_unit(cluster, CONTROL_PLANE, programs, tools.project)

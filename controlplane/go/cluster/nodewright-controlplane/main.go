@@ -17,12 +17,16 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"nodewright.dev/cluster/timedbinder"
 )
 
 var components = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
-	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	// The plugin is only there for a configuration that names it.
+	"kube-scheduler": func() *cobra.Command {
+		return scheduler.NewSchedulerCommand(scheduler.WithPlugin(timedbinder.Name, timedbinder.New))
+	},
 }
 
 func main() {

@@ -9,6 +9,7 @@ import pytest
 from agent.common.model.pods import ImageFacts, ObservedPod, ProbeState, SandboxState
 from agent.explain.model import Explanation, TimelineLine
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
+from agent.pods.plan.scheduled import Scheduled, scheduled_of
 from agent.pods.plan.spans import TracedPod, record_spans
 from agent.pods.plan.starting import is_new
 from cli.why.recorded import as_spans
@@ -16,7 +17,7 @@ from nodelib.json_values import Json
 from nodelib.traces.current import current
 from nodelib.traces.model import Span, SpanContext
 from tests.builders.pods import container, pod
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import FakeClock, settle
 from tests.fakes.pod_world import World
 
 Tree = dict[str, "Tree"]
@@ -76,6 +77,7 @@ async def test_a_start_is_one_trace_from_the_source_until_the_api_shows_it_ready
         "pod start": {
             "admit": {},
             "container ran": {},
+            "plan": {},
             "pull image": {},
             "tell that it is ready": {},
             "syncPod": {
@@ -257,6 +259,65 @@ def test_a_wait_for_a_node_is_told_only_if_whole_seconds_tell_it(seen: float, wa
     spans = {one.name: one for one in record_spans(pod, [entry(ActivityKind.ADMIT, seen)], now=seen + 5)}
     assert ("wait for a node" in spans) is waits
     assert spans["pod start"].begin == (100.0 if waits else seen)
+
+
+SCHEDULED: Mapping[str, tuple[tuple[str, str], Scheduled | None]] = {
+    "as the scheduler writes it": (("01.25", "01.5"), Scheduled(1.25, 1.5)),
+    "bound before it was queued": (("01.5", "01.25"), None),
+    "queued before the API says that it was created": (("00.9", "01.5"), None),
+    "bound after the node heard of it": (("01.25", "02.5"), None),
+    "no times": (("x", ""), None),
+    "one is missing": (("01.25", ""), None),
+}
+
+
+@pytest.mark.parametrize(("written", "expected"), SCHEDULED.values(), ids=SCHEDULED)
+def test_times_of_the_scheduler_are_believed_only_where_they_can_be(
+    written: tuple[str, str], expected: Scheduled | None
+) -> None:
+    names = ("nodewright.io/queued-at", "nodewright.io/bound-at")
+    values = [f"1970-01-01T00:00:{one}Z" if one else "" for one in written]
+    meta = {"annotations": dict(zip(names, values, strict=True))}
+    assert scheduled_of(meta, created=1.0, seen=2.0) == expected
+
+
+@pytest.mark.parametrize("meta", [{}, {"annotations": None}, {"annotations": {"nodewright.io/queued-at": 7}}])
+def test_a_pod_without_times_of_the_scheduler_has_none(meta: Json) -> None:
+    assert scheduled_of(meta, created=1.0, seen=2.0) is None
+
+
+def test_a_wait_that_the_scheduler_timed_is_told_to_the_millisecond() -> None:
+    pod = TracedPod("u1", "shop", "web", 100.0, scheduled=Scheduled(100.25, 100.5))
+    spans = record_spans(pod, [entry(ActivityKind.ADMIT, 100.75)], now=103.0)
+    assert tree(spans) == {"pod start": {"wait for a node": {"schedule": {}, "bind": {}}, "admit": {}}}
+    assert {one.name: (one.begin, one.seconds) for one in spans} == {
+        "pod start": (100.25, 2.75),
+        "wait for a node": (100.25, 0.5),
+        "schedule": (100.25, 0.25),
+        "bind": (100.5, 0.25),
+        "admit": (100.75, 1.0),
+    }
+
+
+async def test_a_plan_lasts_from_what_made_it_due(world: World) -> None:
+    world.create(container(lifecycle={"postStart": {"sleep": {"seconds": 2}}}))
+    await world.until(world.is_ready)
+    plans = [one for one in start_of(world) if one.name == "plan"]
+    steps = [one for one in start_of(world) if one.name in ("admit", "prepare", "create sandbox", "start container")]
+    ends = {round(one.begin + one.seconds, 6) for one in steps}
+    assert plans and {round(one.begin, 6) for one in plans} <= ends
+
+
+async def test_a_pod_that_stays_unready_makes_no_plans_without_end(world: World) -> None:
+    world.create(container(readinessProbe={"httpGet": {"port": 80}}))
+    await world.until(lambda: world.cri.running() == ["main"])
+    await world.until(lambda: not world.registry.workers["u1"].memory.plan.steps)
+    before = [one for one in world.spans if one.name == "plan"]
+    worker = world.registry.workers["u1"]
+    for _ in range(20):
+        worker.wake()
+        await settle()
+    assert [one for one in world.spans if one.name == "plan"] == before
 
 
 async def test_the_record_read_later_has_the_ids_that_were_exported(world: World) -> None:
