@@ -13,10 +13,10 @@ from typing import NoReturn
 
 from cli.command_line import with_sudo
 from cli.project import is_checkout
-from nodelib.errors import Invalid, NodewrightError, Permanent
+from nodelib.errors import Invalid, NodewrightError, Permanent, WrongUsage
 from nodelib.text import harmless, one_line
 
-EXIT_FAILED = 1
+EXIT_FAILED, EXIT_USAGE = 1, 2
 _UNINDENTED = re.compile(r"\n(?! {4})")
 _LONGEST = 1 << 16  # bytes of what is said about one error
 
@@ -83,7 +83,8 @@ def _printable(name: object) -> str:
 
 @contextmanager
 def reported(failed: int = EXIT_FAILED) -> Iterator[None]:
-    """Turns failures of the block into messages on stderr and SystemExit with the status `failed`."""
+    """Turns failures of the block into messages on stderr and SystemExit with the status `failed`, a wrong command
+    line with that of click's own usage errors (docs/exit-status.md)."""
     try:
         yield
     except BrokenPipeError:  # whoever reads our output has stopped, as `| head` does
@@ -92,8 +93,9 @@ def reported(failed: int = EXIT_FAILED) -> Iterator[None]:
     except KeyboardInterrupt:
         fail("interrupted; run the same command again to continue", 130)
     except Exception as error:
-        texts = dict.fromkeys(describe(leaf) for leaf in leaves(error))
-        fail("\n".join(texts), failed)
+        found = list(leaves(error))
+        is_usage = all(isinstance(one, WrongUsage) for one in found)
+        fail("\n".join(dict.fromkeys(map(describe, found))), EXIT_USAGE if is_usage else failed)
 
 
 def fail(text: str, status: int) -> NoReturn:

@@ -45,6 +45,10 @@ class Invalid(Permanent):
     """The input itself is wrong."""
 
 
+class WrongUsage(Invalid):
+    """The command line is wrong: an option or operand that cannot be. Nothing was done."""
+
+
 class NotFound(Permanent):
     """The thing asked for does not exist."""
 

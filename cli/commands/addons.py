@@ -20,7 +20,7 @@ from controlplane.cluster.plan import addons
 from controlplane.cluster.work import addons as work
 from controlplane.up.work import Request, up
 from nodelib.clock import SystemClock
-from nodelib.errors import NotFound
+from nodelib.errors import WrongUsage
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 
@@ -48,10 +48,10 @@ def _client(cluster: Cluster, timeout: float) -> KubeClient:
 
 
 def check(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, each once. Raises NotFound for one that is no add-on."""
+    """The names, each once. Raises WrongUsage for one that is no add-on."""
     unknown = [name for name in names if name not in addons.TABLE]
     if unknown:
-        raise NotFound(
+        raise WrongUsage(
             "there is no add-on of this name",
             obj=", ".join(unknown),
             step="addons",

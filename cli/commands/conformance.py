@@ -32,7 +32,7 @@ from controlplane.suites.work.policy_suites import PolicyOrder, PolicySuite
 from controlplane.suites.work.policy_suites import run as run_policy_suite
 from controlplane.suites.work.results import Report
 from nodelib.clock import SystemClock
-from nodelib.errors import Invalid
+from nodelib.errors import WrongUsage
 
 _T = TypeVar("_T")
 
@@ -71,7 +71,7 @@ def check_elsewhere(others: Mapping[str, bool]) -> None:
     """Raises Invalid for options that do not go with --kubeconfig, by their names."""
     given = [name for name, value in others.items() if value]
     if given:
-        raise Invalid(
+        raise WrongUsage(
             f"{', '.join(given)} and --kubeconfig cannot be combined",
             obj="conformance",
             step="read the options",
@@ -82,7 +82,7 @@ def check_elsewhere(others: Mapping[str, bool]) -> None:
 def setup_of(*, standalone: bool, cri_proxy: bool) -> Setup:
     """What runs beside the kubelet. Raises Invalid for both at once, which the suite does not support."""
     if standalone and cri_proxy:
-        raise Invalid(
+        raise WrongUsage(
             "--standalone and --cri-proxy cannot be combined",
             step="read the options",
             action="Run them separately.",

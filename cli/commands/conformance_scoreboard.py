@@ -26,7 +26,7 @@ from controlplane.scoreboard.work import board as work
 from controlplane.scoreboard.work.order import Order
 from nodelib.clock import SystemClock
 from nodelib.durations import span
-from nodelib.errors import Invalid
+from nodelib.errors import WrongUsage
 
 NAME = "scoreboard"  # of its clusters
 _PROGRAMS = {"": tuple(Program), "e2e": (Program.E2E,), "node": (Program.NODE,)}  # by the value of --suite
@@ -37,7 +37,7 @@ def check(*, scoreboard: bool, own: Mapping[str, object], others: Mapping[str, o
     given = [name for name, value in (others if scoreboard else own).items() if value]
     if given:
         one = "goes" if len(given) == 1 else "go"
-        raise Invalid(
+        raise WrongUsage(
             f"{', '.join(given)} {one} only {'without' if scoreboard else 'with'} --scoreboard",
             obj="conformance",
             step="read the options",
@@ -62,7 +62,7 @@ def order_of(
     """
     check_name(name)
     if suite not in _PROGRAMS:
-        raise Invalid(
+        raise WrongUsage(
             f"the scoreboard has e2e and node, and not {suite}",
             obj="--suite",
             step="read the options",

@@ -23,7 +23,7 @@ from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME
 from nodelib import quantity
 from nodelib.durations import roughly
-from nodelib.errors import Invalid, NotFound, Temporary
+from nodelib.errors import Invalid, NotFound, Temporary, WrongUsage
 from nodelib.shapes import NUMBER, shaped
 from nodelib.text import one_line
 
@@ -148,9 +148,9 @@ def _bytes(text: str) -> int:
     try:
         wanted = int(quantity.parse(text))
     except Invalid as error:
-        raise Invalid(error.message, obj=f"--free {text}", step="read the command line", action=action) from error
+        raise WrongUsage(error.message, obj=f"--free {text}", step="read the command line", action=action) from error
     if wanted <= 0:
-        raise Invalid("the size must be more than 0", obj=f"--free {text}", step="read the command line", action=action)
+        raise WrongUsage("it must be more than 0", obj=f"--free {text}", step="read the command line", action=action)
     return wanted
 
 

@@ -24,7 +24,7 @@ from controlplane.config.plan.document import MOST_NODES, NODE
 from controlplane.config.plan.fields import path_text
 from controlplane.up.work import Request, up
 from nodelib.clock import SystemClock
-from nodelib.errors import Conflict, Invalid
+from nodelib.errors import Conflict, Invalid, WrongUsage
 
 _STEP = "add a node"
 
@@ -59,14 +59,14 @@ def new_member(known: Cluster, node: str, *, labels: str, taints: str) -> Member
         "taints": [_taint(one) for one in taints.split(",") if one],
     }
     for problem in NODE.check(given, ()):
-        raise Invalid(f"{path_text(problem.path)}: {problem.text}", obj=node, step=_STEP, action=problem.action)
+        raise WrongUsage(f"{path_text(problem.path)}: {problem.text}", obj=node, step=_STEP, action=problem.action)
     return Member(given["name"], labels=given["labels"], taints=tuple(Taint(**one) for one in given["taints"]))
 
 
 def _pair(text: str, option: str, form: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not found:
-        raise Invalid("is not complete", obj=f"{option} {text}", step=_STEP, action=f"Write it as {form}.")
+        raise WrongUsage("is not complete", obj=f"{option} {text}", step=_STEP, action=f"Write it as {form}.")
     return key, value
 
 
@@ -74,7 +74,7 @@ def _taint(text: str) -> dict[str, str]:
     """key=value:effect or key:effect, as kubectl has them."""
     head, found, effect = text.rpartition(":")
     if not found:
-        raise Invalid(
+        raise WrongUsage(
             "has no effect",
             obj=f"--taints {text}",
             step=_STEP,

@@ -14,7 +14,7 @@ from controlplane.cluster.advice import line
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.host.plan.host_files import RECORD
-from nodelib.errors import Conflict, Invalid
+from nodelib.errors import Conflict, Invalid, WrongUsage
 from nodelib.files import no_link
 from nodelib.text import one_line
 
@@ -43,7 +43,7 @@ def run(root: str, *, yes: bool) -> None:
     Raises Conflict while there are clusters, Invalid without a terminal to ask on and for a directory of others.
     """
     if os.path.abspath(root) != "/":
-        raise Invalid("--purge is for this machine only", obj=f"--root {root}", action="Leave --root or --purge out.")
+        raise WrongUsage("--purge is for this machine only", obj=f"--root {root}", action="Leave one of them out.")
     if there := state.clusters():
         raise Conflict(
             "these clusters use the cache",

@@ -32,7 +32,7 @@ from controlplane.up.releases import ReleaseChoice
 from controlplane.up.work import Raised, Request, known_to, up
 from nodelib import quantity
 from nodelib.clock import SystemClock
-from nodelib.errors import Invalid
+from nodelib.errors import Invalid, WrongUsage
 from nodelib.text import counted, visible
 
 _LEAST_MEMORY = 512 << 20  # bytes
@@ -124,9 +124,9 @@ def memory_size(text: str) -> int:
     try:
         found = quantity.value(text)
     except (Invalid, ValueError) as error:
-        raise Invalid("not a quantity", obj=f"--memory {text}", action="Give a size such as 4Gi or 512Mi.") from error
+        raise WrongUsage("not a quantity", obj=f"--memory {text}", action="Give a size, as 4Gi or 512Mi.") from error
     if found < _LEAST_MEMORY:
-        raise Invalid(
+        raise WrongUsage(
             "a node needs 512Mi at least: its daemons alone use about 200Mi",
             obj=f"--memory {text}",
             action="Give a larger size.",

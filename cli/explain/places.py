@@ -12,7 +12,7 @@ from cli.explain.facts import Facts, balancer_addresses, key, node_addresses, po
 from cli.explain.named import NODE, SERVICE, address_of_host, kind_of, pod_named, split_name
 from controlplane.cluster.advice import kubectl, ours
 from controlplane.cluster.model import CLUSTER_DOMAIN
-from nodelib.errors import Invalid, NotFound
+from nodelib.errors import Invalid, NotFound, WrongUsage
 from nodelib.json_values import Json
 
 OUTSIDE = "outside"
@@ -85,7 +85,7 @@ def target(
 ) -> Target:
     """A Service, a pod, a node, an address or a DNS name, with ":PORT" (number or name). Raises NotFound, Invalid."""
     if protocol not in ("", "tcp", "udp"):
-        raise Invalid(
+        raise WrongUsage(
             f"unknown protocol {protocol!r}", obj="--protocol", step="read options", action="Give tcp or udp."
         )
     name, port = _with_port(text)

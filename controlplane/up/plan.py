@@ -13,7 +13,7 @@ from controlplane.cluster.model import RELEASE, Cluster, Options, numbered
 from controlplane.cluster.plan import addons, daemon_configs
 from controlplane.config.model import Member, Ranges, Wanted
 from controlplane.config.plan.ranges import IPNetwork, networks, problems
-from nodelib.errors import Invalid
+from nodelib.errors import Invalid, WrongUsage
 
 _FIXED = (
     "uplink",
@@ -38,16 +38,16 @@ def check_options(options: Options, asked: Iterable[str] = ()) -> None:
     """Raises Invalid for options that do not go together. `asked`: names of those that somebody gave."""
     unknown = [name for name in options.addon_names if name not in addons.TABLE]
     if unknown:
-        raise Invalid(
+        raise WrongUsage(
             f"there is no addon {', '.join(unknown)}",
             obj="--addons",
             step="check the options",
             action=f"Choose from: {', '.join(sorted(addons.TABLE))}.",
         )
     if problem := options_problem(options, asked):
-        raise Invalid(problem, obj="up", step="check the options", action="See `./nodewright up --help`.")
+        raise WrongUsage(problem, obj="up", step="check the options", action="See `./nodewright up --help`.")
     if options.agent == "upstream" and (options.routed or options.ip_family != "ipv4"):
-        raise Invalid(
+        raise WrongUsage(
             "upstream's kubelet brings no pod network, and the one it gets here has IPv4 and plain routes only",
             obj="--agent upstream",
             step="check the options",
@@ -228,7 +228,7 @@ def _networks(option: str, text: str) -> tuple[IPNetwork, ...]:
         return networks(text)
     except ValueError as error:
         action = "Give a CIDR, such as 10.89.7.0/24."
-        raise Invalid(str(error), obj=f"{option} {text}", step="check the options", action=action) from error
+        raise WrongUsage(str(error), obj=f"{option} {text}", step="check the options", action=action) from error
 
 
 def check_kubelets(cluster: Cluster) -> None:

@@ -28,7 +28,7 @@ from controlplane.cluster.edge.lab import Lab, Space
 from controlplane.cluster.edge.roots import cache_root
 from controlplane.cluster.model import KUBERNETES_VERSION
 from nodelib.clock import SystemClock
-from nodelib.errors import Invalid, NodewrightError
+from nodelib.errors import NodewrightError, WrongUsage
 from nodelib.kube.client import KubeClient
 
 STEPS = ("cold", "change", "churn", "path")
@@ -56,7 +56,7 @@ def request(*, peer: bool, modes: str, sizes: str, steps: str, dense: bool, effo
     chosen = tuple(step for step in steps.split(",") if step)
     for step in chosen:
         if step not in STEPS:
-            raise Invalid(
+            raise WrongUsage(
                 f"unknown step {step!r}",
                 obj="--steps",
                 step="read the options",
@@ -73,7 +73,7 @@ def numbers(sizes: str) -> list[int]:
     try:
         return [int(part) for part in sizes.split(",") if part]
     except ValueError as error:
-        raise Invalid(str(error), obj="--sizes", step="read the options", action="Give numbers: 1000,10000") from error
+        raise WrongUsage(str(error), obj="--sizes", step="read the options", action="As in 1000,10000.") from error
 
 
 def run(wanted: Request, *, write: bool, plain: bool, binaries: Path | None) -> None:

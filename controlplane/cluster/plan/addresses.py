@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable
 
 from controlplane.cluster.model import is_name
-from nodelib.errors import Invalid, Permanent
+from nodelib.errors import Invalid, Permanent, WrongUsage
 
 _POOL = ipaddress.IPv4Network("10.89.0.0/16")
 
@@ -14,7 +14,7 @@ _POOL = ipaddress.IPv4Network("10.89.0.0/16")
 def check_name(name: str) -> str:
     """Return `name`. Raises Invalid if it cannot be the name of a cluster."""
     if not is_name(name):
-        raise Invalid(
+        raise WrongUsage(
             f"{name!r} cannot be the name of a cluster: it has at most 12 characters of a-z, 0-9 and '-',"
             " begins with a letter and does not end with '-'",
             step="check --name",
@@ -51,11 +51,11 @@ def check_subnet(text: str, taken: Iterable[ipaddress.IPv4Network], reserved: It
     try:
         subnet = ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise Invalid(
+        raise WrongUsage(
             str(error), obj=f"--subnet {text}", action="Give an IPv4 network, such as 10.89.7.0/24."
         ) from error
     if not 16 <= subnet.prefixlen <= 27:
-        raise Invalid(
+        raise WrongUsage(
             f"/{subnet.prefixlen} is outside /16 to /27",
             obj=f"--subnet {text}",
             action="Give for example 10.89.7.0/24.",

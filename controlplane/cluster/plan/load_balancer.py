@@ -7,7 +7,7 @@ from controlplane.cluster.plan.certificates import BALANCER_USER
 from controlplane.cluster.plan.manifests import Object, binding, typed
 from loadbalancer.model import NAMESPACE
 from loadbalancer.plan.pool import Pool, Range, parse
-from nodelib.errors import Invalid
+from nodelib.errors import WrongUsage
 
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
@@ -86,8 +86,8 @@ def _within(one: Range, network: IPNetwork) -> bool:
     return one.first in network and one.last in network
 
 
-def _invalid(text: str) -> Invalid:
-    return Invalid(
+def _invalid(text: str) -> WrongUsage:
+    return WrongUsage(
         text,
         obj="--load-balancer-pool",
         step="check the options",

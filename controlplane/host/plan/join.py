@@ -15,7 +15,7 @@ from controlplane.cluster.plan.manifests import POLICY_RULES, proxy_right
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET
 from controlplane.cluster.plan.tracing import flags_of
 from nodelib import safe_yaml
-from nodelib.errors import Invalid
+from nodelib.errors import Invalid, WrongUsage
 from nodelib.json_values import Json, object_or_empty
 
 # Names of the DaemonSets that are known to bring a pod network.
@@ -135,7 +135,7 @@ def runtime_socket(given: str) -> str:
     """The path in `given`, a path or a URL of a unix socket; "" says containerd's. Raises Invalid."""
     path = given.removeprefix("unix://") or CONTAINERD_SOCKET
     if not path.startswith("/"):
-        raise Invalid(
+        raise WrongUsage(
             "is not the socket of a container runtime",
             obj=f"--cri-socket {given}",
             action="Name its path, such as unix:///var/run/crio/crio.sock.",

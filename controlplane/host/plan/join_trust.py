@@ -12,7 +12,7 @@ import hmac
 import re
 from collections.abc import Iterable
 
-from nodelib.errors import Invalid, Permanent
+from nodelib.errors import Invalid, Permanent, WrongUsage
 from nodelib.json_values import Json, object_or_empty
 
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
@@ -26,7 +26,7 @@ def split_token(text: str) -> tuple[str, str]:
     """(id, secret). Raises Invalid."""
     found = TOKEN.fullmatch(text.strip())
     if found is None:
-        raise Invalid(
+        raise WrongUsage(
             "a bootstrap token is 6 and 16 of a-z and 0-9 with a dot between them",
             obj="--token",
             action="Make one on a control plane node: kubeadm token create --print-join-command.",
@@ -52,7 +52,7 @@ def check_trust(*, pins: Iterable[str], ca_file: str, skip: bool) -> None:
     (--discovery-token-unsafe-skip-ca-verification, cmd/kubeadm/app/apis/kubeadm/validation).
     """
     if not skip and not ca_file and not tuple(pins):
-        raise Invalid(
+        raise WrongUsage(
             "a token without the hash of the cluster's authority: whoever has the token could answer in its place",
             obj="--ca-hash",
             step="check the options",

@@ -31,7 +31,7 @@ from controlplane.supervisor.model import Program
 from nodelib import safe_yaml
 from nodelib.clock import Clock
 from nodelib.daemons.python_path import python_path
-from nodelib.errors import Conflict, Invalid, Permanent
+from nodelib.errors import Conflict, Permanent, WrongUsage
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
@@ -94,7 +94,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     began = clock.monotonic()
     request = replace(request, node=request.node or _hostname())
     if not request.kubeconfig and not (request.server and request.token):
-        raise Invalid(
+        raise WrongUsage(
             "neither --kubeconfig FILE nor a URL with --token is given",
             obj="join",
             action="kubeadm token create --print-join-command shows URL, token and hash.",
@@ -387,4 +387,4 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise Invalid(str(error), obj="--ca-file", action="Name a PEM file.") from error
+        raise WrongUsage(str(error), obj="--ca-file", action="Name a PEM file.") from error

@@ -7,7 +7,7 @@ import re
 from controlplane.cluster.model import Options
 from controlplane.config.model import Custom
 from controlplane.scoreboard.model import Group, Part, Partition
-from nodelib.errors import Invalid
+from nodelib.errors import WrongUsage
 
 
 def options_of(group: Group, maker: str) -> Options:
@@ -21,11 +21,11 @@ def named(partition: Partition, pattern: str) -> tuple[Part, ...]:
     try:
         found = tuple(part for part in partition.parts if re.search(pattern, part.name))
     except re.error as error:
-        raise Invalid(
+        raise WrongUsage(
             f"not a regular expression: {error}", obj=f"--parts {pattern}", step="choose the parts"
         ) from error
     if not found:
-        raise Invalid(
+        raise WrongUsage(
             "no part has such a name",
             obj=f"--parts {pattern}",
             step="choose the parts",

@@ -111,7 +111,7 @@ def test_bad_options_are_usage_errors(arguments: list[str]) -> None:
 )
 def test_options_of_one_run_and_of_the_scoreboard_do_not_mix(words: str, said: str) -> None:
     done = _cli("conformance", *words.split())
-    assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_options_of_one_run_and_of_the_scoreboard_do_not_mix(words: str, said: s
 def test_another_cluster_is_for_the_e2e_suite_only(words: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "conf").touch()
     done = _cli("conformance", "--kubeconfig", str(tmp_path / "conf"), *words.split())
-    assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cli.errors import describe, need_root, reported
-from nodelib.errors import Invalid, NodewrightError, Permanent
+from nodelib.errors import Invalid, NodewrightError, Permanent, Temporary, WrongUsage
 
 
 def test_an_error_says_object_step_cause_and_action() -> None:
@@ -94,6 +94,20 @@ def test_every_failure_of_a_group_is_reported_once(capsys: pytest.CaptureFixture
         raise group
     assert ended.value.code == 1
     assert capsys.readouterr().err.splitlines() == ["error: one", "error: two"]
+
+
+WRONG, FAILED = WrongUsage("no size", obj="--memory lots"), Temporary("gone", obj="node1")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(WRONG, 2), (FAILED, 1), (ExceptionGroup("", [WRONG, WRONG]), 2), (ExceptionGroup("", [WRONG, FAILED]), 1)],
+    ids=["a wrong option", "a failure", "two wrong options", "a wrong option and a failure"],
+)
+def test_a_wrong_command_line_has_a_status_of_its_own(error: Exception, status: int) -> None:
+    with pytest.raises(SystemExit) as ended, reported():
+        raise error
+    assert ended.value.code == status
 
 
 def test_an_interrupt_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
