@@ -84,6 +84,7 @@ class Group:
     options: Mapping[str, Any] = field(default_factory=dict)
     gates: Mapping[str, bool] = field(default_factory=dict)
     api_server: Mapping[str, str] = field(default_factory=dict)
+    controller_manager: Mapping[str, str] = field(default_factory=dict)
     setup: str = "with-api"  # of the node suite
     only_ours: str = ""
 

@@ -12,7 +12,7 @@ from nodelib.errors import WrongUsage
 
 def options_of(group: Group, maker: str) -> Options:
     """Two nodes with that maker's kubelet and proxy, and nothing else than the group needs."""
-    custom = Custom(feature_gates=group.gates, api_server=group.api_server)
+    custom = Custom(feature_gates=group.gates, api_server=group.api_server, controller_manager=group.controller_manager)
     return Options(agent=maker, proxy=maker, demo=False, custom=custom, **group.options)
 
 

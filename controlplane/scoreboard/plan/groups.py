@@ -64,7 +64,13 @@ GROUPS: tuple[Group, ...] = (
         options=_STORAGE,
     ),
     Group(
-        "e2e-node", "kubelet, as far as it needs a cluster", Match(("sig-node",), program=_E2E), minutes=90, seconds=4.0
+        "e2e-node",
+        "kubelet, as far as it needs a cluster",
+        Match(("sig-node",), program=_E2E),
+        minutes=90,
+        seconds=4.0,
+        # As in upstream's own test clusters; a spec waits until so many ended pods are left of a thousand.
+        controller_manager={"terminated-pod-gc-threshold": "100"},
     ),
     Group("e2e-rest", "API machinery, apps, kubectl, scheduling and others", Match(program=_E2E)),
     Group(
