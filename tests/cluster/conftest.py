@@ -31,7 +31,8 @@ _FIGURES: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
 
 def pytest_configure(config: pytest.Config) -> None:
     if _has_workers(config):
-        os.environ[RAISED] = tempfile.mkdtemp(prefix="nodewright-tests-raised-")
+        os.environ[RAISED] = folder = tempfile.mkdtemp(prefix="nodewright-tests-raised-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -118,11 +119,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     if hasattr(config, "workerinput"):
         config.workeroutput["figures"] = config.stash.get(_FIGURES, [])  # type: ignore[attr-defined]
     yield
-    if _has_workers(config):
-        if exitstatus == pytest.ExitCode.INTERRUPTED:
-            for name in take_down_raised():
-                print(f"\ninterrupted: took down {name}", end="")
-        shutil.rmtree(os.environ.pop(RAISED), ignore_errors=True)
+    if _has_workers(config) and exitstatus == pytest.ExitCode.INTERRUPTED:
+        for name in take_down_raised():
+            print(f"\ninterrupted: took down {name}", end="")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -74,7 +74,9 @@ async def on_a_terminal(world: World, columns: int, rows: int, *words: str) -> A
     """The same at a terminal of that size."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    environment = {**_environment(), "TERM": "xterm-256color"}
+    # Of the process that started this one, if it has set any: they would count more than the terminal's own size.
+    inherited = {name: value for name, value in _environment().items() if name not in ("COLUMNS", "LINES")}
+    environment = {**inherited, "TERM": "xterm-256color"}
     process = await asyncio.create_subprocess_exec(
         *_argv(world, words), stdin=theirs, stdout=theirs, stderr=theirs, cwd="/", env=environment
     )
