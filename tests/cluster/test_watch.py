@@ -155,6 +155,7 @@ def _lasting(status: Any) -> Any:
     return status | {"nodes": [{key: node[key] for key in node.keys() - known} for node in status["nodes"]]}
 
 
+@pytest.mark.alone  # its limits of seconds are what it shows
 async def test_a_killed_agent_is_said_within_seconds_and_that_it_runs_again(world: World) -> None:
     async with following(world, "status") as status, following(world, "why") as why:
         await status.until("daemon node2/agent: runs as process")
@@ -166,6 +167,7 @@ async def test_a_killed_agent_is_said_within_seconds_and_that_it_runs_again(worl
         await world.agent_well("node2")
 
 
+@pytest.mark.alone  # its limits of seconds are what it shows
 async def test_a_restart_of_the_api_server_is_said_and_survived(world: World) -> None:
     async with following(world, "status") as status, following(world, "why", "-n", world.namespace) as why:
         await status.until("API server: answers")
