@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from cli.commands.test_share import FAILED, NO_TESTS, Share, both, parts, workers_here
 from cli.errors import need_checkout
 from cli.project import PROJECT
 from controlplane.binaries.edge.go_folders import empty_go_folders, used_go_folders
@@ -23,14 +24,13 @@ from nodelib.errors import Invalid
 class TestTier:
     """One step of the test run: a folder of tests/, or a tool, as arguments of the Python interpreter.
 
-    `share`: how the cores share its tests when the whole tier is run, an argument of pytest-xdist's --dist; "": one
-    after the other. Tests of a file may share a fixture that is costly, and names.
+    `share`: None: its tests run one after the other.
     """
 
     name: str
     folder: str = ""
     tool: tuple[str, ...] = ()
-    share: str = ""
+    share: Share | None = None
     needs_root: bool = False
 
 
@@ -45,22 +45,22 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        return self.status in (0, _NO_TESTS)
+        return self.status in (0, NO_TESTS)
 
 
+_CLUSTERS = Share("loadfile", gib=4, most=2, alone=True, lent="NODEWRIGHT_TEST_CLUSTER")
 TIERS = (
     TestTier("lint", tool=("-m", "ruff", "check", ".")),
     TestTier("format", tool=("-m", "ruff", "format", "--check", ".")),
     TestTier("types", tool=("-m", "mypy")),
     # `python -m importlinter.cli` would do nothing and succeed: the module does not call its command.
     TestTier("contracts", tool=("-c", "from importlinter.cli import lint_imports_command as lint; lint()")),
-    TestTier("unit", "unit", share="worksteal"),
-    TestTier("netns", "netns", share="loadfile", needs_root=True),
-    TestTier("cluster", "cluster", needs_root=True),
+    TestTier("unit", "unit", share=Share("worksteal", spare=1)),
+    TestTier("netns", "netns", share=Share("loadfile", spare=1), needs_root=True),
+    TestTier("cluster", "cluster", share=_CLUSTERS, needs_root=True),
     TestTier("smoke", "conformance", needs_root=True),
 )
 _BY_NAME = {tier.name: tier for tier in TIERS}
-_FAILED, _NO_TESTS = 1, 5  # pytest's exit status when tests failed, and when it collected nothing
 _FEW = 3  # more tests than this do not fail by chance
 _SLOWEST = ("--durations=25", "--durations-min=5")  # seconds
 _LAST_FAILED = ".pytest_cache/v/cache/lastfailed"  # what --last-failed reads
@@ -118,13 +118,13 @@ def exit_status(outcomes: Sequence[Outcome]) -> int:
     """1 when a tier failed; pytest's 5 when not one tier found anything to run; else 0."""
     if not all(one.ok for one in outcomes):
         return 1
-    return _NO_TESTS if all(one.status == _NO_TESTS for one in outcomes) else 0
+    return NO_TESTS if all(one.status == NO_TESTS for one in outcomes) else 0
 
 
 def _result(outcome: Outcome) -> str:
     if outcome.status == 0:
         return f"passed, {outcome.again} at 2nd try" if outcome.again else "passed"
-    return "no tests" if outcome.status == _NO_TESTS else f"FAILED (status {outcome.status})"
+    return "no tests" if outcome.status == NO_TESTS else f"FAILED (status {outcome.status})"
 
 
 def _refuse_what_cannot_run(named: Sequence[TestTier], rest: Sequence[str]) -> None:
@@ -172,7 +172,7 @@ def _run_tier(tier: TestTier, arguments: Sequence[str]) -> Outcome:
     elif Path(PROJECT, "tests", tier.folder).is_dir():
         status, again = _run_pytest(tier, arguments)
     else:
-        status = _NO_TESTS
+        status = NO_TESTS
     return Outcome(tier, status, time.monotonic() - began, again)
 
 
@@ -183,9 +183,14 @@ def _run_pytest(tier: TestTier, arguments: Sequence[str]) -> tuple[int, int]:
     run says of the others. It gets a second try, alone, and the table tells of it. A defect fails both times.
     """
     command = [sys.executable, "-m", "pytest", f"tests/{tier.folder}"]
-    workers = ("-n", "auto", "--dist", tier.share) if tier.share and not arguments else ()
-    status = spawn([*command, *workers, *(arguments or _SLOWEST)])
-    failed = _last_failed(tier) if status == _FAILED and not arguments else frozenset()
+    if arguments:
+        return spawn([*command, *arguments]), 0
+    status = NO_TESTS
+    for part in parts(tier.share, workers_here(tier.share) if tier.share else 1):
+        status = both(status, spawn([*command, *part, *_SLOWEST]))
+        if status not in (0, FAILED, NO_TESTS):  # interrupted, or pytest itself is broken
+            return status, 0
+    failed = _last_failed(tier) if status == FAILED else frozenset()
     if not 0 < len(failed) <= _FEW:
         return status, 0
     print(f"\n=== {tier.name}, second try of the {len(failed)} that failed ===", flush=True)
@@ -228,5 +233,9 @@ def spawn(argv: list[str]) -> int:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     environment.pop("PYTHONSAFEPATH", None)  # of the launcher: this directory is ours
     pid = os.posix_spawn(argv[0], argv, environment)
-    _, status = os.waitpid(pid, 0)
+    try:
+        _, status = os.waitpid(pid, 0)
+    except KeyboardInterrupt:  # the terminal has told it, too: it takes its clusters down, and ends
+        os.waitpid(pid, 0)
+        raise
     return os.waitstatus_to_exitcode(status)

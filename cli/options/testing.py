@@ -42,6 +42,8 @@ def test(
 
     * `smoke`: a few tests of upstream's conformance suite on a cluster; needs root
 
+    A whole tier is shared by workers, as many as cores and memory allow; NODEWRIGHT_TEST_WORKERS=N gives their number.
+
     Other arguments go to pytest, in every tier that pytest runs. A path, `-k` or `-m` without a tier starts pytest
     once, on what it selects. A path that has the name of a tier is written with `./`.
 

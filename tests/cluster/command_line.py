@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from controlplane.cluster.model import Cluster
 
 PROJECT = Path(__file__).resolve().parents[2]
+RAISED = "NODEWRIGHT_TEST_RAISED"  # a folder with a file for each cluster that the workers of a run raise
 STATE = Path(os.environ.get("NODEWRIGHT_STATE", "/var/lib/nodewright"))
 _SYSCTLS = ("net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet", "net/bridge/bridge-nf-call-iptables")
 _DIRS = ("/etc/kubernetes", "/etc/containerd", "/etc/cni", "/opt/cni", "/var/lib/cni", "/var/lib/kubelet")
@@ -24,6 +25,7 @@ def cli(
     *arguments: str, check: bool = True, timeout: float = 600, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of the project to its end."""
+    _note(arguments)
     done = subprocess.run(
         [sys.executable, "-m", "cli", *arguments],
         capture_output=True,
@@ -33,7 +35,7 @@ def cli(
         cwd="/",
     )
     if check and done.returncode != 0:
-        logs = _log_tails() if arguments[0] == "up" else ""
+        logs = _log_tails(_named(arguments)) if arguments[0] == "up" else ""
         raise AssertionError(f"{arguments}: status {done.returncode}\n{done.stdout}\n{done.stderr}\n{logs}")
     return done
 
@@ -62,10 +64,21 @@ def _cluster(name: str) -> Cluster:
     return Cluster.from_json(json.loads((STATE / name / "cluster.json").read_text()), str(STATE))
 
 
-def _log_tails(lines: int = 12) -> str:
-    """The last log lines of every daemon: the directories are gone before anybody could read them."""
+def _named(arguments: Sequence[str]) -> str:
+    return arguments[arguments.index("--name") + 1] if "--name" in arguments else ""
+
+
+def _note(arguments: Sequence[str]) -> None:
+    """Write down which cluster is going to be raised, for whoever has to take it down if this worker cannot."""
+    name, folder = _named(arguments), os.environ.get(RAISED, "")
+    if folder and name and arguments[0] == "up" and not (STATE / name).exists():
+        Path(folder, name).touch()
+
+
+def _log_tails(name: str, lines: int = 12) -> str:
+    """The last log lines of every daemon of the cluster: its folder is gone before anybody could read them."""
     found = []
-    for path in sorted(STATE.glob("t*/*/log/*.log")):
+    for path in sorted(STATE.glob(f"{name}/*/log/*.log")) if name else []:
         tail = path.read_text(errors="replace").splitlines()[-lines:]
         found += [f"--- {path}", *(line[:300] for line in tail)]
     return "\n".join(found)
@@ -73,6 +86,7 @@ def _log_tails(lines: int = 12) -> str:
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     """Start a command in its own session, so that it can be killed."""
+    _note(arguments)
     return subprocess.Popen(
         [sys.executable, "-m", "cli", *arguments],
         stdout=subprocess.PIPE,

@@ -21,7 +21,12 @@ from tests.cluster.balanced_addresses import announcer, asks, balanced, forget, 
 from tests.cluster.command_line import cli, lent_or_raised
 from tests.cluster.world import World, holds
 
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root")]
+# Alone: how fast an address is answered again is measured and has a bound.
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.alone,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a cluster needs root"),
+]
 
 _TRIES = int(os.environ.get("NODEWRIGHT_TEST_BALANCER_TRIES", "3"))
 _NODES = ("node1", "node2", "node3")

@@ -74,7 +74,9 @@ async def on_a_terminal(world: World, columns: int, rows: int, *words: str) -> A
     """The same at a terminal of that size."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    environment = {**_environment(), "TERM": "xterm-256color"}
+    # Of the process that started this one, if it has set any: they would count more than the terminal's own size.
+    inherited = {name: value for name, value in _environment().items() if name not in ("COLUMNS", "LINES")}
+    environment = {**inherited, "TERM": "xterm-256color"}
     process = await asyncio.create_subprocess_exec(
         *_argv(world, words), stdin=theirs, stdout=theirs, stderr=theirs, cwd="/", env=environment
     )
@@ -153,6 +155,7 @@ def _lasting(status: Any) -> Any:
     return status | {"nodes": [{key: node[key] for key in node.keys() - known} for node in status["nodes"]]}
 
 
+@pytest.mark.alone  # its limits of seconds are what it shows
 async def test_a_killed_agent_is_said_within_seconds_and_that_it_runs_again(world: World) -> None:
     async with following(world, "status") as status, following(world, "why") as why:
         await status.until("daemon node2/agent: runs as process")
@@ -164,6 +167,7 @@ async def test_a_killed_agent_is_said_within_seconds_and_that_it_runs_again(worl
         await world.agent_well("node2")
 
 
+@pytest.mark.alone  # its limits of seconds are what it shows
 async def test_a_restart_of_the_api_server_is_said_and_survived(world: World) -> None:
     async with following(world, "status") as status, following(world, "why", "-n", world.namespace) as why:
         await status.until("API server: answers")

@@ -15,11 +15,15 @@ from typer.testing import CliRunner
 from cli.app import app
 from cli.commands import test as command
 from cli.commands.test import TIERS, Outcome
+from cli.commands.test_share import Share, both, parts, workers
+from nodelib.errors import Invalid
 
 NAMES = ["lint", "format", "types", "contracts", "unit", "netns", "cluster", "smoke"]
 SLOWEST = ["--durations=25", "--durations-min=5"]
-WORKERS = ["-n", "auto", "--dist", "worksteal", *SLOWEST]
-BY_FILE = ["-n", "auto", "--dist", "loadfile", *SLOWEST]
+WORKERS = ["-n", "2", "--dist", "worksteal", *SLOWEST]
+BY_FILE = ["-n", "2", "--dist", "loadfile"]
+BESIDE, ALONE = ["-m", "not soak and not alone"], ["-m", "alone and not soak"]
+GIB = 1 << 30
 PROJECT = Path(__file__).resolve().parents[4]
 
 
@@ -52,14 +56,22 @@ def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
 
+@pytest.fixture(autouse=True)
+def with_two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODEWRIGHT_TEST_WORKERS", "2")
+    monkeypatch.delenv("NODEWRIGHT_TEST_CLUSTER", raising=False)
+
+
 def test_every_tier_runs_without_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, status, text = ran(monkeypatch)
     assert [tier.name for tier in TIERS] == NAMES
-    assert status == 0 and len(runs.argvs) == len(NAMES)
+    assert status == 0 and len(runs.argvs) == len(NAMES) + 1
     assert [argv for argv in runs.argvs if "pytest" in argv] == [
         ["-m", "pytest", "tests/unit", *WORKERS],
-        ["-m", "pytest", "tests/netns", *BY_FILE],
-        *(["-m", "pytest", f"tests/{folder}", *SLOWEST] for folder in ("cluster", "conformance")),
+        ["-m", "pytest", "tests/netns", *BY_FILE, *SLOWEST],
+        ["-m", "pytest", "tests/cluster", *BY_FILE, *BESIDE, *SLOWEST],
+        ["-m", "pytest", "tests/cluster", *ALONE, *SLOWEST],
+        ["-m", "pytest", "tests/conformance", *SLOWEST],
     ]
     table = [line.split() for line in text.partition("Tiers:\n")[2].splitlines()]
     assert [row[0] for row in table] == [*NAMES, "all"]
@@ -70,8 +82,76 @@ def test_every_tier_runs_without_arguments(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tier_runs_alone_by_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, status, text = ran(monkeypatch, name)
-    assert len(runs.argvs) == 1 and status == 0
+    assert len(runs.argvs) == (2 if name == "cluster" else 1) and status == 0
     assert [line.split()[:2] for line in text.partition("Tiers:\n")[2].splitlines()] == [[name, "passed"]]
+
+
+@pytest.mark.parametrize(
+    ("cores", "gib", "expected"),
+    [
+        (1, 64, {"unit": 1, "netns": 1, "cluster": 1}),
+        (2, 16, {"unit": 3, "netns": 3, "cluster": 2}),
+        (2, 7, {"unit": 3, "netns": 3, "cluster": 1}),
+        (2, 2, {"unit": 2, "netns": 2, "cluster": 1}),
+        (2, 0, {"unit": 1, "netns": 1, "cluster": 1}),
+        (16, 64, {"unit": 17, "netns": 17, "cluster": 2}),
+    ],
+)
+def test_a_machine_has_as_many_workers_as_it_can_bear(cores: int, gib: int, expected: dict[str, int]) -> None:
+    memory = gib * GIB + GIB // 2
+    shares = {tier.name: tier.share for tier in TIERS if tier.share}
+    assert {name: workers(share, cores, memory) for name, share in shares.items()} == expected
+
+
+def test_the_number_of_workers_can_be_given() -> None:
+    share = Share("loadfile", gib=4, most=2)
+    assert [workers(share, 1, GIB, asked) for asked in ("1", "2", "5")] == [1, 2, 5]
+    for wrong in ("0", "-1", "two"):
+        with pytest.raises(Invalid, match="is no number of workers"):
+            workers(share, 2, 64 * GIB, wrong)
+
+
+def test_a_lent_cluster_has_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODEWRIGHT_TEST_CLUSTER", "mine")
+    assert ran(monkeypatch, "cluster")[0].argvs == [["-m", "pytest", "tests/cluster", *SLOWEST]]
+    assert ran(monkeypatch, "unit")[0].argvs == [["-m", "pytest", "tests/unit", *WORKERS]]
+
+
+def test_one_worker_runs_the_tests_that_are_alone_with_the_others() -> None:
+    share = Share("loadfile", alone=True)
+    assert parts(share, 1) == parts(None, 1) == [()]
+    assert [list(part) for part in parts(share, 2)] == [[*BY_FILE, *BESIDE], ALONE]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 2, 1), (0, 5, 0), (5, 0, 0), (5, 5, 5), (1, 5, 1), (5, 1, 1)],
+)
+def test_two_runs_of_a_tier_have_one_status(first: int, second: int, expected: int) -> None:
+    assert both(first, second) == expected
+
+
+def test_an_interrupted_run_is_followed_by_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, status, _ = ran(monkeypatch, "cluster", cluster=2)
+    assert (len(runs.argvs), status) == (1, 1)
+
+
+def test_ctrl_c_waits_for_what_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal interrupts both, and the one that was started has clusters to take down."""
+    real, waited = os.waitpid, list[int]()
+
+    def waitpid(pid: int, options: int) -> tuple[int, int]:
+        waited.append(pid)
+        if len(waited) == 1:
+            raise KeyboardInterrupt
+        return real(pid, options)
+
+    monkeypatch.setattr(os, "waitpid", waitpid)
+    with pytest.raises(KeyboardInterrupt):
+        command.spawn([sys.executable, "-c", ""])
+    assert len(waited) == 2
+    with pytest.raises(ProcessLookupError):
+        os.kill(waited[0], 0)
 
 
 def test_several_tiers_run_in_their_own_order_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
