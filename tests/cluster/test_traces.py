@@ -140,7 +140,8 @@ async def test_a_pod_that_is_scheduled_has_the_schedulers_time_in_its_trace(worl
         uid = (await world.create(manifest("placed", sleeper())))["metadata"]["uid"]
         await world.until("placed", is_ready, "Ready")
         shown = time.time()
-        await until(lambda: any(one["name"] == START for one in of_trace(there, uid)), 60)
+        # The last to be sent, not always in one request.
+        await until(lambda: {START, "schedule", "bind"} <= {one["name"] for one in of_trace(there, uid)}, 60)
         spans = {one["name"]: one for one in of_trace(there, uid)}
         (root, wait), parts = (spans[name] for name in (START, "wait for a node")), ("schedule", "bind")
         assert wait["parent_span_id"] == root["span_id"]
