@@ -11,10 +11,14 @@ Each connection of a StrangerContext gets its records in small pieces, which are
 from __future__ import annotations
 
 import ssl
+import time
 from typing import Any
 
 _PIECE = 4096  # bytes that OpenSSL gets at a time: 150 of the smallest records, some milliseconds
 _MOST_HANDSHAKE = 256  # records; most have fewer than ten
+# Bytes: OpenSSL takes 100 KiB of certificates, 0.2 ms for each of the 500 smallest, before it says that nobody knows
+# them. What a server sends may have the names of all authorities that it takes.
+_MOST_OF_CLIENT, _MOST_OF_SERVER = 12 << 10, 40 << 10
 _MOST_UNSEEN = 64  # records after the handshake without anything for the application,
 _SEEN_FOR_ONE = 16  # and one more for so many that had something
 _LONGEST_HELLO = 32 << 10  # bytes
@@ -28,7 +32,12 @@ _ELLIPTIC = frozenset((23, 24, 25, 29, 30, 4587, 4588, 4589))
 
 
 class StrangerContext(ssl.SSLContext):
-    """For servers, and for clients of servers that nobody knows, on an event loop (asyncio's or uvloop's)."""
+    """For servers, and for clients of servers that nobody knows, on an event loop (asyncio's or uvloop's).
+
+    `spent`: seconds of this process for handshakes, of those that failed, too.
+    """
+
+    spent = 0.0
 
     def wrap_bio(
         self,
@@ -41,7 +50,7 @@ class StrangerContext(ssl.SSLContext):
         inner = ssl.MemoryBIO()
         found = super().wrap_bio(inner, outgoing, server_side, server_hostname, session)
         assert isinstance(found, _Counted)
-        found.records = _Records(incoming, inner)
+        found.records, found.begun_by = _Records(incoming, inner, server_side), self
         return found
 
     @classmethod
@@ -55,8 +64,16 @@ class StrangerContext(ssl.SSLContext):
 
 class _Counted(ssl.SSLObject):
     records: _Records
+    begun_by: StrangerContext
 
     def do_handshake(self) -> None:
+        began = time.thread_time()
+        try:
+            self._shake()
+        finally:
+            self.begun_by.spent += time.thread_time() - began
+
+    def _shake(self) -> None:
         while True:
             try:
                 return super().do_handshake()
@@ -87,8 +104,10 @@ class _Counted(ssl.SSLObject):
 class _Records:
     """Hands records from what has arrived to OpenSSL. `seen`: how many had something for the application."""
 
-    def __init__(self, arrived: ssl.MemoryBIO, inner: ssl.MemoryBIO) -> None:
+    def __init__(self, arrived: ssl.MemoryBIO, inner: ssl.MemoryBIO, of_client: bool) -> None:
         self._arrived, self._inner = arrived, inner
+        self._most = _MOST_OF_CLIENT if of_client else _MOST_OF_SERVER
+        self._given = 0  # bytes, in the handshake
         self._hello = _Hello()
         self._early = bytearray()  # arrived before the first hello was whole
         self._head = b""  # of a record whose head has come in part
@@ -104,18 +123,21 @@ class _Records:
             free = self._hello.look_at(self._early)
         if self._count > _MOST_HANDSHAKE:
             raise ssl.SSLError("too many records in a TLS handshake")
-        is_more = self._give(free)
+        if self._given > self._most:
+            raise ssl.SSLError(f"a TLS handshake of more than {self._most} bytes")
+        given = self._give(free)
+        self._given += given
         self._of_handshake = self._count
-        return is_more
+        return given > 0
 
     def feed(self) -> bool:
         """The same, after the handshake: OpenSSL has read everything that it got."""
         unseen = self._count - self._of_handshake - self.seen
         if unseen > _MOST_UNSEEN + self.seen // _SEEN_FOR_ONE:
             raise ssl.SSLError("too many TLS records without data")
-        return self._give(len(self._early))
+        return self._give(len(self._early)) > 0
 
-    def _give(self, free: int) -> bool:
+    def _give(self, free: int) -> int:
         size = min(_PIECE, free) if self._hello.is_judged else free
         data = bytes(self._early[:size])
         del self._early[:size]
@@ -123,7 +145,7 @@ class _Records:
             data = data or self._arrived.read(_PIECE)
         self._follow(data)
         self._inner.write(data)
-        return bool(data)
+        return len(data)
 
     def _follow(self, data: bytes) -> None:
         """Count the records that begin in `data`."""

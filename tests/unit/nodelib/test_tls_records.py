@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from agent.common.edge.http_get import any_certificate
 from agent.probes.edge import ProbeIo
@@ -18,6 +24,7 @@ from agent.server.edge.tls import ServingTls
 from agent.server.model import TlsFiles
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.tls import tls_context
+from nodelib.tls_records import StrangerContext
 from tests.fakes.tls_attacks import Peer, hello
 
 _LONG = 30  # seconds
@@ -191,3 +198,36 @@ def test_tickets_of_a_server(pair: tuple[str, str], tickets: int, is_served: boo
     else:
         with pytest.raises(ssl.SSLError, match="too many TLS records"):
             wire.received(wire.client, 4)
+
+
+def _certificates(folder: Path, number: int) -> tuple[str, str]:
+    """A client's key, and its certificate with as many others that might have issued it."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    pem = [
+        made.serial_number(one + 1).sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        for one in range(number)
+    ]
+    (folder / "chain").write_bytes(b"".join(pem))
+    private = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key").write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
+    return str(folder / "chain"), str(folder / "key")
+
+
+@pytest.mark.parametrize(("number", "said"), [(5, "certificate verify failed"), (250, "more than 12288 bytes")])
+def test_certificates_of_a_client(pair: tuple[str, str], tmp_path: Path, number: int, said: str) -> None:
+    """250 of them took 0.07 s, for a client that nobody knows."""
+    serving = ServingTls(TlsFiles(*pair, client_ca_file=pair[0])).context
+    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE
+    asking.load_cert_chain(*_certificates(tmp_path, number))
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client, server = asking.wrap_bio(back, there), serving.wrap_bio(there, back, server_side=True)
+    with pytest.raises(ssl.SSLError, match=said):
+        while True:
+            for side in (client, server):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+    assert isinstance(serving, StrangerContext) and serving.spent > 0
