@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -62,6 +63,8 @@ async def ask(
 ) -> Answer:
     """The answer, with `most` bytes of its body. Raises OSError for a server that speaks otherwise, or too much."""
     connection = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+    # Texts are not packed: hpack's way takes quadratic time, and a pod's headers may have a megabyte.
+    connection.encoder.encode = partial(connection.encoder.encode, huffman=False)  # type: ignore[method-assign] # its own
     connection.local_settings = Settings(client=True, initial_values=_SETTINGS)
     connection.decoder.max_header_list_size = _MOST_HEADERS
     try:
