@@ -92,6 +92,10 @@ class _Counted(ssl.SSLObject):
                 self.records.seen += 1
                 return found
 
+    def pending(self) -> int:
+        """With what OpenSSL has not looked at: uvloop reads only as long as something is pending."""
+        return super().pending() + self.records.pending()
+
     def unwrap(self) -> Any:
         while True:
             try:
@@ -136,6 +140,9 @@ class _Records:
         if unseen > _MOST_UNSEEN + self.seen // _SEEN_FOR_ONE:
             raise ssl.SSLError("too many TLS records without data")
         return self._give(len(self._early)) > 0
+
+    def pending(self) -> int:
+        return len(self._early) + self._inner.pending
 
     def _give(self, free: int) -> int:
         size = min(_PIECE, free) if self._hello.is_judged else free

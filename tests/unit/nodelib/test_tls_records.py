@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -186,6 +187,47 @@ def test_data_arrives_as_it_was_sent(pair: tuple[str, str], size: int) -> None:
     for at in range(1000):  # records of one byte
         wire.server.write(sent[at : at + 1])
     assert wire.received(wire.client, 1000) == sent[:1000]
+
+
+@pytest.mark.parametrize("size", [1, 3000, 1 << 20])
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_what_comes_with_the_end_of_the_handshake_is_read(
+    pair: tuple[str, str], loop: Callable[[], asyncio.AbstractEventLoop], size: int
+) -> None:
+    """uvloop reads only as long as something is pending."""
+    arrived, written, sent = ssl.MemoryBIO(), ssl.MemoryBIO(), os.urandom(1000)
+    client = any_certificate().wrap_bio(arrived, written)
+
+    async def talk() -> bytes:
+        got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            got.set_result(await reader.readexactly(2 * len(sent)))
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=_serving(pair))
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        while True:
+            try:
+                client.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(written.read())
+                arrived.write(await reader.read(1 << 16))
+        for _ in range(2):  # with the end of the handshake, and by itself
+            for at in range(0, len(sent), size):
+                client.write(sent[at : at + size])
+            writer.write(written.read())
+            await writer.drain()
+            await asyncio.sleep(0.05)
+        async with asyncio.timeout(_LONG):
+            found = await got
+        writer.close()
+        server.close()
+        return found
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(talk()) == 2 * sent
 
 
 @pytest.mark.parametrize(("tickets", "is_served"), [(2, True), (20, True), (250, False)])
