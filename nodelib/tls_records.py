@@ -31,6 +31,10 @@ _FINITE_FIELDS = range(0x100, 0x200)  # ffdhe2048 to ffdhe8192, and those of pri
 _ELLIPTIC = frozenset((23, 24, 25, 29, 30, 4587, 4588, 4589))
 
 
+def _refused(text: str) -> ssl.SSLError:
+    return ssl.SSLError(ssl.SSL_ERROR_SSL, text)  # with one word alone it is shown as a tuple
+
+
 class StrangerContext(ssl.SSLContext):
     """For servers, and for clients of servers that nobody knows, on an event loop (asyncio's or uvloop's).
 
@@ -126,9 +130,9 @@ class _Records:
             self._early += self._arrived.read()
             free = self._hello.look_at(self._early)
         if self._count > _MOST_HANDSHAKE:
-            raise ssl.SSLError("too many records in a TLS handshake")
+            raise _refused("too many records in a TLS handshake")
         if self._given > self._most:
-            raise ssl.SSLError(f"a TLS handshake of more than {self._most} bytes")
+            raise _refused(f"a TLS handshake of more than {self._most} bytes")
         given = self._give(free)
         self._given += given
         self._of_handshake = self._count
@@ -138,7 +142,7 @@ class _Records:
         """The same, after the handshake: OpenSSL has read everything that it got."""
         unseen = self._count - self._of_handshake - self.seen
         if unseen > _MOST_UNSEEN + self.seen // _SEEN_FOR_ONE:
-            raise ssl.SSLError("too many TLS records without data")
+            raise _refused("too many TLS records without data")
         return self._give(len(self._early)) > 0
 
     def pending(self) -> int:
@@ -192,14 +196,14 @@ class _Hello:
                 self._at = end
                 self._judge()
             elif self._message:
-                raise ssl.SSLError("a TLS message is interrupted")
+                raise _refused("a TLS message is interrupted")
             else:
                 self._at = end
         if self.is_judged or (arrived and arrived[0] not in _RECORDS):
             self.is_judged = True
             return len(arrived)
         if len(arrived) > _LONGEST_HELLO:
-            raise ssl.SSLError("the first TLS message is too long")
+            raise _refused("the first TLS message is too long")
         if self._message:
             return 0
         free, self._at = self._at, 0
@@ -216,7 +220,7 @@ def _judge(message: bytes) -> None:
     """Raises SSLError for a hello by which OpenSSL would work in a finite field."""
     kind, body = message[0], message[4:]
     if kind not in (_CLIENT_HELLO, _SERVER_HELLO):
-        raise ssl.SSLError("the first TLS message is no hello")
+        raise _refused("the first TLS message is no hello")
     found = _extensions(kind, body)
     share = found.get(_KEY_SHARE, b"")
     if kind == _SERVER_HELLO:
@@ -225,9 +229,9 @@ def _judge(message: bytes) -> None:
         groups = [number for number, _ in _pairs(share[2:])]
         offered = _numbers(found.get(_SUPPORTED_GROUPS, b"")[2:])
         if offered and not _ELLIPTIC & set(offered):
-            raise ssl.SSLError("no elliptic curve in common")
+            raise _refused("no elliptic curve in common")
     if any(number in _FINITE_FIELDS for number in groups):
-        raise ssl.SSLError("Diffie-Hellman over finite fields is not spoken here")
+        raise _refused("Diffie-Hellman over finite fields is not spoken here")
 
 
 def _extensions(kind: int, body: bytes) -> dict[int, bytes]:
