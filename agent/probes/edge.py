@@ -194,6 +194,8 @@ def _raise_shortage(error: BaseException) -> None:
 
 def _dial_failure(request: HttpRequest | TcpRequest, error: OSError) -> str:
     """In the words of Go's net.Dial. The kernel's text is used, because asyncio puts its own into strerror."""
+    if isinstance(error, ssl.SSLError):  # whose numbers are OpenSSL's own: 1 would be "operation not permitted"
+        return f"tls: {error}"
     if not error.errno:
         return f"dial tcp: {error}"  # the name has no address
     return f"dial tcp {request.host}:{request.port}: connect: {os.strerror(error.errno).lower()}"

@@ -1,7 +1,9 @@
 """One request over HTTP/2, on a connection of its own: how probes ask with HTTP/2 and no TLS, and by gRPC with TLS.
 
-aiohttp speaks no HTTP/2, and gRPC's library always asks whose a certificate is. Whoever answers is a pod: what comes is
-bounded in bytes, and read a little at a time, so that a flood of small frames leaves the loop to others.
+aiohttp speaks no HTTP/2, and gRPC's library always asks whose a certificate is. Whoever answers is a pod, and h2 takes
+up to 40 µs for a frame of nine bytes: what comes is bounded in bytes and in frames of each kind, and read a little at a
+time, so that a flood of small frames leaves the loop to others. Pushed streams are refused: each would be gone through
+whenever the server changes its settings.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -23,10 +26,18 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
 
 Headers = Sequence[tuple[str, str]]
-_CHUNK = 4096  # bytes that are read and decoded in a row: a few hundred frames at most
+_CHUNK = 1024  # bytes that are read and decoded in a row: a hundred frames at most
 _MOST = 128 * 1024  # bytes of a connection
+_HEAD = 9  # bytes of a frame before its content
+_LONGEST_FRAME = 16 * 1024  # bytes of its content, as long as nobody has allowed more
+_DATA, _OF_HEADERS = 0, frozenset((1, 9))  # HEADERS and CONTINUATION
+_MOST_DATA = 1024  # frames
+_MOST_HEADERS = 24 * 1024  # bytes of frames
+_MOST_OTHERS, _MOST_OF_OTHERS = 64, 4096  # frames, and their bytes
+_SETTINGS = {SettingCodes.ENABLE_PUSH: 0, SettingCodes.MAX_HEADER_LIST_SIZE: _MOST_HEADERS}
 _MOST_INTERIM = 5  # as Go's transport
 
 
@@ -52,6 +63,10 @@ async def ask(
 ) -> Answer:
     """The answer, with `most` bytes of its body. Raises OSError for a server that speaks otherwise, or too much."""
     connection = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+    # Texts are not packed: hpack's way takes quadratic time, and a pod's headers may have a megabyte.
+    connection.encoder.encode = partial(connection.encoder.encode, huffman=False)  # type: ignore[method-assign] # its own
+    connection.local_settings = Settings(client=True, initial_values=_SETTINGS)
+    connection.decoder.max_header_list_size = _MOST_HEADERS
     try:
         connection.initiate_connection()
         stream = connection.get_next_available_stream_id()
@@ -66,7 +81,7 @@ async def ask(
 async def _answer(
     connection: H2Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
 ) -> Answer:
-    answer, taken = Answer(), 0
+    answer, taken, frames = Answer(), 0, _Frames()
     while not answer.is_whole:
         writer.write(connection.data_to_send())
         await writer.drain()
@@ -76,10 +91,50 @@ async def _answer(
             raise ConnectionError("the server closed the connection")
         if taken > _MOST:
             raise ConnectionError(f"the answer has more than {_MOST} bytes")
+        frames.count(data)
         for event in connection.receive_data(data):
             _take(event, answer, connection, most)
         await asyncio.sleep(0)  # what has arrived is read without a turn for others
     return answer
+
+
+class _Frames:
+    """Counts the frames of a server by their heads."""
+
+    def __init__(self) -> None:
+        self._head = b""  # of a frame whose head has come in part
+        self._left = 0  # bytes of a frame that are still to come
+        self._data = self._headers = self._others = self._of_others = 0
+
+    def count(self, data: bytes) -> None:
+        """Raises ConnectionError for too much of a kind."""
+        at = 0
+        while at < len(data):
+            if not self._left:
+                wanted = _HEAD - len(self._head)
+                self._head += data[at : at + wanted]
+                at += wanted
+                if len(self._head) < _HEAD:
+                    return
+                self._left = int.from_bytes(self._head[:3])
+                if self._left > _LONGEST_FRAME:
+                    raise ConnectionError(f"malformed HTTP/2: a frame of {self._left} bytes")
+                self._add(self._head[3], _HEAD + self._left)
+                self._head = b""
+            taken = min(self._left, len(data) - at)
+            at, self._left = at + taken, self._left - taken
+
+    def _add(self, kind: int, size: int) -> None:
+        if kind == _DATA:
+            self._data += 1
+        elif kind in _OF_HEADERS:
+            self._headers += size
+        else:
+            self._others, self._of_others = self._others + 1, self._of_others + size
+        if self._data > _MOST_DATA or self._others > _MOST_OTHERS or self._of_others > _MOST_OF_OTHERS:
+            raise ConnectionError("the server sends too many HTTP/2 frames")
+        if self._headers > _MOST_HEADERS:
+            raise ConnectionError(f"the server sends more than {_MOST_HEADERS} bytes of HTTP/2 headers")
 
 
 def _take(event: Event, answer: Answer, connection: H2Connection, most: int) -> None:

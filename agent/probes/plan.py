@@ -212,6 +212,12 @@ def answered(
     return ProbeAnswer(container, spec.kind, outcome, now, since, times, threshold, spec.period, cost)
 
 
+def is_costly(request: ProbeRequest) -> bool:
+    """Whether it takes much more of the node than a connection: a command, or HTTP/2 that Python decodes."""
+    by_http2 = isinstance(request, HttpRequest) and request.http2
+    return by_http2 or isinstance(request, ExecRequest) or (isinstance(request, GrpcRequest) and request.tls)
+
+
 def request_of(spec: Spec, container: Json, ip: str, gates: ProbeGates | None = None) -> ProbeRequest:
     """The request to send. Raises Invalid for an unknown port name, or a pod without an address."""
     action, gates = spec.action, gates or ProbeGates()

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS_ON_ERROR = 3
 _FIRST_ROUND = 1.0  # seconds
+_MOST_DECODED = 16  # answers over HTTP/2 at a time: some milliseconds of the loop for each, as its server likes
 _RESULT_LABELS = {Verdict.SUCCESS: "successful", Verdict.WARNING: "successful", Verdict.FAILURE: "failed"}
 
 Key = tuple[str, str, ProbeKind]  # pod UID, container id, kind
@@ -69,7 +70,8 @@ class ProbeManager:
     """Probes the running containers of all pods (upstream's prober.Manager) while run() runs.
 
     `commands`: how many commands begin at once. Each is several processes of the runtime, outside of the pod's cgroup,
-    and a pod may have hundreds of containers with three commands a second: upstream begins all of them.
+    and a pod may have hundreds of containers with three commands a second: upstream begins all of them. `decoded`: how
+    many answers over HTTP/2 are read at once.
     Due times are monotonic, so a change of the wall clock moves no probe.
     """
 
@@ -82,8 +84,10 @@ class ProbeManager:
         metrics: Metrics,
         commands: Gate | None = None,
         gates: ProbeGates | None = None,
+        decoded: Gate | None = None,
     ) -> None:
         self._commands, self._gates = commands or Gate(), gates
+        self._decoded = decoded or Gate(_MOST_DECODED)
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.steady()
@@ -310,8 +314,8 @@ class ProbeManager:
                 request = plan.request_of(spec, watched.container, kept.ip, self._gates)
             except Invalid as error:
                 return Outcome(Verdict.ERROR, error.message)
-            is_command = isinstance(request, ExecRequest)
-            async with self._commands.place(group=kept.pod.namespace) if is_command else nullcontext():
+            gate = self._commands if isinstance(request, ExecRequest) else self._decoded
+            async with gate.place(group=kept.pod.namespace) if plan.is_costly(request) else nullcontext():
                 outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)
             if outcome.verdict is not Verdict.ERROR:
                 break

@@ -7,6 +7,7 @@ the older Service. Two Services share an address only when both ask for it and c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,12 +19,19 @@ from loadbalancer.plan.pool import Pool
 MOST_ADDRESSES = 1000  # that are taken at once
 MOST_SHARING = 64  # Services with one address
 MOST_GIVEN = 3000  # addresses of all Services, shared ones counted for each
+_SHARE = 2  # the part of both that the Services of one namespace may take: the half. What they had before they keep
 _MOST_TRIED = 32  # shared addresses that a Service is compared with, before it gets one of its own
 
 _TOO_MANY = Problem(
     "TooManyServices",
     f"Services have {MOST_GIVEN} addresses together, which is the most. Delete one of type LoadBalancer: this one is"
     " given an address as soon as there is room.",
+)
+
+_TOO_MANY_HERE = Problem(
+    "TooManyServices",
+    f"The Services of one namespace take at most {MOST_ADDRESSES // _SHARE} addresses, and are given at most"
+    f" {MOST_GIVEN // _SHARE} together. Delete one of type LoadBalancer, or make this one in another namespace.",
 )
 
 
@@ -75,6 +83,8 @@ class _Work:
     held: dict[tuple[str, int], Address] = field(default_factory=dict)  # by UID and family
     ports: dict[Address, set[tuple[str, int]]] = field(default_factory=dict)  # of all owners, who have none in common
     shared: dict[tuple[str, str, int], dict[Address, None]] = field(default_factory=dict)  # by _group()
+    given: Counter[str] = field(default_factory=Counter)  # addresses by namespace, shared ones counted for each Service
+    taken: Counter[str] = field(default_factory=Counter)  # by namespace
     rest: dict[int, Iterator[Address]] = field(default_factory=dict)  # of the pool, by family, not looked at yet
 
     def keep(self, service: Service, address: Address) -> None:
@@ -117,6 +127,8 @@ class _Work:
             return Problem("AddressInUse", f"{address} is requested and cannot be given: {why}")
         if len(self.held) >= MOST_GIVEN and (service.uid, address.version) not in self.held:
             return _TOO_MANY
+        if self._has_its_share(service, address.version, another=address not in self.owners):
+            return _TOO_MANY_HERE
         self._leave(service, address.version)
         self._give(service, address)
         return None
@@ -130,15 +142,27 @@ class _Work:
             )
         if len(self.held) >= MOST_GIVEN:
             return _TOO_MANY
+        if self._has_its_share(service, family, another=False):
+            return _TOO_MANY_HERE
         shared = self.shared.get(_group(service, family), {}) if service.share else {}
         tried = islice(reversed(shared), _MOST_TRIED)  # the newest are the least likely to be full
         address = next((one for one in tried if self._is_free_for(service, one)), None)
+        if address is None and self._has_its_share(service, family, another=True):
+            return _TOO_MANY_HERE
         if address is None and len(self.owners) < MOST_ADDRESSES:
             address = self._free(family)
         if address is None:
             return Problem("PoolExhausted", self._full(family))
         self._give(service, address)
         return None
+
+    def _has_its_share(self, service: Service, family: int, *, another: bool) -> bool:
+        """Whether the namespace has all that it may. `another`: an address that no Service has yet."""
+        name = service.name.namespace
+        if self.held.get((service.uid, family)) is not None:
+            return False  # it gives one back
+        too_many = another and self.taken[name] >= MOST_ADDRESSES // _SHARE
+        return too_many or self.given[name] >= MOST_GIVEN // _SHARE
 
     def _free(self, family: int) -> Address | None:
         """The next one. What is given back meanwhile is found when everything is planned the next time."""
@@ -173,6 +197,8 @@ class _Work:
         return clash(service, next((one for one in owners if not common.isdisjoint(one.ports)), owners[0]))
 
     def _give(self, service: Service, address: Address) -> None:
+        self.given[service.name.namespace] += 1
+        self.taken[service.name.namespace] += address not in self.owners
         self.owners.setdefault(address, []).append(service)
         self.ports.setdefault(address, set()).update(service.ports)
         self.held[service.uid, address.version] = address
@@ -182,9 +208,11 @@ class _Work:
     def _leave(self, service: Service, family: int) -> None:
         address = self.held.pop((service.uid, family), None)
         if address is not None:
+            self.given[service.name.namespace] -= 1
             self.owners[address].remove(service)
             self.ports[address] -= service.ports
             if not self.owners[address]:
+                self.taken[service.name.namespace] -= 1
                 del self.owners[address], self.ports[address]
                 self.shared.get(_group(service, family), {}).pop(address, None)
 

@@ -6,6 +6,7 @@ import os
 import ssl
 
 from nodelib.kube.access import ClusterAccess
+from nodelib.tls_records import StrangerContext
 
 
 def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:
@@ -14,7 +15,7 @@ def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:
         return False
     if access.ca_data and not access.ca_data.isascii():
         raise ssl.SSLError("the certificate authority in the kubeconfig is not PEM")
-    context = ssl.create_default_context(cadata=access.ca_data.decode("ascii") if access.ca_data else None)
+    context = _verifying(access.ca_data.decode("ascii") if access.ca_data else None)
     if access.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -22,6 +23,19 @@ def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:
         context.load_cert_chain(access.cert_file, access.key_file)
     elif access.cert_data and access.key_data:
         _load_inline(context, access.cert_data, access.key_data)
+    return context
+
+
+def _verifying(authority: str | None) -> ssl.SSLContext:
+    """As ssl.create_default_context(). Whoever is in between chooses the group before he has to show a certificate."""
+    default = ssl.create_default_context(cadata=authority)
+    context = StrangerContext.of(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_flags = default.verify_flags
+    context.set_ciphers(":".join(one["name"] for one in default.get_ciphers() if one["kea"] != "kx-dhe"))
+    if authority:
+        context.load_verify_locations(cadata=authority)
+    else:
+        context.load_default_certs()
     return context
 
 

@@ -51,17 +51,31 @@ class EventFeeds:
         meta = obj["metadata"]
         path = _EVENTS.format(meta["namespace"])
         wanted = {"fieldSelector": f"involvedObject.uid={meta['uid']}"}
-        reflector = Reflector(self._client, path, name="events", params=wanted, on_change=lambda *_: on_change())
+        feed = _Feed(on_change)
+        feed.reflector = reflector = Reflector(
+            self._client, path, name="events", params=wanted, on_change=lambda *_: feed.changed()
+        )
         task = asyncio.create_task(reflector.run(), name="watch events")
         try:
-            yield _Feed(reflector)
+            yield feed
         finally:
             await cancel_and_wait(task)
 
 
 class _Feed:
-    def __init__(self, reflector: Reflector) -> None:
-        self._reflector = reflector
+    """Keeps the newest: whoever may create Events may create very many."""
+
+    reflector: Reflector
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+
+    def changed(self) -> None:
+        store = self.reflector.store
+        if len(store) >= 2 * _MOST_EVENTS:
+            for key in list(store)[:-_MOST_EVENTS]:
+                del store[key]
+        self._on_change()
 
     def events(self) -> Sequence[Json]:
-        return shapes.objects("/api/v1/events", list(self._reflector.store.values())[-_MOST_EVENTS:])
+        return shapes.objects("/api/v1/events", list(self.reflector.store.values())[-_MOST_EVENTS:])

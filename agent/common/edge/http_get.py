@@ -20,6 +20,7 @@ from yarl import URL
 
 from agent.common.edge.host_resolver import HostResolver, PodResolver
 from nodelib.errors import Temporary
+from nodelib.tls_records import StrangerContext
 
 MOST_REDIRECTS = 10
 _MOST_INTERIM = 5
@@ -86,11 +87,12 @@ class _FewInterim(aiohttp.ClientResponse):
 
 
 def any_certificate() -> ssl.SSLContext:
-    """What is asked is whether the server answers, not who it is: any certificate and any cipher is accepted."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    """What is asked is whether the server answers, not who it is: any certificate and any cipher is accepted, but for
+    those with Diffie-Hellman over finite fields, which Go does not have either (nodelib/tls_records.py)."""
+    context = StrangerContext.of(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    context.set_ciphers("DEFAULT@SECLEVEL=0")
+    context.set_ciphers("DEFAULT:!DH:@SECLEVEL=0")
     return context
 
 

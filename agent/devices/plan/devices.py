@@ -23,11 +23,13 @@ from agent.devices.model.devices import (
     RegisteredPlugin,
 )
 from agent.plugins.model import NodeExtras, can_be_socket
-from nodelib.errors import Invalid, Permanent
+from nodelib.errors import Invalid, Permanent, Temporary
 from nodelib.json_values import Json
 from nodelib.text import one_line
 
 MOST_DEVICES = 65_536  # of one resource; further ones are not offered
+MOST_RESOURCES = 256  # of all plugins since the agent began: each stays in the Node
+MOST_REGISTRATIONS = 32  # at the same time; each is a connection, until the plugin has said its options
 CHANGES_A_SECOND, BURST = 10.0, 20  # of the devices of one plugin that are told
 _LARGE, _DEVICES_A_SECOND, _LONGEST_PAUSE = 1000, 20_000, 30.0
 _NUMA_NODES = 64  # that a machine may have (upstream's bitmask)
@@ -67,6 +69,20 @@ def check_registration(version: str, resource: str) -> None:
             f'the ResourceName "{one_line(resource, 512)}" is invalid',
             obj="device plugin",
             action="Use a domain of your own and a name: example.com/resource.",
+        )
+
+
+def check_room(resource: str, known: Collection[str], registering: int) -> None:
+    """Raises Temporary where there are too many resources (`known`: those of the node), or registrations."""
+    obj, step = f"device plugin of {one_line(resource, 512)}", "register"
+    if registering >= MOST_REGISTRATIONS:
+        raise Temporary(f"{registering} device plugins are registering", obj=obj, step=step, action="Try again.")
+    if resource not in known and len(known) >= MOST_RESOURCES:
+        raise Temporary(
+            f"the node has {len(known)} resources of device plugins, which is the most",
+            obj=obj,
+            step=step,
+            action="Find the plugin that registers ever new names, and restart the agent.",
         )
 
 

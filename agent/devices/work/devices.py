@@ -67,7 +67,7 @@ class DeviceManager:
         self._admitted: set[str] = set()
         self._resource_locks, self._pod_locks = KeyLocks[str](), KeyLocks[str]()
         self._saving, self._texts = asyncio.Lock(), checkpoint.Texts()
-        self._registering = asyncio.Lock()
+        self._registering, self._asked = asyncio.Lock(), 0
         self._stopped = asyncio.Event()
 
     # --- what others read
@@ -109,17 +109,23 @@ class DeviceManager:
         self._plugins = {name: RegisteredPlugin(stopped_at=now) for name in names}
 
     async def connect(self, version: str, resource: str, socket: str) -> None:
-        """Register a plugin. Raises Invalid for its version or resource, Permanent when it does not say its options."""
+        """Register a plugin. Raises Invalid for its version or resource, Permanent when it does not say its options,
+        Temporary when there are too many."""
         plan.check_registration(version, resource)
         plan.check_socket(socket, resource)
+        plan.check_room(resource, self._plugins.keys() | self._removed, self._asked)
         endpoint = self._dial(resource, socket)
+        self._asked += 1
         try:
             options = await endpoint.options()
+            plan.check_room(resource, self._plugins.keys() | self._removed, 0)  # others have registered meanwhile
         except BaseException as error:
             await endpoint.close()
             if isinstance(error, PluginError):
                 raise plan.no_options(error.message, resource) from error
             raise  # the plugin does not wait for the answer any more
+        finally:
+            self._asked -= 1
         async with self._registering:
             self._plugins[resource] = replace(self._plugins.get(resource, RegisteredPlugin()), options=options)
             watch = self._watch_plugin(resource, socket, endpoint)

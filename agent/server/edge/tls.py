@@ -15,6 +15,7 @@ import ssl
 
 from agent.server.model import TlsFiles
 from nodelib.errors import Invalid
+from nodelib.tls_records import StrangerContext
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ def _stamp(path: str) -> tuple[int, int, int]:
 
 
 def _make(files: TlsFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = StrangerContext.of(ssl.PROTOCOL_TLS_SERVER)
     if files.min_version not in _VERSIONS:
         raise Invalid(
             f"tlsMinVersion {files.min_version!r} is not supported",
@@ -109,7 +110,7 @@ def _make(files: TlsFiles) -> ssl.SSLContext:
     context.set_ciphers(_ciphers(files.cipher_suites))
     if files.curves:
         _limit_curves(context, files.curves)
-    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.options |= ssl.OP_NO_COMPRESSION
     context.num_tickets = 0  # a resumed session would survive a change of the client CAs
     exists = bool(files.preferred) and os.path.exists(files.preferred)
     cert, key = (files.preferred, files.preferred) if exists else (files.cert_file, files.key_file)

@@ -160,7 +160,7 @@ def test_a_policy_that_differs_or_another_selector_under_local_is_not_shared() -
 
 
 def test_the_number_of_addresses_is_bounded() -> None:
-    services = [service(f"x{number}") for number in range(MOST_ADDRESSES + 1)]
+    services = [service(f"x{number}", namespace="abc"[number % 3]) for number in range(MOST_ADDRESSES + 1)]
     found = allocate(services, {}, parse(["fd00::/64", "10.0.0.0/16"]))
     assert len(found.owners) == MOST_ADDRESSES and len(found.problems) == 1
 
@@ -215,7 +215,8 @@ MANY = parse(["10.0.0.1-10.0.3.232"])
 
 def test_services_that_share_do_not_fill_the_table() -> None:
     """Whoever may write Services in one namespace must not make the table too large to be written, which all need."""
-    found = allocate((service(f"x{one}", share="k", ports=(one + 1,)) for one in range(4000)), {}, MANY)
+    many = [service(f"x{one}", namespace="abc"[one % 3], share="k", ports=(one + 1,)) for one in range(4000)]
+    found = allocate(many, {}, MANY)
     assert max(map(len, found.owners.values())) <= MOST_SHARING
     assert sum(map(len, found.owners.values())) == MOST_GIVEN
     assert {one.reason for one in found.problems.values()} == {"TooManyServices"} and len(found.problems) == 1000
@@ -225,6 +226,23 @@ def test_services_that_share_do_not_fill_the_table() -> None:
     assert len(to_text(table(found.owners, nodes))) + longer <= LARGEST
     again = allocate([one for owners in found.owners.values() for one in owners], _table(found), MANY)
     assert again.owners.keys() == found.owners.keys(), "those that have one keep it"
+
+
+@pytest.mark.parametrize(("share", "most"), [("", MOST_ADDRESSES // 2), ("k", MOST_GIVEN // 2)])
+def test_a_namespace_has_half_of_what_can_be_given(share: str, most: int) -> None:
+    """It had all, and no Service of another namespace got an address."""
+    many = [service(f"x{one}", share=share, ports=(one + 1,), created=1) for one in range(most + 10)]
+    asks = service("z", ips="10.0.3.9", created=2)
+    other = service("y", namespace="other", share=share, created=3)
+    found = allocate([*many, asks, other], {}, MANY)
+    assert sum(len(found.of(one)) for one in many) == most - 1 and found.of(asks) and found.of(other)
+    assert {one.reason for one in found.problems.values()} == {"TooManyServices"}
+    more = service("w", share=share, ports=(5000,), created=4)
+    before = {**_table(found), ip_address("10.0.3.200"): (more.uid,)}
+    again = allocate([*many, asks, other, more], before, MANY)
+    assert [again.of(one) for one in many] == [found.of(one) for one in many] and again.of(more), "it keeps what it has"
+    moved = replace(more, requested=(ip_address("10.0.3.201"),))
+    assert allocate([*many, asks, other, moved], before, MANY).of(moved) == (ip_address("10.0.3.201"),)
 
 
 def test_many_ports_and_many_addresses_are_soon_compared() -> None:

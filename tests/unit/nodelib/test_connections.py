@@ -7,16 +7,21 @@ import contextlib
 import logging
 import os
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from agent.common.edge.http_get import any_certificate
+from agent.server.edge.certificates import ensure_self_signed
 from nodelib import connections
 from nodelib.connections import OPEN, ConnectionLimits, Gate
 from nodelib.daemons import http_server
 from nodelib.daemons.log import LogOptions, setup
+from nodelib.tls_records import StrangerContext
 from tests.waiting import until
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -34,7 +39,7 @@ def free_port() -> int:
 
 
 @contextlib.asynccontextmanager
-async def gate(limits: ConnectionLimits) -> AsyncIterator[int]:
+async def gate(limits: ConnectionLimits, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """A server behind a gate; its port."""
     app = web.Application(middlewares=[connections.outermost(), connections.innermost()])
     app.router.add_get("/healthz", _well)
@@ -42,7 +47,7 @@ async def gate(limits: ConnectionLimits) -> AsyncIterator[int]:
     await runner.setup()
     assert runner.server is not None
     listener = socket.create_server(("127.0.0.1", 0))
-    one = Gate(runner.server, listener, None, limits)
+    one = Gate(runner.server, listener, tls, limits)
     one.start(512)
     yield int(listener.getsockname()[1])
     await one.close()
@@ -142,3 +147,22 @@ async def test_what_is_no_http_costs_no_lines_of_the_log(capsys: pytest.CaptureF
     finally:
         root.handlers[:], root.level = before
         await server.cleanup()
+
+
+async def test_handshakes_have_a_quarter_of_the_time(tmp_path: Path) -> None:
+    """A client may make one as long as tens of milliseconds, and a hundred were begun in a second."""
+    context = StrangerContext.of(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*ensure_self_signed(str(tmp_path), ("x",), ()))
+
+    async def shake(port: int) -> float:
+        began = time.monotonic()
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=any_certificate())
+        writer.transport.abort()
+        return time.monotonic() - began
+
+    async with gate(ConnectionLimits(), context) as port:
+        await shake(port)
+        assert 0 < context.spent < 0.5
+        context.spent += 0.5
+        await shake(port)  # after it a pause is due
+        assert await shake(port) > 1.0

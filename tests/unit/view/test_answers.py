@@ -6,6 +6,8 @@ from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from tests.fakes.apiserver import FakeApiServer
 from tests.unit.view.world import Answers, waiting
+from tests.waiting import until
+from view.edge.watches import EventFeeds
 
 
 async def test_the_api_server_is_not_asked_again_without_a_change() -> None:
@@ -20,6 +22,29 @@ async def test_the_api_server_is_not_asked_again_without_a_change() -> None:
         assert len(api.requests) == asked
         await answers.why(pod, ())
         assert len(api.requests) == 2 * asked
+
+
+async def test_of_the_events_of_a_pod_the_newest_are_kept() -> None:
+    """Whoever may create Events may create a hundred thousand."""
+    pod, path = waiting("late", "node2"), "/api/v1/namespaces/{}/events"
+    path = path.format(pod["metadata"]["namespace"])
+    async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
+        told: list[int] = []
+
+        async def create(number: int) -> None:
+            about = {"uid": pod["metadata"]["uid"]}
+            meta = {"name": f"e{number}", "namespace": pod["metadata"]["namespace"]}
+            await api.put(f"{path}/e{number}", {"metadata": meta, "involvedObject": about, "reason": "x"})
+
+        for number in range(500):
+            await create(number)
+        async with EventFeeds(client).about(pod, lambda: told.append(1)) as feed:
+            await until(lambda: len(told) >= 500)
+            for number in range(500, 1000):
+                await create(number)
+            await until(lambda: len(told) >= 1000)
+            assert feed.events()[-1]["metadata"]["name"] == "e999" and len(feed.events()) == 200
+            assert len(feed.reflector.store) < 400
 
 
 async def test_of_thousands_of_pods_few_are_remembered() -> None:

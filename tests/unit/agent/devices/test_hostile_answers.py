@@ -33,6 +33,7 @@ from nodelib.plugin_apis.server import serve
 from tests.builders.pods import pod
 from tests.fakes.checkpoints import MemoryFiles
 from tests.fakes.clock import FakeClock, settle
+from tests.fakes.devices import FakeEndpoint
 from tests.unit.agent.devices.test_devices_work import GPU, World, asks
 
 CLAIM = ClaimRef("shop", "c1", "uid-c1")
@@ -271,3 +272,50 @@ async def test_a_checkpoint_that_is_no_object_inside() -> None:
     manager = DraManager(deps)
     await manager.load()
     assert not list(manager.states) and f"{dra.CHECKPOINT}.unreadable" in files.kept
+
+
+async def test_ever_new_resources_of_a_plugin() -> None:
+    """Each was in the Node, and in the agent's memory, for good."""
+    world = World()
+    await world.start()
+    for number in range(devices.MOST_RESOURCES):
+        await world.manager.connect("v1beta1", f"e.x/{number}", f"/d/{number}.sock")
+    with pytest.raises(Temporary, match="256 resources"):
+        await world.manager.connect("v1beta1", "e.x/more", "/d/more.sock")
+    assert len(world.plugins) == len(world.manager.extras().capacity) == devices.MOST_RESOURCES
+    await world.manager.connect("v1beta1", "e.x/7", "/d/new.sock")  # an update of one that is known
+    run = asyncio.create_task(world.manager.run())
+    for one in world.plugins:
+        one.stop()
+    await settle()
+    await world.clock.advance(devices.STOP_GRACE + 1)
+    assert len(world.manager.extras().removed) == devices.MOST_RESOURCES
+    with pytest.raises(Temporary, match="256 resources"):  # those that are gone are in the Node
+        await world.manager.connect("v1beta1", "e.x/more", "/d/more.sock")
+    run.cancel()
+
+
+async def test_registrations_of_plugins_that_do_not_say_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kept a connection for a minute."""
+
+    async def never(self: FakeEndpoint) -> PluginOptions:
+        await asyncio.Event().wait()
+        return PluginOptions()
+
+    world = World()
+    await world.start()
+    monkeypatch.setattr(FakeEndpoint, "options", never)
+    waiting = [
+        asyncio.create_task(world.manager.connect("v1beta1", GPU, f"/d/{number}.sock"))
+        for number in range(devices.MOST_REGISTRATIONS + 100)
+    ]
+    await settle()
+    refused = [one.exception() for one in waiting if one.done()]
+    assert (len(refused), len(world.plugins)) == (100, devices.MOST_REGISTRATIONS)
+    assert all(isinstance(one, Temporary) for one in refused)
+    for one in waiting:
+        one.cancel()
+    await asyncio.wait(waiting)
+    monkeypatch.undo()
+    await world.plug("1")
+    assert world.manager.extras().capacity == {GPU: 1}

@@ -10,7 +10,7 @@ import pytest
 
 from agent.common.model.pods import ContainerState, Pod, RunState
 from agent.common.work.gate import Gate
-from agent.probes.model import Outcome, ProbeKind, ProbeRequest, Verdict
+from agent.probes.model import Outcome, ProbeGates, ProbeKind, ProbeRequest, Verdict
 from agent.probes.work import ProbeManager
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
@@ -73,7 +73,16 @@ class Bench:
         self.changes: list[str] = []
         self.metrics = metrics()
         self.commands = Gate(3, longest=None)
-        self.keeper = ProbeManager(self.io, self.events, self.changes.append, self.clock, self.metrics, self.commands)
+        self.keeper = ProbeManager(
+            self.io,
+            self.events,
+            self.changes.append,
+            self.clock,
+            self.metrics,
+            self.commands,
+            ProbeGates(http2=True, grpc_tls=True),
+            Gate(16, longest=None),
+        )
 
     def running(self, found: Pod, *, age: float = 0.0, container_id: str = "c1") -> None:
         at = int((self.clock.now() - age) * 1e9)
@@ -296,6 +305,23 @@ async def test_the_series_of_other_pods_stay(bench: Bench) -> None:
     bench.keeper.remove("web")
     assert [labels[3] for labels in series(bench.metrics, "prober_probe_total")] == ["db"]
     assert [labels[2] for labels in series(bench.metrics, "prober_probe_duration_seconds_count")] == ["db"]
+
+
+async def test_a_few_answers_over_http_2_are_decoded_at_once_and_the_namespaces_take_turns(bench: Bench) -> None:
+    bench.io.hang = True
+    probes: list[Json] = [{"httpGet": {"port": 80, "protocol": "HTTP2"}}, {"grpc": {"port": 80, "mode": "TLS"}}]
+    for number in range(60):
+        many = pod(container(livenessProbe=probes[number % 2]), meta={"uid": f"m{number}", "namespace": "many"})
+        bench.running(many, age=100, container_id=f"many {number}")
+    bench.running(pod(container(livenessProbe=probes[0]), meta={"uid": "one", "namespace": "one"}), age=100)
+    plain: Json = {"httpGet": {"port": 80}}
+    bench.running(pod(container(livenessProbe=plain), meta={"uid": "h", "namespace": "many"}), container_id="http")
+    await bench.clock.advance(20)
+    assert len(bench.io.containers) == 17, bench.io.containers
+    assert "http" in bench.io.containers
+    bench.io.ended.set()
+    await until(lambda: len(bench.io.containers) >= 62)
+    assert "c1" in bench.io.containers[:19]
 
 
 async def test_a_few_commands_begin_at_once_and_the_namespaces_take_turns(bench: Bench) -> None:
