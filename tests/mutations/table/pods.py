@@ -10,6 +10,7 @@ _RESTARTS = ("unit/agent/common/test_restart.py", *_TESTS)
 _POD, _TERMINATION = "agent/pods/plan/pod.py", "agent/pods/plan/termination.py"
 _RESTART, _BACKOFF = "agent/common/plan/restart.py", "agent/common/plan/backoff.py"
 _START, _HOOKS = "agent/pods/work/steps/start.py", "agent/pods/work/hooks.py"
+_TRACING = ("unit/agent/pods/test_tracing.py",)
 
 TABLE = (
     Mutation(
@@ -240,5 +241,22 @@ TABLE = (
     Mutation(
         "resize-order", "a pod's memory limit grows before those of its containers",
         "agent/pods/plan/resize.py", "if _bound(new.memory) > _bound(present.memory):", "if False:", _TESTS,
+    ),
+    Mutation(
+        "trace-plan", "plans of a pod's start have spans",
+        "agent/pods/work/tracing.py", "if self._starting and due:", "if False:", _TRACING,
+    ),
+    Mutation(
+        "trace-plan-idle", "plans that find nothing to do have none",
+        "agent/pods/work/start_notes.py", "self._tracer.nothing_to_do()", "self._tracer.planned(woken_at)", _TRACING,
+    ),
+    Mutation(
+        "trace-scheduled", "a trace has the scheduler's time",
+        "agent/pods/plan/spans.py", "    if pod.scheduled is not None:\n        bound", "    if False:\n        bound",
+        _TRACING,
+    ),
+    Mutation(
+        "trace-scheduled-bounds", "times of a scheduler that cannot be are not believed",
+        "agent/pods/plan/scheduled.py", "0.0 < created <= queued <= bound <= seen", "queued", _TRACING,
     ),
 )  # fmt: skip
