@@ -28,7 +28,7 @@ _HANDSHAKE, _CLIENT_HELLO, _SERVER_HELLO = 22, 1, 2
 _SUPPORTED_GROUPS, _KEY_SHARE = 10, 51
 _FINITE_FIELDS = range(0x100, 0x200)  # ffdhe2048 to ffdhe8192, and those of private use (RFC 7919)
 # What every OpenSSL has. Who offers finite fields must offer one of them, too: OpenSSL chooses by its own order, which
-# begins with them. Of the groups with ML-KEM it may have none, and asks for the finite field in a second hello.
+# begins with them. It may lack the groups with ML-KEM, and then asks for the finite field in a second hello.
 _ELLIPTIC = frozenset((23, 24, 25, 29, 30))
 
 
