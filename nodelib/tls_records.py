@@ -27,8 +27,9 @@ _RECORDS = range(20, 25)
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_HELLO = 22, 1, 2
 _SUPPORTED_GROUPS, _KEY_SHARE = 10, 51
 _FINITE_FIELDS = range(0x100, 0x200)  # ffdhe2048 to ffdhe8192, and those of private use (RFC 7919)
-# Of those that OpenSSL may have. A client must offer one: OpenSSL chooses by its own order, which begins with them.
-_ELLIPTIC = frozenset((23, 24, 25, 29, 30, 4587, 4588, 4589))
+# What every OpenSSL has. Who offers finite fields must offer one of them, too: OpenSSL chooses by its own order, which
+# begins with them. It may lack the groups with ML-KEM, and then asks for the finite field in a second hello.
+_ELLIPTIC = frozenset((23, 24, 25, 29, 30))
 
 
 def _refused(text: str) -> ssl.SSLError:
@@ -228,7 +229,7 @@ def _judge(message: bytes) -> None:
     else:
         groups = [number for number, _ in _pairs(share[2:])]
         offered = _numbers(found.get(_SUPPORTED_GROUPS, b"")[2:])
-        if offered and not _ELLIPTIC & set(offered):
+        if any(number in _FINITE_FIELDS for number in offered) and not _ELLIPTIC & set(offered):
             raise _refused("no elliptic curve in common")
     if any(number in _FINITE_FIELDS for number in groups):
         raise _refused("Diffie-Hellman over finite fields is not spoken here")

@@ -14,7 +14,7 @@ from controlplane.host.plan.join import rights_text
 from controlplane.host.work.join import FOLDER, Joined, Request, join
 from controlplane.host.work.leave import leave
 from nodelib.clock import SystemClock
-from nodelib.errors import Invalid
+from nodelib.errors import WrongUsage
 from nodelib.files import bytes_of
 
 _LONGEST = 1024  # bytes of a file with a token
@@ -32,13 +32,13 @@ def run(request: Request, *, plain: bool = False) -> None:
 
 
 def token_of(text: str) -> str:
-    """The token itself, or what the file after an @ holds. Raises Invalid."""
+    """The token itself, or what the file after an @ holds. Raises WrongUsage."""
     if not text.startswith("@"):
         return text
     try:
         return bytes_of(text[1:], _LONGEST).decode("ascii", errors="replace").strip()
     except OSError as error:
-        raise Invalid(
+        raise WrongUsage(
             error.strerror or str(error), obj=text[1:], step="read the token", action="Name a file after the @."
         ) from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from cli.clusters import find, reachable
 from cli.kubectl_words import GLOBAL
 from controlplane.cluster.edge.roots import cache_root
-from nodelib.errors import Invalid
+from nodelib.errors import WrongUsage
 
 _OURS = ("--name", "--help")
 
@@ -31,12 +31,12 @@ def kubeconfig(name: str) -> None:
 
 
 def _refuse_typos(arguments: list[str]) -> None:
-    """Raises Invalid for a leading option that is neither ours nor kubectl's: kubectl would misread what follows it."""
+    """Raises WrongUsage for a leading option that is neither ours nor kubectl's: kubectl would misread what follows."""
     flag = arguments[0].partition("=")[0] if arguments else ""
     if not flag.startswith("--") or flag.removeprefix("--") in GLOBAL:
         return
     near = difflib.get_close_matches(flag, _OURS, n=1)
-    raise Invalid(
+    raise WrongUsage(
         "unknown option: neither nodewright nor kubectl takes it before the verb",
         obj=flag,
         step="read the options of kubectl",

@@ -14,7 +14,7 @@ from cli.policies.explain_text import document, notes, tables
 from cli.policies.objects import Objects
 from cli.policies.sources import NOT_ENFORCED
 from cli.why.wording import Wording
-from nodelib.errors import Invalid, NotFound
+from nodelib.errors import NotFound, WrongUsage
 from nodelib.text import one_line
 from policy.model import Name, Pod
 from policy.plan.explain import Explained
@@ -23,7 +23,7 @@ _LINE = 4000  # bytes of a printed line
 
 
 def run(name: str, pod: str, *, namespace: str, kubeconfig: str, as_json: bool) -> None:
-    """Print it. Raises NotFound for an unknown pod, what the client raises, and Invalid for what is no name."""
+    """Print it. Raises NotFound for an unknown pod, what the client raises, and WrongUsage for what is no name."""
     kind, wanted = asked(pod, namespace)
     path, cluster = clusters.place(name, kubeconfig)
     objects = asyncio.run(api.objects(path))
@@ -50,7 +50,7 @@ def explained_lines(found: Explained, objects: Objects) -> list[str]:
 
 
 def asked(text: str, namespace: str) -> tuple[str, Name]:
-    """The kind and name of NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME. Raises Invalid for anything else."""
+    """The kind and name of NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME. Else raises WrongUsage."""
     parts = text.split("/")
     kind, own = kind_of("/".join(parts[-2:]))
     if len(parts) == 3 and kind:
@@ -59,7 +59,7 @@ def asked(text: str, namespace: str) -> tuple[str, Name]:
         parts = [own]
     if not all(parts) or len(parts) > 2 or kind in (SERVICE, NODE):
         action = "Write POD, NAMESPACE/POD, or a workload such as deploy/NAME."
-        raise Invalid("is not the name of a pod or of a workload", obj=text, action=action)
+        raise WrongUsage("is not the name of a pod or of a workload", obj=text, action=action)
     return kind or POD, Name(parts[0], parts[1]) if len(parts) == 2 else Name(namespace, parts[0])
 
 

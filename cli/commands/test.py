@@ -17,7 +17,7 @@ from cli.errors import need_checkout
 from cli.project import PROJECT
 from controlplane.binaries.edge.go_folders import empty_go_folders, used_go_folders
 from controlplane.cluster.edge.roots import cache_root
-from nodelib.errors import Invalid
+from nodelib.errors import Invalid, WrongUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _result(outcome: Outcome) -> str:
 
 def _refuse_what_cannot_run(named: Sequence[TestTier], rest: Sequence[str]) -> None:
     if late := [word for word in _positional(rest) if word in _BY_NAME]:
-        raise Invalid(
+        raise WrongUsage(
             f"tiers come before the arguments for pytest: {', '.join(late)}",
             step="test",
             action=f"Run `./nodewright test {' '.join(late)} ...`. A path with this name is written ./{late[0]}.",
@@ -137,13 +137,13 @@ def _refuse_what_cannot_run(named: Sequence[TestTier], rest: Sequence[str]) -> N
     if not named or not rest:
         return
     if paths := [word for word in _positional(rest) if _is_path(word)]:
-        raise Invalid(
+        raise WrongUsage(
             f"tiers and paths cannot be combined: {', '.join(paths)}",
             step="test",
             action=f"Run `./nodewright test {' '.join(paths)}` without a tier, or select within the tier with -k.",
         )
     if all(tier.tool for tier in named):
-        raise Invalid(
+        raise WrongUsage(
             f"{', '.join(tier.name for tier in named)}: these tiers do not run pytest, so they take no more arguments",
             obj=" ".join(rest),
             step="test",

@@ -303,5 +303,5 @@ def _address(text: str) -> str:
 
 def _number(port: str, text: str) -> int:
     if not port.isdigit() or not 0 < int(port) < 65536:
-        raise Invalid(f"{port!r} is not a port number", obj=text, step=_STEP, action="Give ADDRESS:PORT.")
+        raise WrongUsage(f"{port!r} is not a port number", obj=text, step=_STEP, action="Give ADDRESS:PORT.")
     return int(port)

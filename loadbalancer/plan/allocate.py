@@ -158,11 +158,10 @@ class _Work:
 
     def _has_its_share(self, service: Service, family: int, *, another: bool) -> bool:
         """Whether the namespace has all that it may. `another`: an address that no Service has yet."""
-        name = service.name.namespace
-        if self.held.get((service.uid, family)) is not None:
-            return False  # it gives one back
-        too_many = another and self.taken[name] >= MOST_ADDRESSES // _SHARE
-        return too_many or self.given[name] >= MOST_GIVEN // _SHARE
+        name, held = service.name.namespace, self.held.get((service.uid, family))
+        is_freed = held is not None and len(self.owners[held]) == 1  # it gives one back, which no other Service has
+        too_many = another and not is_freed and self.taken[name] >= MOST_ADDRESSES // _SHARE
+        return too_many or (held is None and self.given[name] >= MOST_GIVEN // _SHARE)
 
     def _free(self, family: int) -> Address | None:
         """The next one. What is given back meanwhile is found when everything is planned the next time."""

@@ -53,7 +53,7 @@ def alone_on_this_machine(testrun_uid: str) -> Iterator[None]:
         except BlockingIOError:
             pytest.exit(_BUSY, 1)
         if first:
-            remove_left_over()
+            remove_left_over(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
         yield
 
 

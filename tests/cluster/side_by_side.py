@@ -72,10 +72,13 @@ def _shared(file: IO[str], seconds: float = 5) -> None:
             time.sleep(0.05)
 
 
-def remove_left_over() -> None:
-    """Shared clusters of more workers than this run has, left by a run that was killed."""
+def remove_left_over(workers: int) -> None:
+    """Shared clusters of more workers than this run has, left by a run that was killed. Those of this run are left to
+    its workers: another one may be raising its own already."""
+    own = {shared_name(f"gw{number}") for number in range(workers)}
     for folder in STATE.glob(f"{_SHARED}[0-9]"):
-        cli("down", "--name", folder.name, "--plain")
+        if folder.name not in own:
+            cli("down", "--name", folder.name, "--plain")
 
 
 def take_down_raised(seconds: float = _PATIENCE) -> list[str]:

@@ -137,7 +137,7 @@ def test_a_wrong_secret_or_pin_is_named(cluster: Cluster) -> None:
     token = json.loads((STATE / NAME / "kubeadm.json").read_text())["token"]
     join = (sys.executable, "-m", "cli", "join", cluster.api_url, "--plain", AUTHORITY, "--node-name=node2")
     bare = in_node2(cluster, *(word for word in join if word != AUTHORITY), f"--token={token}")
-    assert bare.returncode == 1 and "--unsafe-skip-ca-verification" in bare.stderr
+    assert bare.returncode == 2 and "--unsafe-skip-ca-verification" in bare.stderr
     wrong = in_node2(cluster, *join, f"--token={token[:-1]}{'a' if token[-1] != 'a' else 'b'}")
     assert wrong.returncode == 1 and "secret is wrong" in wrong.stderr
     pinned = in_node2(cluster, *join, f"--token={token}", "--ca-hash=sha256:00")

@@ -136,6 +136,22 @@ async def test_the_tables_of_iptables_are_read_once() -> None:
     assert [obj["elem"] for kind, obj in listed[0] if kind == "set"] == [["10.96.0.9"]]
 
 
+async def test_a_table_whose_name_would_be_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """nft joins its arguments to one line: such a name would have changed the rules that somebody only looks at."""
+    hostile = [("inet", "own; delete table inet own"), ("inet", "--help")]
+    monkeypatch.setattr(rules, "tables", lambda: [*hostile, ("inet", "own")])
+    argv = ["unshare", "--net", "sh", "-c", f"{_MANY}; echo; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = await rules.read("node1", f"/proc/{process.pid}/ns/net")
+        finally:
+            process.kill()
+    named = [obj["name"] for item in found.nftables["nftables"] for kind, obj in item.items() if kind == "table"]
+    assert named == ["own"] and "tables that are not followed: 2" in found.notes[0]
+
+
 async def test_rules_that_take_too_long_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "iptables-nft-save"
     tool.write_text("#!/bin/sh\nsleep 60\n")

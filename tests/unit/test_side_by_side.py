@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster import command_line, side_by_side
 from tests.cluster.command_line import RAISED
-from tests.cluster.side_by_side import held, is_free, shared_name, take_down_raised
+from tests.cluster.side_by_side import held, is_free, remove_left_over, shared_name, take_down_raised
 
 
 def test_workers_of_one_run_share_the_lock_and_another_run_does_not_get_it(tmp_path: Path) -> None:
@@ -37,6 +37,19 @@ def test_the_lock_is_held_until_the_last_worker_has_ended(tmp_path: Path) -> Non
 
 def test_each_worker_has_a_cluster_and_without_workers_it_has_the_name_of_the_first() -> None:
     assert [shared_name(worker) for worker in ("master", "gw0", "gw1", "gw2")] == ["tres", "tres", "tres2", "tres3"]
+
+
+@pytest.mark.parametrize(("workers", "left"), [(1, ["tres"]), (2, ["tres", "tres2"]), (3, ["tres", "tres2", "tres3"])])
+def test_only_clusters_of_no_worker_are_left_over(
+    workers: int, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first worker took down what the second was about to raise, if a killed run had left one of that name."""
+    for name in ("tres", "tres2", "tres3"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(side_by_side, "STATE", tmp_path)
+    monkeypatch.setattr(side_by_side, "cli", Commands(tmp_path, {}))
+    remove_left_over(workers)
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
 
 
 class Commands:

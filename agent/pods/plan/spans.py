@@ -168,7 +168,10 @@ def record_spans(pod: TracedPod, entries: Sequence[TimelineEntry], now: float) -
     ended = min(
         (one.at + (one.seconds or 0.0) for one in newest if one.what.kind is ActivityKind.SHOWN_READY), default=now
     )
-    spans = list(start_span(replace(pod, seen=begin), max(ended, begin), "" if ready else "it is not ready"))
+    # As the node believed it when it heard of the pod (plan/scheduled.py).
+    scheduled = pod.scheduled if pod.scheduled is not None and pod.scheduled.bound <= begin else None
+    heard = replace(pod, seen=begin, scheduled=scheduled)
+    spans = list(start_span(heard, max(ended, begin), "" if ready else "it is not ready"))
     for one in newest:
         parent = _parent(one, newest)
         inside = one.at <= ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from nodelib.nft.tables import tables
 _TIMEOUT = 120.0  # seconds
 _OF_RULES = 45.0  # iptables takes four times as long for twice as many chains; 20,000 of them take six seconds
 _MOST_TABLES = 64
+# As nft reads names. It joins its arguments to one line of commands; over netlink a table may have any name.
+_NAME = re.compile(r"[A-Za-z_.][A-Za-z0-9_./-]*")
 _IPTABLES = frozenset({"raw", "mangle", "nat", "filter", "security"})  # as iptables' tool shows them
 _TOOLS = {4: ("iptables-nft-save", "iptables-legacy-save"), 6: ("ip6tables-nft-save", "ip6tables-legacy-save")}
 
@@ -44,7 +47,7 @@ class Kernel:
 
 
 async def read(node: str, net: str, version: int = 4) -> Kernel:
-    """Read the node whose network namespace is `net`, for IP version 4 or 6. Raises CommandError."""
+    """Read the node whose network namespace is `net`, for IP version 4 or 6. Raises Temporary."""
     found_tables: dict[str, TableContent] = {}
     notes: list[str] = []
     found = [tool for tool in _TOOLS[version] if shutil.which(tool)] or ["iptables-save"]
@@ -64,7 +67,9 @@ async def read(node: str, net: str, version: int = 4) -> Kernel:
         _nftables(net, version),
         said(["ip", "-json", "address", "show"]),
     )
-    notes += [f"nft: of more than {_MOST_TABLES} tables {left_out} are not followed"] if left_out else []
+    if left_out:
+        why = f"nft cannot be given their names, or there are more than {_MOST_TABLES}"
+        notes.append(f"nft: tables that are not followed: {left_out}; {why}")
     for tool, done in zip(found, saved, strict=True):
         # Somebody's nft rules in a table of iptables: the tool leaves the whole table out, or the chain.
         unread = [line.lstrip("# ") for line in done.text.splitlines() if line[:1] == "#" and "incompatible" in line]
@@ -88,13 +93,14 @@ async def _nftables(net: str, version: int) -> tuple[dict[str, Any], int]:
     wanted = [
         one for one in await _table_names(net) if one[0] == "inet" or (one[0] == family and one[1] not in _IPTABLES)
     ]
+    followed = [one for one in wanted if _NAME.fullmatch(one[1])][:_MOST_TABLES]
     listed: list[Any] = []
-    for one in wanted[:_MOST_TABLES]:
+    for one in followed:
         done = await command.run(entered(net, ["nft", "-j", "list", "table", *one]), timeout=_OF_RULES, check=False)
         if done.returncode and b"No such file" not in done.stderr:  # it is gone since
             raise command.CommandError(done.argv, done.returncode, done.stderr)
         listed += json.loads(done.stdout or b"{}").get("nftables") or []
-    return {"nftables": listed}, len(wanted[_MOST_TABLES:])
+    return {"nftables": listed}, len(wanted) - len(followed)
 
 
 async def _table_names(net: str) -> list[tuple[str, str]]:

@@ -199,7 +199,7 @@ def test_no_such_cluster_says_how_to_make_one(tmp_path: Path) -> None:
 )
 def test_a_misspelt_option_is_not_handed_to_kubectl(arguments: list[str], tmp_path: Path) -> None:
     done = RUNNER.invoke(app, ["kubectl", *arguments], env={"NODEWRIGHT_STATE": str(tmp_path)})
-    assert done.exit_code == 1 and "unknown option: neither nodewright nor kubectl takes it" in done.stderr
+    assert done.exit_code == 2 and "unknown option: neither nodewright nor kubectl takes it" in done.stderr
     assert ("Did you mean --name?" in done.stderr) == ("nme" in arguments[0])
 
 

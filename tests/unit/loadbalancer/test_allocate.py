@@ -245,6 +245,16 @@ def test_a_namespace_has_half_of_what_can_be_given(share: str, most: int) -> Non
     assert allocate([*many, asks, other, moved], before, MANY).of(moved) == (ip_address("10.0.3.201"),)
 
 
+def test_services_that_share_do_not_each_move_to_an_address_of_their_own() -> None:
+    """So a namespace could have had three times its half."""
+    many = [service(f"x{one}", share="k", ports=(one + 1,)) for one in range(MOST_GIVEN // 2)]
+    found = allocate(many, {}, MANY)
+    asking = [replace(one, requested=(ip_address("10.0.1.0") + at,)) for at, one in enumerate(many[:600])]
+    again = allocate([*asking, *many[600:]], _table(found), MANY)
+    assert len(again.owners) <= MOST_ADDRESSES // 2 and all(again.of(one) for one in many), "they keep what they have"
+    assert {one.reason for one in again.problems.values()} == {"TooManyServices"}
+
+
 def test_many_ports_and_many_addresses_are_soon_compared() -> None:
     """A thousand Services with a thousand ports each: compared with one another they took ten minutes."""
     ports = tuple(range(1, 1001))

@@ -29,7 +29,7 @@ from nodelib.tls_records import StrangerContext
 from tests.fakes.tls_attacks import Peer, hello
 
 _LONG = 30  # seconds
-_X25519, _UNKNOWN, _FFDHE8192 = 29, 77, 0x104
+_X25519, _MLKEM, _UNKNOWN, _FFDHE8192 = 29, 4589, 77, 0x104
 _KEY, _WIDE_KEY = os.urandom(32), (4).to_bytes(1024)  # a square, as OpenSSL wants it
 
 
@@ -115,6 +115,8 @@ def _cut(record: bytes, size: int) -> bytes:
         pytest.param(_cut(hello((_FFDHE8192,), ((_FFDHE8192, _WIDE_KEY),)), 30), False, id="in many records, too"),
         pytest.param(hello((_X25519, _FFDHE8192), ((_FFDHE8192, _WIDE_KEY),)), False, id="finite field, or not"),
         pytest.param(hello((_FFDHE8192, _UNKNOWN), ((_UNKNOWN, _KEY),)), False, id="nothing else in common"),
+        pytest.param(hello((_MLKEM, _FFDHE8192), ()), False, id="nothing else that every OpenSSL has"),
+        pytest.param(hello((_MLKEM, _FFDHE8192, _X25519), ()), True, id="all that there is"),
         pytest.param(b"\x16\x03\x01\0\x04\0\0\0\0" + hello((_X25519,), ()), False, id="another message first"),
         pytest.param(b"\x16\x03\x01\x40\0\x01\0\xff\xff" + bytes(80_000), False, id="a hello without end"),
         pytest.param(b"\x16\x03\x01\0\x01\x01" * 10_000, False, id="many small pieces of one"),

@@ -23,7 +23,7 @@ import (
 // Name is the plugin's in a KubeSchedulerConfiguration.
 const Name = "TimedBinder"
 
-// The annotations, which agent/pods/plan/scheduling.py reads.
+// The annotations, which agent/pods/plan/scheduled.py reads.
 const (
 	queuedAt = "nodewright.io/queued-at"
 	boundAt  = "nodewright.io/bound-at"

@@ -299,6 +299,12 @@ def test_a_wait_that_the_scheduler_timed_is_told_to_the_millisecond() -> None:
     }
 
 
+def test_a_record_that_began_before_the_pod_was_bound_has_no_scheduler() -> None:
+    """Whoever may create pods may write the times, too, and a later reader has only the record to compare them with."""
+    pod = TracedPod("u1", "shop", "web", 100.0, scheduled=Scheduled(100.25, 101.5))
+    assert tree(record_spans(pod, [entry(ActivityKind.ADMIT, 100.75)], now=103.0)) == {"pod start": {"admit": {}}}
+
+
 async def test_a_plan_lasts_from_what_made_it_due(world: World) -> None:
     world.create(container(lifecycle={"postStart": {"sleep": {"seconds": 2}}}))
     await world.until(world.is_ready)

@@ -272,7 +272,7 @@ def test_pytest_s_own_exit_status_is_kept_when_it_runs_once(monkeypatch: pytest.
 )
 def test_what_cannot_be_meant_is_refused(arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, status, text = ran(monkeypatch, *arguments)
-    assert (runs.argvs, status) == ([], 1)
+    assert (runs.argvs, status) == ([], 2)
     assert message in text and "do: " in text
 
 
