@@ -125,7 +125,8 @@ def start_span(pod: TracedPod, ended: float, error: str = "") -> Iterable[Span]:
 
 
 def plan_span(pod: TracedPod, number: int, due: float, seconds: float) -> Span:
-    """From when something made a plan of the pod's start due until it was made, with its turn on the event loop."""
+    """From when something made a plan of the pod's start due until its first step began, with their turns on the event
+    loop."""
     trace = pod.context.trace
     return Span(SpanContext(trace, span_id(trace, PLAN, repr(due), str(number))), PLAN, due, seconds, pod.context.span)
 

@@ -32,7 +32,7 @@ from agent.pods.plan.termination import combined, termination_of
 from agent.pods.plan.waiting import back_off_message, new_back_offs, probed, waiting_now
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
-from agent.pods.work.start_notes import StartNotes
+from agent.pods.work.start_notes import Moment, StartNotes
 from agent.pods.work.steps.walker import Walker
 from agent.pods.work.timeline import Timeline
 from agent.pods.work.wakening import Wakening
@@ -58,11 +58,11 @@ class PodWorker:
     """`on_gone(uid)` is called when nothing of the pod is left. `desired` (see PodMemory) defaults to `pod`."""
 
     def __init__(self, pod: Pod, deps: PodDeps, on_gone: Callable[[str], None], desired: Pod | None = None) -> None:
-        seen = deps.observer.seen(pod.uid)
+        heard, seen = Moment(deps.clock.monotonic(), deps.clock.now()), deps.observer.seen(pod.uid)
         new = is_new(pod, seen)
-        tracer = deps.tracing.follower(pod, is_new=new) if deps.tracing is not None else None
+        tracer = deps.tracing.follower(pod, heard.wall, is_new=new) if deps.tracing is not None else None
         self.memory = PodMemory(pod, desired or pod, Timeline(deps.clock, tracer), seen=seen)
-        self._notes = StartNotes(self.memory, deps.clock, is_new=new, tracer=tracer)
+        self._notes = StartNotes(self.memory, deps.clock, heard, is_new=new, tracer=tracer)
         self._deps, self._on_gone = deps, on_gone
         self._awake, self._woken_at = Wakening(deps.clock), 0.0
         self._steps = Walker(deps, self.memory, self._awake)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from agent.common.model.pods import ProbeState
 from agent.pods.model.facts import Cause
@@ -15,24 +16,33 @@ from agent.pods.work.tracing import PodTracer
 from nodelib.clock import Clock
 
 
-class StartNotes:
-    """One of each worker, made when the pod comes from its source. `tracer` None: the pod is not traced."""
+class Moment(NamedTuple):
+    """The same moment by both clocks, in seconds."""
 
-    def __init__(self, memory: PodMemory, clock: Clock, *, is_new: bool, tracer: PodTracer | None) -> None:
+    monotonic: float
+    wall: float
+
+
+class StartNotes:
+    """One of each worker. `heard`: when the pod came from its source; `tracer` None: the pod is not traced."""
+
+    def __init__(
+        self, memory: PodMemory, clock: Clock, heard: Moment, *, is_new: bool, tracer: PodTracer | None
+    ) -> None:
         self._memory, self._clock, self._is_new, self._tracer = memory, clock, is_new, tracer
-        self._made, self._made_at = clock.monotonic(), clock.now()
+        self._heard = heard
         self._probed: set[str] = set()  # ids of containers whose first good answer is noted
 
     def admission(self) -> None:
         """The worker runs: how long the pod took from its source to here."""
         if self._is_new:
             self._is_new = False
-            self._memory.timeline.mark(Activity(ActivityKind.ADMIT), self._clock.monotonic() - self._made)
+            self._memory.timeline.mark(Activity(ActivityKind.ADMIT), self._clock.monotonic() - self._heard.monotonic)
 
     def first_probes(self, probes: Mapping[str, ProbeState]) -> None:
         """How long each container took from its start until its probes found it ready. `probes`: by container id."""
         memory = self._memory
-        for one in first_ready(memory.pod, memory.seen, probes, self._probed, self._made_at) if probes else ():
+        for one in first_ready(memory.pod, memory.seen, probes, self._probed, self._heard.wall) if probes else ():
             self._probed.add(one.id)
             took = max(0.0, self._clock.now() - one.started_at / 1e9)
             memory.timeline.mark(Activity(ActivityKind.FIRST_PROBE, one.name), took, attempt=one.attempt)

@@ -43,9 +43,10 @@ class PodTracing:
     clock: Clock
     tells: bool = True
 
-    def follower(self, pod: Pod, *, is_new: bool) -> PodTracer | None:
-        """None: this pod is not traced. `is_new`: nothing of it runs, so that its start is still to come."""
-        created, seen = time_or(0.0, pod.meta.get("creationTimestamp")), self.clock.now()
+    def follower(self, pod: Pod, seen: float, *, is_new: bool) -> PodTracer | None:
+        """None: this pod is not traced. `seen`: when it came from its source, in wall seconds; `is_new`: nothing of it
+        runs, so that its start is still to come."""
+        created = time_or(0.0, pod.meta.get("creationTimestamp"))
         scheduled = scheduled_of(pod.meta, created, seen)
         traced = TracedPod(pod.uid, pod.namespace, pod.name, created, seen, scheduled)
         if not is_sampled(traced.context.trace, self.per_million):
@@ -84,6 +85,7 @@ class PodTracer:
         self._syncs = itertools.count()
         self._open: dict[int, _Part] = {}  # what is under way, by the id() of the entry that began it
         self._ended = 0.0  # when the last step ended since the last plan, which makes the next one due; 0: none did
+        self._due = 0.0  # since when the plan was due whose first step is still to begin; 0: there is none
 
     def nothing_to_do(self) -> None:
         """A plan has no steps."""
@@ -91,14 +93,16 @@ class PodTracer:
 
     def planned(self, woken_at: float) -> None:
         """A plan is made: because a step ended, or else for what woke the worker at that wall time (0: nothing)."""
-        self._planned_since(self._ended or woken_at)
+        self._due, self._ended = self._ended or woken_at, 0.0
 
     def found_ready(self, woken_at: float) -> None:
         """The pod is ready or not any more, perhaps while steps are still walked."""
-        self._planned_since(max(self._ended, woken_at))
+        due, self._ended = max(self._ended, woken_at), 0.0
+        self._plan_ended(due)
 
-    def _planned_since(self, due: float) -> None:
-        self._ended = 0.0
+    def _plan_ended(self, due: float) -> None:
+        """Its first step begins, or it found the pod ready."""
+        self._due = 0.0
         if self._starting and due:
             took = max(0.0, self._node.clock.now() - due)
             self._node.sink(partial(spans.plan_span, self._pod, next(self._syncs), due, took))
@@ -123,6 +127,8 @@ class PodTracer:
                 self._node.sink(partial(_itself, span))
 
     def begun(self, entry: TimelineEntry) -> None:
+        if self._due:
+            self._plan_ended(self._due)
         if (above := self._above(entry)) is not None:
             part = self._open[id(entry)] = _Part(self._pod, entry, above)
             if entry.what.kind is _PULL:  # it goes on beside the step that began it
