@@ -56,7 +56,7 @@ TIERS = (
     # `python -m importlinter.cli` would do nothing and succeed: the module does not call its command.
     TestTier("contracts", tool=("-c", "from importlinter.cli import lint_imports_command as lint; lint()")),
     TestTier("unit", "unit", share=Share("worksteal", spare=1)),
-    TestTier("netns", "netns", share=Share("loadfile", spare=1), needs_root=True),
+    TestTier("netns", "netns", share=Share("loadfile"), needs_root=True),
     TestTier("cluster", "cluster", share=_CLUSTERS, needs_root=True),
     TestTier("smoke", "conformance", needs_root=True),
 )

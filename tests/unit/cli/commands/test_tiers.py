@@ -90,11 +90,11 @@ def test_a_tier_runs_alone_by_its_name(name: str, monkeypatch: pytest.MonkeyPatc
     ("cores", "gib", "expected"),
     [
         (1, 64, {"unit": 1, "netns": 1, "cluster": 1}),
-        (2, 16, {"unit": 3, "netns": 3, "cluster": 2}),
-        (2, 7, {"unit": 3, "netns": 3, "cluster": 1}),
+        (2, 16, {"unit": 3, "netns": 2, "cluster": 2}),
+        (2, 7, {"unit": 3, "netns": 2, "cluster": 1}),
         (2, 2, {"unit": 2, "netns": 2, "cluster": 1}),
         (2, 0, {"unit": 1, "netns": 1, "cluster": 1}),
-        (16, 64, {"unit": 17, "netns": 17, "cluster": 2}),
+        (16, 64, {"unit": 17, "netns": 16, "cluster": 2}),
     ],
 )
 def test_a_machine_has_as_many_workers_as_it_can_bear(cores: int, gib: int, expected: dict[str, int]) -> None:
