@@ -14,6 +14,8 @@ import ssl
 import time
 from typing import Any
 
+from nodelib.frame_heads import FrameHeads
+
 _PIECE = 4096  # bytes that OpenSSL gets at a time: 150 of the smallest records, some milliseconds
 _MOST_HANDSHAKE = 256  # records; most have fewer than ten
 # Bytes: OpenSSL takes 100 KiB of certificates, 0.2 ms for each of the 500 smallest, before it says that nobody knows
@@ -119,8 +121,7 @@ class _Records:
         self._given = 0  # bytes, in the handshake
         self._hello = _Hello()
         self._early = bytearray()  # arrived before the first hello was whole
-        self._head = b""  # of a record whose head has come in part
-        self._left = 0  # bytes of a record that are still to come
+        self._heads = FrameHeads(_HEAD, _content_of)
         self._count = self._of_handshake = 0
         self.seen = 0
 
@@ -155,24 +156,13 @@ class _Records:
         del self._early[:size]
         if not self._early and self._hello.is_judged:
             data = data or self._arrived.read(_PIECE)
-        self._follow(data)
+        self._count += sum(1 for _ in self._heads.within(data))
         self._inner.write(data)
         return len(data)
 
-    def _follow(self, data: bytes) -> None:
-        """Count the records that begin in `data`."""
-        at = 0
-        while at < len(data):
-            if not self._left:
-                wanted = _HEAD - len(self._head)
-                self._head += data[at : at + wanted]
-                at += wanted
-                if len(self._head) < _HEAD:
-                    return
-                self._left, self._head = int.from_bytes(self._head[3:]), b""
-                self._count += 1
-            taken = min(self._left, len(data) - at)
-            at, self._left = at + taken, self._left - taken
+
+def _content_of(head: bytes) -> int:
+    return int.from_bytes(head[3:])
 
 
 class _Hello:

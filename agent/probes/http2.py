@@ -28,6 +28,8 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
+from nodelib.frame_heads import FrameHeads
+
 Headers = Sequence[tuple[str, str]]
 _CHUNK = 1024  # bytes that are read and decoded in a row: a hundred frames at most
 _MOST = 128 * 1024  # bytes of a connection
@@ -102,27 +104,16 @@ class _Frames:
     """Counts the frames of a server by their heads."""
 
     def __init__(self) -> None:
-        self._head = b""  # of a frame whose head has come in part
-        self._left = 0  # bytes of a frame that are still to come
+        self._heads = FrameHeads(_HEAD, _content_of)
         self._data = self._headers = self._others = self._of_others = 0
 
     def count(self, data: bytes) -> None:
         """Raises ConnectionError for too much of a kind."""
-        at = 0
-        while at < len(data):
-            if not self._left:
-                wanted = _HEAD - len(self._head)
-                self._head += data[at : at + wanted]
-                at += wanted
-                if len(self._head) < _HEAD:
-                    return
-                self._left = int.from_bytes(self._head[:3])
-                if self._left > _LONGEST_FRAME:
-                    raise ConnectionError(f"malformed HTTP/2: a frame of {self._left} bytes")
-                self._add(self._head[3], _HEAD + self._left)
-                self._head = b""
-            taken = min(self._left, len(data) - at)
-            at, self._left = at + taken, self._left - taken
+        for head in self._heads.within(data):
+            size = _content_of(head)
+            if size > _LONGEST_FRAME:
+                raise ConnectionError(f"malformed HTTP/2: a frame of {size} bytes")
+            self._add(head[3], _HEAD + size)
 
     def _add(self, kind: int, size: int) -> None:
         if kind == _DATA:
@@ -135,6 +126,10 @@ class _Frames:
             raise ConnectionError("the server sends too many HTTP/2 frames")
         if self._headers > _MOST_HEADERS:
             raise ConnectionError(f"the server sends more than {_MOST_HEADERS} bytes of HTTP/2 headers")
+
+
+def _content_of(head: bytes) -> int:
+    return int.from_bytes(head[:3])
 
 
 def _take(event: Event, answer: Answer, connection: H2Connection, most: int) -> None:
