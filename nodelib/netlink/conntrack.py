@@ -37,18 +37,10 @@ class Conntrack:
 
     def list_udp(self) -> list[UdpFlow]:
         """All UDP flows."""
-        flows: list[UdpFlow] = []
         try:
             with _open() as channel:
-                channel.send(self._request(_GET, netfilter.DUMP, 1, b""))
-                while True:
-                    for kind, _, _, body in messages(channel.recv(1 << 18)):
-                        if kind in (netfilter.ERROR, netfilter.DONE):
-                            netfilter.check(body)
-                            return flows
-                        flow = self._flow(body)
-                        if flow is not None:
-                            flows.append(flow)
+                found = map(self._flow, netfilter.dump(channel, _GET, NF_FAMILY[self._family]))
+                return [flow for flow in found if flow is not None]
         except OSError as error:
             raise _refused("list UDP flows", error) from error
 

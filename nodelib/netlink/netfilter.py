@@ -52,6 +52,16 @@ def ask(kind: int, flags: int, body: bytes = b"", *, timeout: float = 1) -> byte
     return b""
 
 
+def dump(channel: socket.socket, kind: int, family: int = 0) -> Iterator[bytes]:
+    """Ask for all objects of a kind; the payload of each, nfgenmsg first. Raises OSError."""
+    channel.send(message(kind, DUMP, 1, family=family))
+    while True:
+        for answer, _, _, payload in messages(channel.recv(1 << 18)):
+            if answer in (ERROR, DONE):
+                return check(payload)
+            yield payload
+
+
 def error_of(payload: bytes) -> int:
     """The errno in an NLMSG_ERROR or at the end of a dump, 0 for none."""
     (code,) = struct.unpack_from("=i", payload) if len(payload) >= 4 else (0,)

@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 
 from nodelib.netlink import netfilter
-from nodelib.netlink.framing import attributes, messages
+from nodelib.netlink.framing import attributes
+from nodelib.nft import wire
 
-_NFT_MSG_NEWTABLE, _NFT_MSG_GETTABLE = 10 << 8, (10 << 8) | 1  # NFNL_SUBSYS_NFTABLES
 _NFTA_TABLE_NAME = 1
 _FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
 _TIMEOUT = 5.0  # seconds
@@ -17,16 +17,10 @@ _TIMEOUT = 5.0  # seconds
 
 def tables() -> list[tuple[str, str]]:
     """Family and name of each, in the network namespace of the calling thread. Raises OSError."""
-    found = list[tuple[str, str]]()
     with netfilter.connect(_TIMEOUT) as channel:
-        channel.send(netfilter.message(_NFT_MSG_GETTABLE, netfilter.DUMP, 1))
-        while True:
-            for kind, _, _, payload in messages(channel.recv(1 << 16)):
-                if kind in (netfilter.DONE, netfilter.ERROR):
-                    code = netfilter.error_of(payload)
-                    if code:
-                        raise OSError(code, os.strerror(code))
-                    return found
-                if kind == _NFT_MSG_NEWTABLE:
-                    name = dict(attributes(payload, netfilter.GENMSG)).get(_NFTA_TABLE_NAME, b"")
-                    found.append((_FAMILIES.get(payload[0], ""), os.fsdecode(name.rstrip(b"\0"))))
+        return [_named(payload) for payload in netfilter.dump(channel, wire.SUBSYSTEM | wire.GET_TABLE)]
+
+
+def _named(payload: bytes) -> tuple[str, str]:
+    name = dict(attributes(payload, netfilter.GENMSG)).get(_NFTA_TABLE_NAME, b"")
+    return _FAMILIES.get(payload[0], ""), os.fsdecode(name.rstrip(b"\0"))
