@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,19 @@ pytestmark = [pytest.mark.netns, pytest.mark.skipif(os.geteuid() != 0, reason="a
 Ends = set[tuple[str, str, bool]]
 _FOREIGN = "iptables -t nat -A OUTPUT -j ACCEPT; nft add rule ip nat OUTPUT ip daddr vmap '{ 1.1.1.1 : accept }'"
 _FOREIGN += "; nft add rule ip nat OUTPUT meta l4proto tcp dnat to 1.1.1.1:80-90"
+
+
+@contextlib.contextmanager
+def namespace(commands: str) -> Iterator[str]:
+    """The path of a network namespace in which a shell has run these commands."""
+    argv = ["unshare", "--net", "sh", "-c", f"{commands}; echo; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield f"/proc/{process.pid}/ns/net"
+        finally:
+            process.kill()
 
 
 def kernel(case: Case) -> dict[str, Any]:
@@ -92,14 +107,8 @@ async def test_rules_that_cannot_be_read_are_an_error(tmp_path: Path, monkeypatc
 
 
 async def test_a_table_that_iptables_cannot_show_is_noted() -> None:
-    argv = ["unshare", "--net", "sh", "-c", f"{_FOREIGN}; echo; exec sleep 60"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            found = await rules.read("node1", f"/proc/{process.pid}/ns/net")
-        finally:
-            process.kill()
+    with namespace(_FOREIGN) as net:
+        found = await rules.read("node1", net)
     assert "nat" not in found.tables and "Table `nat' is incompatible" in found.notes[0]
 
 
@@ -120,14 +129,8 @@ _MANY = "; ".join(
 async def test_the_tables_of_iptables_are_read_once() -> None:
     """nft listed them, too: 300 ports of a Service with 32 endpoints and 30 external addresses took it 2.5 s, 276 MB
     and 12 MB of JSON, which nobody looked at."""
-    argv = ["unshare", "--net", "sh", "-c", f"{_MANY}; echo; exec sleep 60"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            found = [await rules.read("node1", f"/proc/{process.pid}/ns/net", version) for version in (4, 6)]
-        finally:
-            process.kill()
+    with namespace(_MANY) as net:
+        found = [await rules.read("node1", net, version) for version in (4, 6)]
     assert len(found[0].tables["nat"].chains) > 4000
     listed = [[next(iter(item.items())) for item in one.nftables["nftables"]] for one in found]
     names = [{(obj["family"], obj["name"]) for kind, obj in one if kind == "table"} for one in listed]
@@ -140,14 +143,8 @@ async def test_a_table_whose_name_would_be_a_command(monkeypatch: pytest.MonkeyP
     """nft joins its arguments to one line: such a name would have changed the rules that somebody only looks at."""
     hostile = [("inet", "own; delete table inet own"), ("inet", "--help")]
     monkeypatch.setattr(rules, "tables", lambda: [*hostile, ("inet", "own")])
-    argv = ["unshare", "--net", "sh", "-c", f"{_MANY}; echo; exec sleep 60"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            found = await rules.read("node1", f"/proc/{process.pid}/ns/net")
-        finally:
-            process.kill()
+    with namespace(_MANY) as net:
+        found = await rules.read("node1", net)
     named = [obj["name"] for item in found.nftables["nftables"] for kind, obj in item.items() if kind == "table"]
     assert named == ["own"] and "tables that are not followed: 2" in found.notes[0]
 

@@ -68,7 +68,7 @@ class PodWorker:
         self._steps = Walker(deps, self.memory, self._awake)
         self._failing: type[Step] | None = None  # the kind of step whose failure is in `memory.blocked`
         self._urgent = self._planning_stopped = False
-        self._created_at = deps.clock.monotonic()
+        self._created_at = heard.monotonic
         self._note_ends()
         self.memory.backoff = restart_backoff.implied(pod, seen, self.memory.ended, deps.containers.restarts)
 
