@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 Say = Callable[[str], None]
@@ -15,3 +15,10 @@ class Progress(Protocol):
     def step(self, title: str) -> AbstractContextManager[Say]:
         """A step that lasts as long as the block; call the value to add a detail to it."""
         ...
+
+
+class Unshown:
+    """A Progress for work that nobody wants to watch."""
+
+    def step(self, title: str) -> AbstractContextManager[Say]:
+        return nullcontext(lambda text: None)

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from cli.clusters import find
+from cli.display.steps import Display, Say
 from cli.errors import need_root
 from cli.export import folder as target
 from cli.export import parts, sources
@@ -22,12 +23,13 @@ _MOST_SECRETS = 20_000
 _SECRETS_WITHIN = 30.0
 
 
-def run(name: str, folder: Path) -> None:
+def run(name: str, folder: Path, *, plain: bool = False) -> None:
     """Write the folder and say what is in it."""
     need_root("export logs")
     cluster = find(name)
     target.claim(folder)
-    written, note = asyncio.run(_write(cluster, folder))
+    with Display(plain=plain or None) as display, display.step("logs, objects and rules") as say:
+        written, note = asyncio.run(_write(cluster, folder, say))
     size = sum(one.size for one in written) + target.save(folder, "CONTENTS.txt", target.contents(written, note))
     target.refuse_nothing(written)
     print(f"{visible(str(folder))}: {len(written)} files, {size / 1e6:.1f} MB. CONTENTS.txt lists them.")
@@ -41,13 +43,13 @@ def run(name: str, folder: Path) -> None:
     print("Secrets, tokens and keys are left out as far as they are recognized: look through it before you publish it.")
 
 
-async def _write(cluster: Cluster, folder: Path) -> tuple[list[target.Written], str]:
+async def _write(cluster: Cluster, folder: Path, say: Say) -> tuple[list[target.Written], str]:
     access = load_kubeconfig(cluster.admin_kubeconfig)
     async with KubeClient(access, user_agent="nodewright-export", timeout=5) as client:
         secrets, note = await _secrets(client)
         others = [password for _, password in logins.load(cluster).values()]
         redactor = await asyncio.to_thread(Redactor, secrets, others)
-        return await target.write(folder, parts.every(cluster, client, redactor)), note
+        return await target.write(folder, parts.every(cluster, client, redactor), say=say), note
 
 
 async def _secrets(client: KubeClient) -> tuple[list[Json], str]:

@@ -8,7 +8,7 @@ import errno
 import os
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,12 +70,23 @@ def _opened(folder: Path | str, at: int | None = None) -> Iterator[int]:
         os.close(here)
 
 
-async def write(folder: Path, parts: Iterable[Part], *, seconds: float = SECONDS) -> list[Written]:
-    """Write every part; one that cannot be read becomes a file NAME.failed that says why."""
+async def write(
+    folder: Path, parts: Iterable[Part], *, seconds: float = SECONDS, say: Callable[[str], None] = lambda text: None
+) -> list[Written]:
+    """Write every part; one that cannot be read becomes a file NAME.failed that says why. `say` hears how far it is."""
     turn = asyncio.Semaphore(_AT_ONCE)
     end = asyncio.get_running_loop().time() + seconds
+    every, done = list(parts), 0
+
+    async def counted(part: Part) -> Written:
+        nonlocal done
+        written = await _part(here, part, turn, end, seconds)
+        done += 1
+        say(f"{done} of {len(every)} files")
+        return written
+
     with _opened(folder) as here:
-        return await asyncio.gather(*(_part(here, part, turn, end, seconds) for part in parts))
+        return await asyncio.gather(*map(counted, every))
 
 
 async def _part(here: int, part: Part, turn: asyncio.Semaphore, end: float, seconds: float) -> Written:

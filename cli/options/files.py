@@ -11,7 +11,7 @@ from cli.errors import reported
 from cli.options.application import app, command
 from cli.options.choices import Shell
 from cli.options.plain_help import PlainCommand, PlainGroup
-from cli.options.shared import DEFAULT, Name
+from cli.options.shared import DEFAULT, Name, Plain
 
 export = typer.Typer(cls=PlainGroup, no_args_is_help=True, rich_markup_mode="markdown")
 app.add_typer(export, name="export", rich_help_panel="Diagnosis", help="Write what a bug report needs into a folder.")
@@ -24,6 +24,7 @@ def logs(
         typer.Argument(metavar="DIR", help="Where to write it: a folder that is empty or does not exist yet."),
     ],
     name: Name = DEFAULT,
+    plain: Plain = False,
 ) -> None:
     """Write one folder that answers a bug report: versions, logs, events, objects, rules, routes, what `why` says.
 
@@ -39,7 +40,7 @@ def logs(
     with reported():
         from cli.commands import export_logs as work
 
-        work.run(name, folder)
+        work.run(name, folder, plain=plain)
 
 
 @command("Diagnosis")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from agent.explain.model import Explanation, TimelineLine, Wait
@@ -12,6 +13,8 @@ from nodelib.text import one_line
 
 _EVENTS = 40  # of one object
 _TEXT = 2000  # bytes of one text of the API
+# What the API server appends to generateName (apiserver/pkg/storage/names): each try to create a pod has another one.
+_SUFFIX = re.compile(r'(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}(?=")')
 
 
 def finding(
@@ -36,11 +39,11 @@ def finding(
 
 
 def timeline(events: Iterable[Json]) -> tuple[TimelineLine, ...]:
-    """The newest events, oldest first. Those of the same reason and text are one line."""
+    """The newest events, oldest first. Those of the same reason and text, but for a generated name, are one line."""
     lines: dict[tuple[str, str], TimelineLine] = {}
     for event in sorted(events, key=newest)[-_EVENTS:]:
         line = _line(event)
-        key = (line.step, line.outcome + line.note)
+        key = (line.step, _SUFFIX.sub("", line.outcome + line.note))
         before = lines.pop(key, None)
         if before is not None:
             line = TimelineLine(

@@ -13,9 +13,9 @@ from nodelib.json_values import Json
 _RULES: tuple[tuple[str, str, str], ...] = (
     ("", r"exceeded quota: (?P<quota>[^\s,]+)", "Raise the quota or free what it counts: `kubectl describe quota "
      "{quota} -n {namespace}` shows used and allowed."),
-    ("", r'failed quota: (?P<quota>[^\s:]+): must specify (?P<what>[^\"]*)', "Give every container of its pods "
-     "{what} under resources, or make a LimitRange that fills it in; `kubectl describe quota {quota} -n "
-     "{namespace}` shows the quota."),
+    ("", r"failed quota: (?P<quota>[^\s:]+): must specify ", "Give the containers that the message names what it asks "
+     "for, under resources in the pod template, or make a LimitRange that fills it in; `kubectl describe quota "
+     "{quota} -n {namespace}` shows the quota."),
     ("", r'serviceaccount \"(?P<account>[^\"]+)\" not found', "Create it: `kubectl create serviceaccount {account} "
      "-n {namespace}`; or correct serviceAccountName in the pod template."),
     ("", r"no PriorityClass with name (?P<cls>\S+)", "Correct priorityClassName in the pod template, or create the "

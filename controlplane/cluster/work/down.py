@@ -20,7 +20,7 @@ from controlplane.cluster.work import host_changes, user_kubeconfig, volume_devi
 from controlplane.machine.edge import cgroups, namespaces, process_one
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.machine.edge.netlink import Netlink
-from controlplane.progress import Progress
+from controlplane.progress import Progress, Unshown
 from controlplane.supervisor.edge import units
 from nodelib import file_trees
 
@@ -47,7 +47,9 @@ async def down(name: str, progress: Progress) -> Removed:
     state.check_place(name)
     cluster = _of(name)
     if not state.exists(name):
-        removed = await _remove(cluster, progress)  # after a crash there may be cgroups and a link without a record
+        # After a crash there may be cgroups and a link without a record.
+        shown = progress if await asyncio.to_thread(_is_left, cluster) else Unshown()
+        removed = await _remove(cluster, shown)
     else:
         with directory_lock(cluster.dir):
             removed = await _remove(cluster, progress)
@@ -58,6 +60,11 @@ async def down(name: str, progress: Progress) -> Removed:
 def _of(name: str) -> Cluster:
     # Only names and paths matter here: `down` must work even if the record is unreadable or missing.
     return Cluster(name, "10.89.0.0/24", Options(), root=state_root())
+
+
+def _is_left(cluster: Cluster) -> bool:
+    groups = (f"{root}{cluster.cgroup}" for root in cgroups.hierarchies().roots)
+    return any(map(os.path.exists, (cluster.dir, f"/sys/class/net/{cluster.host_link}", *groups)))
 
 
 async def clear(cluster: Cluster, progress: Progress) -> Removed:

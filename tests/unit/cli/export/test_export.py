@@ -233,13 +233,15 @@ async def test_a_part_that_fails_or_hangs_is_a_file_that_says_why(tmp_path: Path
         return ""
 
     three = [Part("a/good.txt", good), Part("bad.txt", bad), Part("slow.txt", hanging)]
-    written = await write(tmp_path, three, seconds=2)
+    said: list[str] = []
+    written = await write(tmp_path, three, seconds=2, say=said.append)
     assert (tmp_path / "a/good.txt").read_text() == "all\\x1bwell\n"
     assert (tmp_path / "bad.txt.failed").read_text() == "API server: does not answer. Start it.\n"
     assert "not finished" in (tmp_path / "slow.txt.failed").read_text()
     assert (tmp_path / "bad.txt.failed").stat().st_mode & 0o077 == 0
     assert [bool(one.problem) for one in written] == [False, True, True]
     assert "bad.txt.failed: API server: does not answer" in contents(written)
+    assert said == ["1 of 3 files", "2 of 3 files", "3 of 3 files"]
 
 
 def test_only_a_new_or_empty_folder_is_written_to(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from agent.explain.plan.document import to_json
 from cli.commands import why
 from cli.display.terminal import new_console
 from cli.why import judge, show
+from cli.why.findings import timeline
 from cli.why.model import Explained, Facts
 from cli.why.sources import asked
 from nodelib.json_values import Json
@@ -100,6 +101,24 @@ def test_events_are_the_timeline_of_a_pod_that_no_agent_here_knows() -> None:
     (only,) = judged({}, [api_pod(phase="Pending", node="")], [event])
     (entry,) = only.found.timeline
     assert (entry.step, entry.outcome, entry.times, entry.at) == ("FailedScheduling", "no room", 3, NOW)
+
+
+def test_tries_to_create_pods_whose_names_are_generated_are_one_line() -> None:
+    """A ReplicaSet over its quota tries again and again, each time with another name."""
+    events = [
+        {
+            "metadata": {},
+            "type": "Warning",
+            "reason": "FailedCreate",
+            "message": f'Error creating: pods "web-6d4b75cb6d-{suffix}" is forbidden: exceeded quota: {quota}',
+            "firstTimestamp": f"2026-01-01T00:00:0{at}Z",
+            "lastTimestamp": f"2026-01-01T00:00:0{at}Z",
+        }
+        for at, (suffix, quota) in enumerate([("x2k4q", "cpu"), ("ffb9z", "memory"), ("zzhjk", "cpu")])
+    ]
+    memory, cpu = timeline(events)
+    assert (memory.times, cpu.times, cpu.at, cpu.last_at) == (1, 2, NOW, NOW + 2)
+    assert '"web-6d4b75cb6d-zzhjk"' in cpu.outcome, "the newest is shown as it is"
 
 
 def test_what_is_shown_of_one_pod() -> None:
