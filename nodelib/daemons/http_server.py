@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 import orjson
 from aiohttp import web
 
-from nodelib import connections
-from nodelib.connections import OPEN, Gate
+from nodelib.connections.gate import Gate
+from nodelib.connections.limits import OPEN
+from nodelib.connections.middlewares import innermost, outermost
 from nodelib.errors import Temporary
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -36,7 +37,7 @@ async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) 
 
     Whoever reaches the port, a pod of the node for one, may connect: nodelib.connections bounds what that costs.
     """
-    app = web.Application(middlewares=[connections.outermost(), connections.innermost()])
+    app = web.Application(middlewares=[outermost(), innermost()])
     for path, handler in routes.items():
         app.router.add_get(path, handler)
     # Answers take milliseconds: closing a port must not hold up a sync for a minute because a client is silent.

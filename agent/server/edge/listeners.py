@@ -9,8 +9,9 @@ import ssl
 
 from aiohttp import web
 
-from nodelib import connections
-from nodelib.connections import OPEN, ConnectionLimits, Gate
+from nodelib.connections.gate import Gate
+from nodelib.connections.limits import OPEN, ConnectionLimits
+from nodelib.connections.middlewares import innermost, outermost
 from nodelib.daemons.http_server import bound
 from nodelib.errors import Invalid
 
@@ -34,8 +35,8 @@ class Listeners:
         self, name: str, app: web.Application, address: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[str, int]:
         limits = self._limits if tls is not None else OPEN
-        app.middlewares.insert(0, connections.outermost())
-        app.middlewares.append(connections.innermost())
+        app.middlewares.insert(0, outermost())
+        app.middlewares.append(innermost())
         runner = await self._runner(
             web.AppRunner(
                 app,

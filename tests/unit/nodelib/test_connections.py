@@ -17,8 +17,9 @@ from aiohttp import web
 
 from agent.common.edge.http_get import any_certificate
 from agent.server.edge.certificates import ensure_self_signed
-from nodelib import connections
-from nodelib.connections import OPEN, ConnectionLimits, Gate
+from nodelib.connections.gate import Gate
+from nodelib.connections.limits import OPEN, ConnectionLimits
+from nodelib.connections.middlewares import innermost, outermost
 from nodelib.daemons import http_server
 from nodelib.daemons.log import LogOptions, setup
 from nodelib.tls_records import StrangerContext
@@ -41,7 +42,7 @@ def free_port() -> int:
 @contextlib.asynccontextmanager
 async def gate(limits: ConnectionLimits, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """A server behind a gate; its port."""
-    app = web.Application(middlewares=[connections.outermost(), connections.innermost()])
+    app = web.Application(middlewares=[outermost(), innermost()])
     app.router.add_get("/healthz", _well)
     runner = web.AppRunner(app, max_line_size=limits.head, max_field_size=limits.head)
     await runner.setup()

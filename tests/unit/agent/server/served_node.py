@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from agent.server.edge.listeners import Listeners
-from nodelib.connections import ConnectionLimits
+from nodelib.connections.limits import ConnectionLimits
 from nodelib.daemons import memory
 from tests.fakes.agent_view import add_pod
 from tests.unit.agent.server.conftest import Authority, Bench, Reviewer

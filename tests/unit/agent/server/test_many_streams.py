@@ -13,7 +13,7 @@ import pytest
 
 from agent.logs.plan.log_lines import LineFilter
 from agent.server.work import container_logs
-from nodelib.connections import ConnectionLimits
+from nodelib.connections.limits import ConnectionLimits
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.agent_view import add_pod
 from tests.unit.agent.server.conftest import Bench
