@@ -10,8 +10,10 @@ from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.errors import need_root
 from cli.project import PROJECT
+from controlplane.host.model import Joined, Request
 from controlplane.host.plan.join import rights_text
-from controlplane.host.work.join import FOLDER, Joined, Request, join
+from controlplane.host.work.join import join
+from controlplane.host.work.join_programs import FOLDER
 from controlplane.host.work.leave import leave
 from nodelib.clock import SystemClock
 from nodelib.errors import WrongUsage

@@ -98,7 +98,7 @@ def join(
     """
     with reported():
         from cli.commands import join as work
-        from controlplane.host.work.join import Request
+        from controlplane.host.model import Request
 
         if print_rights:
             work.print_rights(policies=network_policy)

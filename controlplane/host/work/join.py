@@ -9,90 +9,39 @@ import asyncio
 import contextlib
 import os
 import secrets
-import shutil
-import socket
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import yaml
 
-from controlplane.cluster.plan import daemon_configs, node_files
-from controlplane.cluster.plan.components import policy_flags
+from controlplane.cluster.plan import daemon_configs
 from controlplane.cluster.work import workloads
 from controlplane.host.edge import discovery
+from controlplane.host.model import Joined, KnownCluster, Request
 from controlplane.host.plan import join as plan
 from controlplane.host.plan import join_trust
-from controlplane.host.work import join_waits
+from controlplane.host.work import join_programs, join_waits
+from controlplane.host.work.join_programs import FOLDER, hostname
 from controlplane.machine.edge import files, oom
 from controlplane.progress import Progress
 from controlplane.supervisor.edge import units
-from controlplane.supervisor.model import Program
 from nodelib import safe_yaml
 from nodelib.clock import Clock
-from nodelib.daemons.python_path import python_path
 from nodelib.errors import Conflict, Permanent, WrongUsage
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
-from policy.settings import SOCKET as POLICY_SOCKET
 
-FOLDER = "/var/lib/kubelet/nodewright"  # of the supervisor and the daemons' logs
 DROP_IN = f"{plan.DROP_INS}/50-nodewright.conf"
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SIGNED_WITHIN = 15.0
 _MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The options of `join`. `network` and `proxy`: auto, nodewright or none."""
-
-    server: str = ""
-    token: str = field(default="", repr=False)
-    pins: tuple[str, ...] = ()
-    ca_file: str = ""
-    skip_verification: bool = False  # of the cluster's authority, with neither a pin nor a file
-    kubeconfig: str = ""
-    node: str = ""
-    node_ip: str = ""
-    network: str = "auto"
-    proxy: str = "auto"
-    cluster_cidr: str = ""
-    policies: bool = False  # whether the node enforces network policies, which needs our pod network
-    runtime: str = ""  # the socket of a container runtime that runs already; "": containerd, started if none answers
-    arguments: tuple[str, ...] = ()  # additional flags of the agent
-    project: str = ""
-    python: str = ""
-    binaries: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The result of `join`."""
-
-    node: str
-    addons: plan.Addons
-    network: str
-    proxy: str
-    policies: bool
-    seconds: float
-
-
-@dataclass(slots=True)
-class KnownCluster:
-    """What is known of the cluster so far."""
-
-    access: ClusterAccess  # with the bootstrap token
-    kubelet: str = ""
-    cluster_cidrs: tuple[str, ...] = ()
-    addons: plan.Addons | None = None  # None: unknown until the node has registered
-
-
 async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     """Join the cluster; run again after a failure, it continues. Raises NodewrightError with step, cause and action."""
     began = clock.monotonic()
-    request = replace(request, node=request.node or _hostname())
+    request = replace(request, node=request.node or hostname())
     if not request.kubeconfig and not (request.server and request.token):
         raise WrongUsage(
             "neither --kubeconfig FILE nor a URL with --token is given",
@@ -101,7 +50,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
         )
     if not request.kubeconfig:
         join_trust.check_trust(pins=request.pins, ca_file=request.ca_file, skip=request.skip_verification)
-    _check_runtime(request)
+    join_programs.check_runtime(request)
     with progress.step("cluster") as say:
         known = await (_by_admin if request.kubeconfig else _by_token)(request, clock)
         say(known.access.server)
@@ -113,7 +62,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
         await asyncio.to_thread(_write_files, request, known)
     with progress.step("agent" if request.runtime else "containerd and agent") as say:
         network, proxy = _resolve(request, known)
-        await asyncio.to_thread(_start, request, known, network, proxy)
+        await asyncio.to_thread(join_programs.start, request, known, network, proxy)
         await join_waits.until_certified(request.node, FOLDER, clock)
         remove_bootstrap()  # from now on the node has credentials of its own; the token must not lie around
         say(f"pod network: {network}, proxy: {proxy}")
@@ -121,7 +70,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
         with progress.step("DaemonSets of the cluster") as say:
             known.addons = await join_waits.addons_on_node(request.node, FOLDER, clock)
             network, proxy = _resolve(request, known)
-            await asyncio.to_thread(_start, request, known, network, proxy)
+            await asyncio.to_thread(join_programs.start, request, known, network, proxy)
             say(f"network {known.addons.network or 'none, so ours'}, proxy {known.addons.proxy or 'none, so ours'}")
     with progress.step("rights of nodes"):
         needed = plan.permissions(network, proxy, request.policies)
@@ -277,109 +226,11 @@ def remove_bootstrap(path: str = plan.BOOTSTRAP_CONF) -> None:
         os.unlink(path)
 
 
-def _start(request: Request, known: KnownCluster, network: str, proxy: str) -> None:
-    programs = [_containerd(request)] if _starts_containerd(request) else []
-    programs.append(agent_program(request, known, network, _hostname()))
-    if proxy == "nodewright":
-        flags = (f"--config={plan.PROXY_CONFIG}", *plan.tracing_flags(known.kubelet), "--v=2")
-        programs.append(_python_program(request, "proxy", "proxy", *flags))
-    if _enforces(request, network):
-        programs.append(_policy(request, known))
-    units.write_spec(FOLDER, cgroups=(), namespaces=(), programs=programs)
-    units.ensure_supervisor(FOLDER, f"{FOLDER}/supervisor.log", request.project)
-
-
-def _check_runtime(request: Request) -> None:
-    """Raises Invalid or Permanent for a --cri-socket where nothing answers. Nobody else would start it."""
-    path = plan.runtime_socket(request.runtime)
-    if request.runtime and not _answers(path):
-        raise Permanent(
-            "no container runtime answers",
-            obj=f"--cri-socket {path}",
-            step="container runtime",
-            action="Start it (systemctl start crio), or leave --cri-socket out, for containerd.",
-        )
-
-
-def _starts_containerd(request: Request) -> bool:
-    return not request.runtime and (_ours("containerd") or not _answers(node_files.CONTAINERD_SOCKET))
-
-
-def _containerd(request: Request) -> Program:
-    path = request.binaries.get("containerd") or shutil.which("containerd")
-    if not path:
-        raise Permanent(
-            "no container runtime answers and containerd is not installed",
-            obj=node_files.CONTAINERD_SOCKET,
-            step="start containerd",
-            action="Run apt-get install containerd, or start the container runtime that is there.",
-        )
-    env = {"PATH": f"{os.path.dirname(path)}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-    argv = (path, "--config", "/etc/containerd/config.toml")
-    return Program("containerd", argv, f"{FOLDER}/containerd.log", {**env, "HOME": "/root"})
-
-
-def agent_program(request: Request, known: KnownCluster, network: str, hostname: str) -> Program:
-    flags = [
-        f"--config={plan.CONFIG}",
-        f"--config-dir={plan.DROP_INS}",
-        f"--kubeconfig={plan.KUBELET_CONF}",
-        f"--bootstrap-kubeconfig={plan.BOOTSTRAP_CONF}",
-        *plan.override_of(request.node, hostname),
-        f"--pod-network={network}",
-        *([f"--node-ip={request.node_ip}"] if request.node_ip else []),
-        *(f"--pod-network-cidr={cidr}" for cidr in known.cluster_cidrs),
-        *([f"--network-policy-socket={POLICY_SOCKET}"] if _enforces(request, network) else []),
-        "--v=2",
-        *request.arguments,
-    ]
-    return _python_program(request, "agent", "cli.node_main", *flags)
-
-
-def _enforces(request: Request, network: str) -> bool:
-    return request.policies and network == "nodewright"
-
-
-def _policy(request: Request, known: KnownCluster) -> Program:
-    traced = plan.tracing_flags(known.kubelet)
-    flags = policy_flags(plan.KUBELET_CONF, request.node, plan.dns_servers(known.kubelet), traced)
-    return _python_program(request, "policy", "policy", *flags)
-
-
-def _python_program(request: Request, name: str, module: str, *flags: str) -> Program:
-    env = {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": "/root",
-        "LANG": "C.UTF-8",
-        "PYTHONPATH": python_path(request.project),
-        "PYTHONUNBUFFERED": "1",
-    }
-    return Program(name, (request.python, "-m", module, *flags), f"{FOLDER}/{name}.log", env, 10)
-
-
 def _joined_as() -> str:
     """The node name that this machine joined with before, "" if it did not."""
     key = "--hostname-override="
     words = units.arguments(FOLDER, "agent")
-    return next((word.removeprefix(key) for word in words if word.startswith(key)), _hostname() if words else "")
-
-
-def _hostname() -> str:
-    """This machine's name as the agent takes it."""
-    return socket.gethostname().strip().lower()
-
-
-def _answers(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True
-
-
-def _ours(program: str) -> bool:
-    return program in units.program_names(FOLDER)
+    return next((word.removeprefix(key) for word in words if word.startswith(key)), hostname() if words else "")
 
 
 def _read(path: str) -> bytes:

@@ -11,7 +11,8 @@ import signal
 
 from agent.runtime.edge.cri import Cri
 from controlplane.host.plan import join as plan
-from controlplane.host.work.join import DROP_IN, FOLDER
+from controlplane.host.work.join import DROP_IN
+from controlplane.host.work.join_programs import FOLDER
 from controlplane.machine.edge import namespaces
 from controlplane.progress import Progress
 from controlplane.supervisor.edge import units

@@ -24,7 +24,8 @@ from controlplane.supervisor.model import Program
 from nodelib.errors import Temporary
 from nodelib.files import no_link
 
-_PATIENCE = 10  # seconds until the supervisor of a node has its lock
+_PATIENCE = 60  # seconds until a supervisor has its lock; one that ended is noticed at once
+_ANOTHER = 3  # exit status of a supervisor when another one has the lock
 
 
 def write_spec(
@@ -146,14 +147,13 @@ def ensure_supervisor(folder: str, log: str, project: str) -> bool:
             cwd="/",
             start_new_session=True,
         )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + _PATIENCE
     while not supervisor_pid(folder):
-        if child.poll() not in (None, 3) or time.monotonic() > deadline:
-            raise Temporary(
-                f"the supervisor exited with status {child.returncode}: {tail(log, 3)}",
-                obj=folder,
-                step="start supervisor",
-                action="Run `up` again.",
+        ended = child.poll() not in (None, _ANOTHER)
+        if ended or time.monotonic() > deadline:
+            late = f"the supervisor has not taken its lock within {_PATIENCE} s"
+            raise _not_started(
+                folder, log, f"the supervisor exited with status {child.returncode}" if ended else late, ended=ended
             )
         time.sleep(0.005)
     return True
@@ -169,16 +169,14 @@ def _ensure_in_node(folder: str, log: str) -> bool:
         is_gone = not process_one.alive(machine_lock(folder))
         if is_gone or time.monotonic() > deadline:
             late = f"process 1 of the node has not started its supervisor within {_PATIENCE} s"
-            raise Temporary(
-                f"{'process 1 of the node ended' if is_gone else late}: {tail(log, 3)}",
-                obj=folder,
-                step="start supervisor",
-                action="Run `up` again."
-                if is_gone
-                else "Run `up` again; if this machine is busy, end other work first.",
-            )
+            raise _not_started(folder, log, "process 1 of the node ended" if is_gone else late, ended=is_gone)
         time.sleep(0.005)
     return not running
+
+
+def _not_started(folder: str, log: str, what: str, *, ended: bool) -> Temporary:
+    action = "Run `up` again." if ended else "Run `up` again; if this machine is busy, end other work first."
+    return Temporary(f"{what}: {tail(log, 3)}", obj=folder, step="start supervisor", action=action)
 
 
 def programs(folder: str) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ from agent.images.plan.images import with_default_tag
 from agent.volumes.model.sources import Credential, ObjectRef, TokenRequest, VolumeSources
 from agent.volumes.model.volumes import AtomicVolume, FileProjection
 from agent.volumes.plan.tokens import Token
-from controlplane.host.work.join import Request
+from controlplane.host.model import Request
 from nodelib.errors import Invalid
 from nodelib.kube.access import ClusterAccess
 from nodelib.text_numbers import is_number

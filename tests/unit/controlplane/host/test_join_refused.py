@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from controlplane.host.work.join import KnownCluster, Request, agent_program, join, read_cluster, remove_bootstrap
+from controlplane.host.model import KnownCluster, Request
+from controlplane.host.work.join import join, read_cluster, remove_bootstrap
+from controlplane.host.work.join_programs import agent_program
 from controlplane.host.work.join_waits import until_certified
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid, Permanent
