@@ -18,10 +18,11 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from agent.common.edge.host_resolver import HostResolver
-from agent.common.edge.http_get import MOST_REDIRECTS, any_certificate, following, get, open_session
+from agent.common.edge.http_get import MOST_REDIRECTS, Turn, any_certificate, following, get, open_session
 from agent.common.model.addresses import is_address
 from agent.common.model.errors import CriError
 from agent.probes import grpc_check
+from agent.probes.handshakes import Handshakes
 from agent.probes.model import ExecRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
 from nodelib.errors import NodewrightError, Temporary
@@ -40,6 +41,7 @@ class ProbeIo:
     def __init__(self, runtime: RuntimeService, resolver: HostResolver | None = None) -> None:
         self._runtime, self._resolver = runtime, resolver or HostResolver()
         self._tls = any_certificate()
+        self._handshakes = Handshakes(self._tls)
         self._of_addresses: aiohttp.ClientSession | None = None
         self._is_closed = False
 
@@ -64,14 +66,14 @@ class ProbeIo:
             return await self._tcp(request, pod, timeout)
         socket.socket().close()  # gRPC does not say that it could not open one
         if request.tls:
-            return await grpc_check.check_by_tls(request, self._tls_http2, timeout)
+            return await grpc_check.check_by_tls(request, timeout, *self._grpc_tls)
         return await grpc_check.check(request, timeout)
 
     @cached_property
-    def _tls_http2(self) -> ssl.SSLContext:
+    def _grpc_tls(self) -> tuple[ssl.SSLContext, Turn]:
         context = any_certificate()
         context.set_alpn_protocols(["h2"])
-        return context
+        return context, Handshakes(context).turn
 
     async def close(self) -> None:
         self._is_closed = True
@@ -135,11 +137,11 @@ class ProbeIo:
     async def _session(self, host: str, pod: str) -> AsyncIterator[aiohttp.ClientSession]:
         """One session serves all probes of addresses, which is nearly every probe; a name is resolved for its pod."""
         if not is_address(host):
-            async with open_session(self._tls, self._resolver, pod) as session:
+            async with open_session(self._tls, self._resolver, pod, self._handshakes.turn) as session:
                 yield session
             return
         if self._of_addresses is None:
-            self._of_addresses = open_session(self._tls, self._resolver, "")
+            self._of_addresses = open_session(self._tls, self._resolver, "", self._handshakes.turn)
         yield self._of_addresses
 
     async def _tcp(self, request: TcpRequest, pod: str, timeout: float) -> Outcome:

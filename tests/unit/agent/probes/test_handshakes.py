@@ -1,0 +1,90 @@
+"""What the TLS handshakes of probes may take of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.probes.edge import ProbeIo
+from agent.probes.handshakes import Handshakes, of_namespace
+from agent.probes.model import HttpRequest, Verdict
+from agent.server.edge.certificates import ensure_self_signed
+from nodelib.tasks import cancel_and_wait
+
+_LONG = 0.02  # seconds of a handshake
+
+
+class Spends:
+    """Stands for the context of connections whose handshakes take long."""
+
+    spent = 0.0
+
+
+async def connect(handshakes: Handshakes, context: Any, namespace: str, order: list[str]) -> None:
+    with of_namespace(namespace):
+        async with handshakes.turn():
+            context.spent += _LONG
+            order.append(namespace)
+
+
+async def test_they_have_a_quarter_of_the_time_and_the_namespaces_take_turns() -> None:
+    """Probes of one pod, led from one handshake of 25 ms to the next, held the loop for seconds."""
+    context: Any = Spends()
+    handshakes, order = Handshakes(context), list[str]()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    many = [asyncio.create_task(connect(handshakes, context, "many", order)) for _ in range(60)]
+    await asyncio.sleep(0.2)
+    other = asyncio.create_task(connect(handshakes, context, "other", order))
+    await other
+    before = len(order)
+    assert before < 25, "it did not wait for all of them"
+    took = loop.time() - began
+    assert (before - 6) * _LONG <= 0.3 * took
+    await cancel_and_wait(*many)
+
+
+async def test_one_after_a_rest_waits_for_nothing() -> None:
+    context: Any = Spends()
+    handshakes = Handshakes(context)
+    for _ in range(20):
+        async with handshakes.turn():
+            context.spent += 0.0001
+    assert handshakes._paid == 0.0, "it never rested"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_probe_that_is_led_to_https_takes_its_turns(tmp_path: Path, scheme: str) -> None:
+    cert, key = ensure_self_signed(str(tmp_path), ("n",), ())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    ports: dict[str, int] = {}
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        there = b"Location: https://127.0.0.1:%d/" % ports["https"]
+        writer.write(b"HTTP/1.1 302 Found\r\n%s\r\nContent-Length: 0\r\n\r\n" % there)
+        writer.close()
+
+    servers = [await asyncio.start_server(lead, "127.0.0.1", 0, ssl=one) for one in (None, tls)]
+    ports |= {name: one.sockets[0].getsockname()[1] for name, one in zip(("http", "https"), servers, strict=True)}
+    unused: Any = None
+    io = ProbeIo(unused)
+    turns: list[float] = []
+    pay = io._handshakes._pay
+
+    async def counted() -> None:
+        turns.append(0.0)
+        await pay()
+
+    io._handshakes._pay = counted  # type: ignore[method-assign]
+    found = await io.run(HttpRequest(scheme, "127.0.0.1", ports[scheme], "/", ()), "c", 20.0)
+    assert found.verdict is Verdict.FAILURE and "stopped after 10 redirects" in found.output
+    assert len(turns) == (10 if scheme == "https" else 9)
+    await io.close()
+    for one in servers:
+        one.close()
