@@ -68,7 +68,7 @@ OPEN = ConnectionLimits(head=64 << 10, strangers=64, connections=128)
 
 
 class Gate:
-    """The connections of one server, at one or more listening sockets together. Call listen(), and close() at the end."""
+    """The connections of one server, at one listening socket or more. Call listen(), and close() at the end."""
 
     def __init__(self, server: web.Server, tls: ssl.SSLContext | None, limits: ConnectionLimits) -> None:
         self._server, self._tls, self.limits = server, tls, limits

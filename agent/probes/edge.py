@@ -18,11 +18,19 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from agent.common.edge.host_resolver import HostResolver
-from agent.common.edge.http_get import MOST_REDIRECTS, Turn, any_certificate, following, get, open_session
+from agent.common.edge.http_get import (
+    MOST_REDIRECTS,
+    Turn,
+    Turns,
+    any_certificate,
+    following,
+    get,
+    open_session,
+    without_turns,
+)
 from agent.common.model.addresses import is_address
 from agent.common.model.errors import CriError
 from agent.probes import grpc_check
-from agent.probes.handshakes import Handshakes
 from agent.probes.model import ExecRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
 from nodelib.errors import NodewrightError, Temporary
@@ -36,12 +44,17 @@ _MOST_OUTPUT = 10 * 1024
 
 
 class ProbeIo:
-    """One instance serves all probes: it has one TLS context and keeps no connections. Call close() at the end."""
+    """One instance serves all probes: it has one TLS context and keeps no connections. Call close() at the end.
 
-    def __init__(self, runtime: RuntimeService, resolver: HostResolver | None = None) -> None:
+    `turns` gives each TLS connection its turn.
+    """
+
+    def __init__(
+        self, runtime: RuntimeService, resolver: HostResolver | None = None, turns: Turns = without_turns
+    ) -> None:
         self._runtime, self._resolver = runtime, resolver or HostResolver()
         self._tls = any_certificate()
-        self._handshakes = Handshakes(self._tls)
+        self._turns, self._turn = turns, turns(self._tls)
         self._of_addresses: aiohttp.ClientSession | None = None
         self._is_closed = False
 
@@ -73,7 +86,7 @@ class ProbeIo:
     def _grpc_tls(self) -> tuple[ssl.SSLContext, Turn]:
         context = any_certificate()
         context.set_alpn_protocols(["h2"])
-        return context, Handshakes(context).turn
+        return context, self._turns(context)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -137,11 +150,11 @@ class ProbeIo:
     async def _session(self, host: str, pod: str) -> AsyncIterator[aiohttp.ClientSession]:
         """One session serves all probes of addresses, which is nearly every probe; a name is resolved for its pod."""
         if not is_address(host):
-            async with open_session(self._tls, self._resolver, pod, self._handshakes.turn) as session:
+            async with open_session(self._tls, self._resolver, pod, self._turn) as session:
                 yield session
             return
         if self._of_addresses is None:
-            self._of_addresses = open_session(self._tls, self._resolver, "", self._handshakes.turn)
+            self._of_addresses = open_session(self._tls, self._resolver, "", self._turn)
         yield self._of_addresses
 
     async def _tcp(self, request: TcpRequest, pod: str, timeout: float) -> Outcome:

@@ -94,9 +94,7 @@ class OuterAddresses:
         balanced = port.load_balancer_ips[:room]
         external = port.external_ips[: room - len(balanced)]
         text = f"{port.address_count - room} addresses are left out: the Services of its namespace have too many"
-        kept = {
-            name: replace(one, external_ips=external, load_balancer_ips=balanced) for name, one in ports.items()
-        }
+        kept = {name: replace(one, external_ips=external, load_balancer_ips=balanced) for name, one in ports.items()}
         return kept, [Problem(f"Service {service}", text)]
 
     def put(self, service: NamespacedName, port: ServicePort | None, ports: int) -> set[NamespacedName]:

@@ -26,6 +26,7 @@ MOST_REDIRECTS = 10
 _MOST_INTERIM = 5
 _LONGEST_ANSWER = 1 << 20  # bytes; content is not read further than its readers want
 Turn = Callable[[], AbstractAsyncContextManager[None]]
+Turns = Callable[[StrangerContext], Turn]
 _AUTO_HEADERS = ("Accept", "Accept-Encoding", "User-Agent")
 
 
@@ -35,8 +36,7 @@ def open_session(
     """A session without cookies, kept connections, or names of other pods; `pod` is a UID. Close it in the end. Each
     TLS connection is made inside of a `turn`."""
     connector = _ShortAnswers(
-        turn,
-        ssl=context, force_close=True, limit=0, use_dns_cache=False, resolver=PodResolver(resolver, pod)
+        turn, ssl=context, force_close=True, limit=0, use_dns_cache=False, resolver=PodResolver(resolver, pod)
     )
     return aiohttp.ClientSession(
         connector=connector,
@@ -94,6 +94,11 @@ class _FewInterim(aiohttp.ClientResponse):
 
             protocol.read = read_few  # type: ignore[method-assign] # it serves one request: the session keeps none
         return await super().start(connection)
+
+
+def without_turns(_: StrangerContext) -> Turn:
+    """Each connects at once."""
+    return nullcontext
 
 
 def any_certificate() -> StrangerContext:

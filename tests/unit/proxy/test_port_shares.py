@@ -111,9 +111,10 @@ def test_ports_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     def web() -> dict[ServicePortName, ServicePort]:
         return {name: one for name, one in tracker.take().desired.ports.items() if name.service.name == "web"}
 
-    entries = [{"name": f"p{port}", "port": port, "protocol": "UDP", "nodePort": 30_000 + port} for port in range(1, 99)]
-    more = {"type": "NodePort", "externalIPs": ["192.0.2.1"], "sessionAffinity": "ClientIP"}
-    tracker.service(service("web", "172.30.9.9", ports=entries, **more))
+    entries = [
+        {"name": f"p{port}", "port": port, "protocol": "UDP", "nodePort": 30_000 + port} for port in range(1, 99)
+    ]
+    tracker.service(service("web", "172.30.9.9", ports=entries, externalIPs=["192.0.2.1"], sessionAffinity="ClientIP"))
     before = web()
     assert len(before) == 98
     for number in range(10, 22):

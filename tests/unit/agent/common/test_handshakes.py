@@ -1,4 +1,4 @@
-"""What the TLS handshakes of probes may take of the event loop."""
+"""What the TLS handshakes of probes and hooks may take of the event loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from agent.common.work.handshakes import Handshakes, of_namespace
 from agent.probes.edge import ProbeIo
-from agent.probes.handshakes import Handshakes, of_namespace
 from agent.probes.model import HttpRequest, Verdict
 from agent.server.edge.certificates import ensure_self_signed
 from nodelib.tasks import cancel_and_wait
@@ -34,7 +34,8 @@ async def connect(handshakes: Handshakes, context: Any, namespace: str, order: l
 async def test_they_have_a_quarter_of_the_time_and_the_namespaces_take_turns() -> None:
     """Probes of one pod, led from one handshake of 25 ms to the next, held the loop for seconds."""
     context: Any = Spends()
-    handshakes, order = Handshakes(context), list[str]()
+    handshakes, order = Handshakes(), list[str]()
+    handshakes.turns(context)
     loop = asyncio.get_running_loop()
     began = loop.time()
     many = [asyncio.create_task(connect(handshakes, context, "many", order)) for _ in range(60)]
@@ -50,7 +51,8 @@ async def test_they_have_a_quarter_of_the_time_and_the_namespaces_take_turns() -
 
 async def test_one_after_a_rest_waits_for_nothing() -> None:
     context: Any = Spends()
-    handshakes = Handshakes(context)
+    handshakes = Handshakes()
+    handshakes.turns(context)
     for _ in range(20):
         async with handshakes.turn():
             context.spent += 0.0001
@@ -73,15 +75,16 @@ async def test_a_probe_that_is_led_to_https_takes_its_turns(tmp_path: Path, sche
     servers = [await asyncio.start_server(lead, "127.0.0.1", 0, ssl=one) for one in (None, tls)]
     ports |= {name: one.sockets[0].getsockname()[1] for name, one in zip(("http", "https"), servers, strict=True)}
     unused: Any = None
-    io = ProbeIo(unused)
+    handshakes = Handshakes()
+    io = ProbeIo(unused, turns=handshakes.turns)
     turns: list[float] = []
-    pay = io._handshakes._pay
+    pay = handshakes._pay
 
     async def counted() -> None:
         turns.append(0.0)
         await pay()
 
-    io._handshakes._pay = counted  # type: ignore[method-assign]
+    handshakes._pay = counted  # type: ignore[method-assign]
     found = await io.run(HttpRequest(scheme, "127.0.0.1", ports[scheme], "/", ()), "c", 20.0)
     assert found.verdict is Verdict.FAILURE and "stopped after 10 redirects" in found.output
     assert len(turns) == (10 if scheme == "https" else 9)

@@ -1,4 +1,4 @@
-"""How much of the event loop the TLS handshakes of probes take: a quarter of it, and the namespaces take turns.
+"""How much of the event loop the TLS handshakes of probes and hooks take: a quarter, and the namespaces take turns.
 
 Who answers is a pod. It may have OpenSSL work for 25 ms (a chain of fifty certificates, the longest curve), and lead a
 probe from one such handshake to the next by ten redirects, for each of its containers every second.
@@ -7,8 +7,8 @@ probe from one such handshake to the next by ten redirects, for each of its cont
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
 from agent.common.work.gate import Gate
@@ -18,7 +18,7 @@ _SHARE = 0.25  # of the loop's time
 _AT_ONCE = 4
 _LONGEST = 0.25  # seconds that one counts as one of those: a server may be silent
 _UNPAID = 0.005  # seconds that need no rest
-_NAMESPACE = ContextVar("the namespace of the pod that is probed", default="")
+_NAMESPACE = ContextVar("the namespace of the pod that is asked", default="")
 
 
 @contextmanager
@@ -32,12 +32,17 @@ def of_namespace(name: str) -> Iterator[None]:
 
 
 class Handshakes:
-    """Those of the connections that `context` is used for."""
+    """Those of all connections with pods of the node."""
 
-    def __init__(self, context: StrangerContext) -> None:
-        self._context, self._gate = context, Gate(_AT_ONCE, _LONGEST)
-        self._paying = asyncio.Lock()
+    def __init__(self) -> None:
+        self._contexts: list[StrangerContext] = []
+        self._gate, self._paying = Gate(_AT_ONCE, _LONGEST), asyncio.Lock()
         self._paid = 0.0  # of the seconds that they have taken
+
+    def turns(self, context: StrangerContext) -> Callable[[], AbstractAsyncContextManager[None]]:
+        """For the connections that the context is used for."""
+        self._contexts.append(context)
+        return self.turn
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -48,7 +53,7 @@ class Handshakes:
             yield
 
     async def _pay(self) -> None:
-        spent = self._context.spent
+        spent = sum([one.spent for one in self._contexts])
         owed = spent - self._paid
         if owed > _UNPAID:
             await asyncio.sleep(owed / _SHARE - owed)
