@@ -33,6 +33,7 @@ from agent.common.model.errors import CriError
 from agent.probes import grpc_check
 from agent.probes.model import ExecRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
+from nodelib import turn_waits
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.shortage import is_shortage
 from nodelib.tasks import cancel_and_wait
@@ -40,6 +41,7 @@ from nodelib.text import cut
 
 _T = TypeVar("_T")
 _LATE = 0.02  # seconds; a timer that is later than this shows that the agent got no CPU
+_LOOK = 0.005  # seconds, at least, between two looks at an attempt that waits for its turn
 _MOST_OUTPUT = 10 * 1024
 
 
@@ -185,13 +187,17 @@ async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
     """Await `work`. Raises TimeoutError after `seconds`.
 
     Time in which this process did not run does not count against the container: when the timer itself fires late, an
-    answer that is already in the socket is read first, and the lost time is granted once more.
+    answer that is already in the socket is read first, and the lost time is granted once more. Nor does
+    time count in which the attempt waited for its turn.
     """
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-    deadline = loop.time() + seconds
+    loop = asyncio.get_running_loop()
+    with turn_waits.counted() as waits:
+        task = asyncio.ensure_future(work)
+    began = loop.time()
     try:
-        await asyncio.wait({task}, timeout=seconds)
-        late = loop.time() - deadline
+        while not task.done() and (left := began + seconds + waits.seconds() - loop.time()) > 0:
+            await asyncio.wait({task}, timeout=max(left, _LOOK))
+        late = loop.time() - began - seconds - waits.seconds()
         if not task.done() and late > _LATE:
             await asyncio.wait({task}, timeout=min(late, seconds))
         if not task.done():
