@@ -46,7 +46,7 @@ async def check(request: GrpcRequest, timeout: float) -> Outcome:
 async def check_by_tls(request: GrpcRequest, timeout: float, tls: ssl.SSLContext, turn: Turn = nullcontext) -> Outcome:
     """gRPC's library would ask whose certificate it is, and a probe takes any. Raises OSError when nobody answers."""
     try:
-        async with asyncio.timeout(timeout), turn():
+        async with turn(), asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(request.host, request.port, ssl=tls)
     except TimeoutError:
         return _unreached(request, timeout)

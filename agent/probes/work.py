@@ -21,8 +21,8 @@ from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, Pod, ProbeState
 from agent.common.ports import Events, Notify
 from agent.common.work.gate import Gate
+from agent.common.work.handshakes import of_namespace
 from agent.probes import plan
-from agent.probes.handshakes import of_namespace
 from agent.probes.model import ExecRequest, Outcome, ProbeAnswer, ProbeGates, ProbeKind, ProbeRequest, Verdict
 from agent.probes.plan import Spec, Track
 from nodelib.clock import Clock, at_most, since

@@ -28,7 +28,7 @@ _QUEUED = 24  # where struct tcp_info of a listening socket has their number (tc
 
 
 class Gate:
-    """The connections of one server, at all its listening sockets together. Call listen(), and close() at the end."""
+    """The connections of one server, at one listening socket or more. Call listen(), and close() at the end."""
 
     def __init__(self, server: web.Server, tls: ssl.SSLContext | None, limits: ConnectionLimits) -> None:
         self._server, self._tls, self.limits = server, tls, limits

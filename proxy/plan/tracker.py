@@ -82,8 +82,9 @@ class Tracker:
         """Take a Service that was added or changed, or with `gone` deleted."""
         key = service_name(obj)
         ports, problems = ({}, []) if gone else parse_service(obj, self.family)
-        self._take_service(key, self._port_shares.put(key, ports))
-        return problems
+        fitting, more = self._outer.fitting(key, ports)
+        self._take_service(key, self._port_shares.put(key, fitting))
+        return problems + more
 
     def _take_service(self, key: NamespacedName, ports: Mapping[ServicePortName, ServicePort]) -> None:
         before = self._names.pop(key, ())

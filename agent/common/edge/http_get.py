@@ -26,6 +26,7 @@ MOST_REDIRECTS = 10
 _MOST_INTERIM = 5
 _LONGEST_ANSWER = 1 << 20  # bytes; content is not read further than its readers want
 Turn = Callable[[], AbstractAsyncContextManager[None]]
+Turns = Callable[[StrangerContext], Turn]
 _AUTO_HEADERS = ("Accept", "Accept-Encoding", "User-Agent")
 
 
@@ -93,6 +94,11 @@ class _FewInterim(aiohttp.ClientResponse):
 
             protocol.read = read_few  # type: ignore[method-assign] # it serves one request: the session keeps none
         return await super().start(connection)
+
+
+def without_turns(_: StrangerContext) -> Turn:
+    """Each connects at once."""
+    return nullcontext
 
 
 def any_certificate() -> StrangerContext:

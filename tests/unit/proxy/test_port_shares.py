@@ -114,8 +114,7 @@ def test_ports_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
         {"name": f"p{port}", "port": port, "protocol": "UDP", "nodePort": 30_000 + port} for port in range(1, 99)
     ]
-    more = {"type": "NodePort", "externalIPs": ["192.0.2.1"], "sessionAffinity": "ClientIP"}
-    tracker.service(service("web", "172.30.9.9", ports=entries, **more))
+    tracker.service(service("web", "172.30.9.9", ports=entries, externalIPs=["192.0.2.1"], sessionAffinity="ClientIP"))
     before = web()
     assert len(before) == 98
     for number in range(10, 22):
