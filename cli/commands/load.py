@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from cli.clusters import find
+from cli.clusters import reachable
 from cli.errors import describe, need_root
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan.image_refs import is_name
@@ -37,7 +37,7 @@ def unload(name: str, names: list[str], nodes: list[str]) -> None:
 def _each(
     name: str, things: list[str], nodes: list[str], act: Callable[[Cluster, list[Node], str], Awaitable[bool]]
 ) -> None:
-    cluster = find(name)
+    cluster = reachable(name)
     chosen = _nodes(cluster, nodes)
 
     async def one_by_one() -> list[bool]:

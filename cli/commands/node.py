@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from cli.clusters import find
+from cli.clusters import find, refuse_if_stopped
 from cli.commands.up import memory_size
 from cli.display.quiet import note
 from cli.display.steps import Display
@@ -109,6 +109,8 @@ def remove(cluster: str, node: str, *, force: bool, timeout: float, plain: bool)
     need_root("node")
     known = find(cluster)
     check_removable(known, node)
+    if not force:
+        refuse_if_stopped(known)
     order = node_removal.Order(cluster, node, timeout, force)
     tools = Tools(known.tools, sys.executable, str(PROJECT))
     with Display(plain=plain or None) as display:
