@@ -79,7 +79,8 @@ def test_kubectl_does_not_wait_for_a_cluster_that_is_stopped(tmp_path: Path) -> 
     "asked",
     [
         "service demo", "trace node1 demo", "why", "status", "images", "drops", "policy list", "policy explain web",
-        "shell node1 -- true", "load x:1", "unload x:1", "view", "node remove node2",
+        "shell node1 -- true", "unload x:1", "view", "node remove node2", "node add",
+        "addons list", "addons add metrics", "addons remove metrics",
     ],
 )  # fmt: skip
 def test_what_is_asked_of_a_stopped_cluster_names_the_way_back(asked: str, tmp_path: Path) -> None:
