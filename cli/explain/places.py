@@ -303,5 +303,8 @@ def _address(text: str) -> str:
 
 def _number(port: str, text: str) -> int:
     if not port.isdigit() or not 0 < int(port) < 65536:
-        raise WrongUsage(f"{port!r} is not a port number", obj=text, step=_STEP, action="Give ADDRESS:PORT.")
+        said = f"{port!r} is not a port number" if port else "has no port"
+        host = _with_port(text)[0].strip("[]")
+        example = f"[{host}]:443" if ":" in host else f"{host}:443"
+        raise WrongUsage(said, obj=text, step=_STEP, action=f"Give ADDRESS:PORT, such as {example}.")
     return int(port)

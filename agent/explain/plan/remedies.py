@@ -122,8 +122,9 @@ _RULES = (
     _rule("Running", "", "The other containers start when it has ended. See what it does: `kubectl logs -n "
           "{namespace} {pod} -c {container}`."),
     _rule("Failed", "", "It is not started again, because restartPolicy does not allow it. Mend what its log tells "
-          "(`kubectl logs -n {namespace} {pod} -c {container}`), delete the pod (`kubectl delete pod -n {namespace} "
-          "{pod}`) and create it again."),
+          "(`kubectl logs -n {namespace} {pod} -c {container}`). A pod with an owner, such as a Job, is replaced if "
+          "that allows another try; delete any other (`kubectl delete pod -n {namespace} {pod}`) and create it "
+          "again."),
     _rule("Evicted", r"EmptyDir|ephemeral", "Let it write less, or raise the sizeLimit of the volume or the limit "
           "of ephemeral-storage. A pod with an owner is replaced; remove this record by `kubectl delete pod -n "
           "{namespace} {pod}`."),

@@ -168,7 +168,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         "",
         "Failed",
         "container app ended with exit code 3: no input",
-        "restartPolicy",
+        "A pod with an owner, such as a Job, is replaced",
     ),
 }
 

@@ -13,7 +13,7 @@ from cli.explain.listening import Listening
 from cli.explain.places import sender, target
 from cli.explain.walk import Machine, Path, Rules, paths
 from controlplane.machine.model import Listener
-from nodelib.errors import Invalid, NodewrightError, NotFound
+from nodelib.errors import Invalid, NodewrightError, NotFound, WrongUsage
 from nodelib.firewall.fib import Route
 from nodelib.firewall.trace_model import Fib, Hop, Packet
 from tests.builders.pods import pod_json
@@ -236,6 +236,8 @@ def test_what_a_target_may_be(to: str, address: str, port: int) -> None:
         ("c-9.each.shop.svc.cluster.local", NotFound, "has the host name c-9"),
         ("example.com", NotFound, "For a host outside, give its address."),
         ("node2", Invalid, "Give node2:PORT"),
+        ("192.0.2.9", WrongUsage, "has no port. Give ADDRESS:PORT, such as 192.0.2.9:443."),
+        ("[2001:db8::9]", WrongUsage, "such as [2001:db8::9]:443."),
         ("far", Invalid, "Trace to the address of that host."),
         ("pod/web", NotFound, "no Service, pod or node"),
         ("deploy/nobody", NotFound, "no Service, pod or node"),
