@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
@@ -22,7 +23,7 @@ def find(name: str) -> Cluster:
             raise NotFound(
                 f"there are several clusters on this machine ({', '.join(there)}), and none has the default name",
                 obj=name,
-                action=f"Say which one: `{line_with_name(there[0])}`.",
+                action=f"Say which one: `{line_with_name(_typed(there) or there[0])}`.",
             )
         others = f" (there is: {', '.join(there)})" if there else ""
         raise NotFound(
@@ -49,18 +50,28 @@ def sockets(cluster: Cluster | None, program: str, path: str) -> dict[str, str]:
 def reachable(name: str) -> Cluster:
     """find() for commands that would only wait in vain. Raises Temporary for a cluster that is stopped."""
     cluster = find(name)
-    if is_stopped(cluster):
-        raise Temporary(
-            "the cluster is stopped, or this machine was restarted",
-            obj=name,
-            action=f"Run {ours(name, 'start')}.",
-        )
+    refuse_if_stopped(cluster)
     return cluster
 
 
+def refuse_if_stopped(cluster: Cluster) -> None:
+    """Raises Temporary with the way back: what each part of it would say by itself is no help."""
+    if is_stopped(cluster):
+        raise Temporary(
+            "the cluster is stopped, or this machine was restarted",
+            obj=cluster.name,
+            action=f"Run {ours(cluster.name, 'start')}.",
+        )
+
+
 def place(name: str, kubeconfig: str) -> tuple[str, Cluster | None]:
-    """The kubeconfig that leads there, and the cluster unless another one was asked for. Raises NotFound."""
+    """The kubeconfig that leads there, and the cluster unless another one was asked for.
+
+    Raises NotFound, and Temporary for a cluster that is stopped.
+    """
     cluster = state.load(name)
+    if cluster is not None and not kubeconfig:
+        refuse_if_stopped(cluster)
     path = kubeconfig or kubeconfig_of(cluster)
     if not path:
         find(name)  # raises NotFound
@@ -92,5 +103,20 @@ def meant(name: str) -> str:
 def line_with_name(name: str) -> str:
     """The command line that is running, with this cluster chosen."""
     words = sys.argv[1:]
-    at = 1 if words[:1] == ["kubectl"] else next((i for i, word in enumerate(words) if word == "--"), len(words))
-    return shlex.join(["./nodewright", *words[:at], "--name", name, *words[at:]])
+    if words[:1] == ["kubectl"]:
+        at = _typed_at(words, name)
+        words = words if at is None else [*words[:at], *words[at + (1 if "=" in words[at] else 2) :]]
+        return shlex.join(["./nodewright", "kubectl", "--name", name, *words[1:]])
+    end = next((i for i, word in enumerate(words) if word == "--"), len(words))
+    return shlex.join(["./nodewright", *words[:end], "--name", name, *words[end:]])
+
+
+def _typed(there: Sequence[str]) -> str:
+    """The cluster whose --name was typed among kubectl's words, where it is kubectl's; "" for none."""
+    words = sys.argv[1:]
+    return next((name for name in there if words[:1] == ["kubectl"] and _typed_at(words, name) is not None), "")
+
+
+def _typed_at(words: Sequence[str], name: str) -> int | None:
+    found = (i for i, word in enumerate(words) if word == f"--name={name}" or words[i : i + 2] == ["--name", name])
+    return next(found, None)

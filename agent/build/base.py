@@ -11,6 +11,7 @@ from agent.build.no_api import NoApi
 from agent.common.edge.host_resolver import HostResolver
 from agent.common.metrics import Metrics
 from agent.common.work.events import EventRecorder
+from agent.common.work.handshakes import Handshakes
 from agent.common.work.observable import Observable, Signal
 from agent.node.edge.kernel_tunables import apply_tunables
 from agent.node.edge.machine import Machine, addresses_towards, apply_limits, check_swap
@@ -86,6 +87,7 @@ class Base:
     the machine is shutting down, `node_changed` asks for a new node status, and `nodes` are all Nodes, if watched.
     `traces`: None unless spans are exported.
     `host_resolver` resolves the host names that pods choose, within limits for each pod and for the whole node.
+    `handshakes` are those of probes and hooks, which pods may make long.
     """
 
     settings: Settings
@@ -106,6 +108,7 @@ class Base:
     node_changed: Signal = field(default_factory=Signal)
     nodes: Observable[list[NodePlace]] = field(default_factory=lambda: Observable([]))
     host_resolver: HostResolver = field(default_factory=HostResolver)
+    handshakes: Handshakes = field(default_factory=Handshakes)
 
 
 def build_base(settings: Settings, clock: Clock, found: credentials.Credentials) -> Base:

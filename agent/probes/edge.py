@@ -18,12 +18,22 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from agent.common.edge.host_resolver import HostResolver
-from agent.common.edge.http_get import MOST_REDIRECTS, any_certificate, following, get, open_session
+from agent.common.edge.http_get import (
+    MOST_REDIRECTS,
+    Turn,
+    Turns,
+    any_certificate,
+    following,
+    get,
+    open_session,
+    without_turns,
+)
 from agent.common.model.addresses import is_address
 from agent.common.model.errors import CriError
 from agent.probes import grpc_check
 from agent.probes.model import ExecRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
+from nodelib import turn_waits
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.shortage import is_shortage
 from nodelib.tasks import cancel_and_wait
@@ -31,15 +41,22 @@ from nodelib.text import cut
 
 _T = TypeVar("_T")
 _LATE = 0.02  # seconds; a timer that is later than this shows that the agent got no CPU
+_LOOK = 0.005  # seconds, at least, between two looks at an attempt that waits for its turn
 _MOST_OUTPUT = 10 * 1024
 
 
 class ProbeIo:
-    """One instance serves all probes: it has one TLS context and keeps no connections. Call close() at the end."""
+    """One instance serves all probes: it has one TLS context and keeps no connections. Call close() at the end.
 
-    def __init__(self, runtime: RuntimeService, resolver: HostResolver | None = None) -> None:
+    `turns` gives each TLS connection its turn.
+    """
+
+    def __init__(
+        self, runtime: RuntimeService, resolver: HostResolver | None = None, turns: Turns = without_turns
+    ) -> None:
         self._runtime, self._resolver = runtime, resolver or HostResolver()
         self._tls = any_certificate()
+        self._turns, self._turn = turns, turns(self._tls)
         self._of_addresses: aiohttp.ClientSession | None = None
         self._is_closed = False
 
@@ -64,14 +81,14 @@ class ProbeIo:
             return await self._tcp(request, pod, timeout)
         socket.socket().close()  # gRPC does not say that it could not open one
         if request.tls:
-            return await grpc_check.check_by_tls(request, self._tls_http2, timeout)
+            return await grpc_check.check_by_tls(request, timeout, *self._grpc_tls)
         return await grpc_check.check(request, timeout)
 
     @cached_property
-    def _tls_http2(self) -> ssl.SSLContext:
+    def _grpc_tls(self) -> tuple[ssl.SSLContext, Turn]:
         context = any_certificate()
         context.set_alpn_protocols(["h2"])
-        return context
+        return context, self._turns(context)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -135,11 +152,11 @@ class ProbeIo:
     async def _session(self, host: str, pod: str) -> AsyncIterator[aiohttp.ClientSession]:
         """One session serves all probes of addresses, which is nearly every probe; a name is resolved for its pod."""
         if not is_address(host):
-            async with open_session(self._tls, self._resolver, pod) as session:
+            async with open_session(self._tls, self._resolver, pod, self._turn) as session:
                 yield session
             return
         if self._of_addresses is None:
-            self._of_addresses = open_session(self._tls, self._resolver, "")
+            self._of_addresses = open_session(self._tls, self._resolver, "", self._turn)
         yield self._of_addresses
 
     async def _tcp(self, request: TcpRequest, pod: str, timeout: float) -> Outcome:
@@ -170,13 +187,17 @@ async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
     """Await `work`. Raises TimeoutError after `seconds`.
 
     Time in which this process did not run does not count against the container: when the timer itself fires late, an
-    answer that is already in the socket is read first, and the lost time is granted once more.
+    answer that is already in the socket is read first, and the lost time is granted once more. Nor does
+    time count in which the attempt waited for its turn.
     """
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-    deadline = loop.time() + seconds
+    loop = asyncio.get_running_loop()
+    with turn_waits.counted() as waits:
+        task = asyncio.ensure_future(work)
+    began = loop.time()
     try:
-        await asyncio.wait({task}, timeout=seconds)
-        late = loop.time() - deadline
+        while not task.done() and (left := began + seconds + waits.seconds() - loop.time()) > 0:
+            await asyncio.wait({task}, timeout=max(left, _LOOK))
+        late = loop.time() - began - seconds - waits.seconds()
         if not task.done() and late > _LATE:
             await asyncio.wait({task}, timeout=min(late, seconds))
         if not task.done():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import nullcontext
 
 import grpc
 
+from agent.common.edge.http_get import Turn
 from agent.probes.model import GrpcRequest, Outcome, Verdict
 from nodelib.version import KUBERNETES_MINOR
 
@@ -41,10 +43,10 @@ async def check(request: GrpcRequest, timeout: float) -> Outcome:
     return _judged(answer)
 
 
-async def check_by_tls(request: GrpcRequest, tls: ssl.SSLContext, timeout: float) -> Outcome:
+async def check_by_tls(request: GrpcRequest, timeout: float, tls: ssl.SSLContext, turn: Turn = nullcontext) -> Outcome:
     """gRPC's library would ask whose certificate it is, and a probe takes any. Raises OSError when nobody answers."""
     try:
-        async with asyncio.timeout(timeout):
+        async with turn(), asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(request.host, request.port, ssl=tls)
     except TimeoutError:
         return _unreached(request, timeout)

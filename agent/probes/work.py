@@ -13,7 +13,6 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -22,6 +21,7 @@ from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, Pod, ProbeState
 from agent.common.ports import Events, Notify
 from agent.common.work.gate import Gate
+from agent.common.work.handshakes import of_namespace
 from agent.probes import plan
 from agent.probes.model import ExecRequest, Outcome, ProbeAnswer, ProbeGates, ProbeKind, ProbeRequest, Verdict
 from agent.probes.plan import Spec, Track
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS_ON_ERROR = 3
 _FIRST_ROUND = 1.0  # seconds
+_MOST_ASKED = 64  # probes by a network at a time: each is a millisecond of the loop, and ten with redirects
 _MOST_DECODED = 16  # answers over HTTP/2 at a time: some milliseconds of the loop for each, as its server likes
 _RESULT_LABELS = {Verdict.SUCCESS: "successful", Verdict.WARNING: "successful", Verdict.FAILURE: "failed"}
 
@@ -71,7 +72,7 @@ class ProbeManager:
 
     `commands`: how many commands begin at once. Each is several processes of the runtime, outside of the pod's cgroup,
     and a pod may have hundreds of containers with three commands a second: upstream begins all of them. `decoded`: how
-    many answers over HTTP/2 are read at once.
+    many answers over HTTP/2 are read at once; `asked`: how many other probes are sent at once.
     Due times are monotonic, so a change of the wall clock moves no probe.
     """
 
@@ -85,9 +86,10 @@ class ProbeManager:
         commands: Gate | None = None,
         gates: ProbeGates | None = None,
         decoded: Gate | None = None,
+        asked: Gate | None = None,
     ) -> None:
         self._commands, self._gates = commands or Gate(), gates
-        self._decoded = decoded or Gate(_MOST_DECODED)
+        self._decoded, self._asked = decoded or Gate(_MOST_DECODED), asked or Gate(_MOST_ASKED)
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.steady()
@@ -314,12 +316,18 @@ class ProbeManager:
                 request = plan.request_of(spec, watched.container, kept.ip, self._gates)
             except Invalid as error:
                 return Outcome(Verdict.ERROR, error.message)
-            gate = self._commands if isinstance(request, ExecRequest) else self._decoded
-            async with gate.place(group=kept.pod.namespace) if plan.is_costly(request) else nullcontext():
-                outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)
+            namespace = kept.pod.namespace
+            async with self._gate_of(request).place(group=namespace):
+                with of_namespace(namespace):
+                    outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)
             if outcome.verdict is not Verdict.ERROR:
                 break
         return outcome
+
+    def _gate_of(self, request: ProbeRequest) -> Gate:
+        if not plan.is_costly(request):
+            return self._asked
+        return self._commands if isinstance(request, ExecRequest) else self._decoded
 
     def _report(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome) -> None:
         if outcome.verdict is Verdict.SUCCESS:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from cli.clusters import find
+from cli.clusters import reachable
 from cli.display.quiet import note
 from cli.display.steps import Display
 from cli.display.terminal import new_console, new_table
@@ -27,7 +27,7 @@ from nodelib.kube.client import KubeClient
 
 def show(name: str, *, as_json: bool) -> None:
     """Print a table, or JSON."""
-    found = asyncio.run(_read(find(name)))
+    found = asyncio.run(_read(reachable(name)))
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
         return
@@ -64,7 +64,7 @@ def add(name: str, names: Sequence[str], *, plain: bool) -> None:
     """Add add-ons, or mend those that are there."""
     chosen = check(names)
     need_root("addons")
-    known = find(name)
+    known = reachable(name)
     there = [one for one in chosen if one in known.options.addon_names]
     request = Request(
         name=name,
@@ -88,7 +88,7 @@ def remove(name: str, names: Sequence[str], *, plain: bool) -> None:
     """Remove add-ons; one that the cluster does not have is no failure."""
     chosen = check(names)
     need_root("addons")
-    cluster = find(name)
+    cluster = reachable(name)
     with Display(plain=plain or None) as display:
         had = asyncio.run(_remove(cluster, chosen, display))
     for one in chosen:

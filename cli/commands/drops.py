@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from cli.clusters import find
+from cli.clusters import find, refuse_if_stopped
 from cli.display.columns import aligned
 from cli.errors import need_root
 from cli.policies import sources
@@ -41,6 +41,8 @@ def run(name: str, pod: str, *, namespace: str, follow: bool, as_json: bool) -> 
         raise _no_daemon(name)
     if cluster is not None and not cluster.options.enforces_policies:
         raise Temporary(sources.NOT_ENFORCED, obj=cluster.name, action=_anew(cluster.name))
+    if cluster is not None:
+        refuse_if_stopped(cluster)
     if follow:
         asyncio.run(_follow(paths, Printer(wanted, as_json)))
     elif not asyncio.run(show(paths, wanted, as_json, Wording(cluster.name if cluster else ""))):

@@ -15,7 +15,7 @@ from agent.common.plan.sizes import size_of
 from agent.images.model.images import Collected, HeldImage, Hold, HoldReason, ImageReport
 from agent.images.plan.image_gc import usage_percent
 from agent.images.plan.image_holds import hold_text, to_go
-from cli.clusters import find
+from cli.clusters import find, refuse_if_stopped
 from cli.display.terminal import new_console, new_table
 from cli.why.sources import SOCKET, asked, sockets
 from controlplane.cluster.advice import ours
@@ -65,7 +65,8 @@ def run(name: str, node: str, free: str, *, as_json: bool) -> None:
         if name != DEFAULT_NAME:
             find(name)  # raises NotFound when there is no such cluster
         action = "Create a cluster with `./nodewright up`; on a node, run this command as root."
-        if state.load(name) is not None:
+        if (cluster := state.load(name)) is not None:
+            refuse_if_stopped(cluster)
             action = (
                 f"{ours(name, 'status')} shows whether the agents run; {ours(name, 'up')} starts those that do not."
             )

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from cli.clusters import find
+from cli.clusters import find, refuse_if_stopped
 from cli.errors import describe, need_root
 from controlplane.cluster.model import Cluster, Node
 from controlplane.cluster.plan.image_refs import is_name
@@ -68,6 +68,7 @@ async def _load_source(cluster: Cluster, nodes: list[Node], source: str) -> bool
 
 async def _unload(cluster: Cluster, nodes: list[Node], name: str) -> bool:
     """Whether it is on none of the nodes now. A node that never had it is no failure if another one did."""
+    refuse_if_stopped(cluster)
     outcomes = await asyncio.gather(*(images.unload(cluster, node, name) for node in nodes), return_exceptions=True)
     gone = [node.name for node, outcome in zip(nodes, outcomes, strict=True) if isinstance(outcome, str)]
     problems = []
@@ -101,6 +102,7 @@ async def _load(cluster: Cluster, nodes: list[Node], archive: Path) -> bool:
     except NodewrightError as error:
         print(describe(error), file=sys.stderr)
         return False
+    refuse_if_stopped(cluster)
     wanted = (images.load(cluster, node, archive, gzip=gzip) for node in nodes)
     outcomes = await asyncio.gather(*wanted, return_exceptions=True)
     loaded: dict[str, list[str]] = {}

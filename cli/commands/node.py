@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from cli.clusters import find
+from cli.clusters import find, reachable, refuse_if_stopped
 from cli.commands.up import memory_size
 from cli.display.quiet import note
 from cli.display.steps import Display
@@ -32,7 +32,7 @@ _STEP = "add a node"
 def add(cluster: str, node: str, *, labels: str, taints: str, cpus: int, memory: str, plain: bool) -> None:
     """Add a node and wait until it is Ready."""
     need_root("node")
-    known = find(cluster)
+    known = reachable(cluster)
     size = memory_size(memory) if memory else 0
     member = new_member(known, node, labels=labels, taints=taints)
     options = with_member(known, replace(member, cpus=cpus, memory=size))
@@ -109,6 +109,8 @@ def remove(cluster: str, node: str, *, force: bool, timeout: float, plain: bool)
     need_root("node")
     known = find(cluster)
     check_removable(known, node)
+    if not force:
+        refuse_if_stopped(known)
     order = node_removal.Order(cluster, node, timeout, force)
     tools = Tools(known.tools, sys.executable, str(PROJECT))
     with Display(plain=plain or None) as display:

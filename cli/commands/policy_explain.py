@@ -78,5 +78,8 @@ def chosen(kind: str, wanted: Name, objects: Objects, wording: Wording) -> Pod:
     if known is None:
         near = ", ".join(objects.named_like(wanted.name))
         action = f"It is in namespace {near}; add -n." if near else f"{listed} lists them."
+        if not near and any(one.name == wanted for one in objects.policies):
+            lists = wording.typed(f"`nodewright policy list -n {wanted.namespace}`")
+            action = f"{wanted} is a NetworkPolicy: {lists} shows the pods that it selects; explain one of those."
         raise NotFound(f'no pod "{wanted}"', step=step, action=action)
     return known

@@ -14,6 +14,7 @@ from cli.explain import read, service_text, service_words
 from cli.explain.balancer import announced, announcers
 from cli.explain.endpoints import PortView, Silent, missing, ports, silent_endpoints
 from cli.explain.facts import Facts, key, title
+from cli.explain.named import SERVICE, kind_of
 from cli.explain.problems import Problem
 from cli.explain.rules_of import Matched, addresses, rules_of
 from cli.why.wording import Wording
@@ -87,7 +88,8 @@ async def look(cluster: Cluster, text: str, namespace: str, only: str = "", know
 
 
 def _service(text: str, namespace: str, facts: Facts, cluster: str) -> Json:
-    before, slash, after = text.removeprefix("service/").removeprefix("svc/").partition("/")
+    kind, own = kind_of(text)
+    before, slash, after = (own if kind == SERVICE else text).partition("/")
     wanted = (before, after) if slash else (namespace, before)
     service = facts.service(*wanted)
     if service is not None:

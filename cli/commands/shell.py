@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from cli.clusters import find
+from cli.clusters import reachable
 from cli.errors import need_root
 from controlplane.cluster.advice import ours
 from controlplane.cluster.model import Cluster
@@ -19,12 +19,12 @@ from nodelib.errors import NotFound, Temporary
 def run(name: str, node: str, arguments: list[str]) -> None:
     """Run the command on the node, or a shell there; end with its exit status."""
     need_root("shell")
-    cluster = find(name)
+    cluster = reachable(name)
     names = [one.name for one in cluster.nodes]
     if node not in names:
         raise NotFound("no such node in the cluster", obj=node, action=f"There are: {', '.join(names)}.")
     if not is_bound(cluster.namespace(node, "pid")):
-        raise Temporary("is not there", obj=f"node {node}", action=f"{ours(name, 'up')} starts it.")
+        raise Temporary("is not running", obj=f"node {node}", action=f"{ours(name, 'up')} starts it.")
     command = arguments or [shutil.which("bash", path=SYSTEM_PATH) or "/bin/sh"]
     folders = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{node}/system")
     argv = in_cgroups(folders, in_node(cluster.namespaces(node), command))

@@ -22,6 +22,7 @@ from proxy.plan.topology import Categories, categorize
 
 _LOOKED_AT = 32  # endpoints of a slice whose listeners are read
 _MOST_LOOKS = 2000  # endpoints times ports of a Service: whoever writes its slices may give each a thousand ports
+_SHOWN = 5  # names of ports of a pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +148,10 @@ def _left_out_pod(pod: Json, service: Json) -> LeftOut:
     wanted = [one.get("targetPort") for one in (service.get("spec") or {}).get("ports") or []]
     named = [str(one) for one in wanted if isinstance(one, str)]
     if named:
-        return LeftOut(
-            title(pod), "NoSuchPort", f"is ready, but none of its containers names a port {' or '.join(named)}"
-        )
+        boxes = (pod.get("spec") or {}).get("containers") or []
+        there = [str(one["name"]) for box in boxes for one in box.get("ports") or [] if one.get("name")]
+        said = f"is ready, but none of its containers names a port {' or '.join(named)}"
+        return LeftOut(title(pod), "NoSuchPort", f"{said} (they name {', '.join(there[:_SHOWN])})" if there else said)
     return LeftOut(
         title(pod), "NotListed", "is ready, but in no EndpointSlice yet (kube-controller-manager writes them)"
     )

@@ -17,10 +17,14 @@ _KINDS = {
     **dict.fromkeys(("ds", "daemonset", "daemonsets"), "DaemonSet"),
     **dict.fromkeys(("job", "jobs"), "Job"),
 }
+_WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet")
 
 
 def kind_of(text: str) -> tuple[str, str]:
-    """("Pod", "web-0") of "pod/web-0"; the kind is "" where none is named."""
+    """("Pod", "web-0") of "pod/web-0", ("Pod", "shop/web-0") of "shop/pod/web-0"; without a kind it is ""."""
+    space, *after = text.split("/")
+    if len(after) == 2 and space.lower() not in _KINDS and (kind := _KINDS.get(after[0].lower(), "")):
+        return kind, f"{space}/{after[1]}"
     word, slash, rest = text.partition("/")
     kind = _KINDS.get(word.lower(), "") if slash else ""
     return (kind, rest) if kind else ("", text)
@@ -32,6 +36,14 @@ def pod_named(kind: str, text: str, facts: Facts, namespace: str) -> Json | None
     if kind in ("", POD):
         return facts.pod(space, name)
     return next((pod for pod in facts.pods if key(pod)[0] == space and alive(pod) and owned(pod, kind, name)), None)
+
+
+def workload_named(text: str, facts: Facts, namespace: str) -> str:
+    """A workload of that name with a living pod, as "shop/deployment/web"; "" for none."""
+    space, name = split_name(text, namespace)
+    pods = [pod for pod in facts.pods if key(pod)[0] == space and alive(pod)]
+    found = (kind for kind in _WORKLOADS if any(owned(pod, kind, name) for pod in pods))
+    return next((f"{space}/{kind.lower()}/{name}" for kind in found), "")
 
 
 def owned(pod: Json, kind: str, name: str) -> bool:

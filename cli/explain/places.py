@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from cli.explain import dns_names
 from cli.explain.dns_names import DnsName
 from cli.explain.facts import Facts, balancer_addresses, key, node_addresses, pod_addresses, title
-from cli.explain.named import NODE, SERVICE, address_of_host, kind_of, pod_named, split_name
+from cli.explain.named import NODE, SERVICE, address_of_host, kind_of, pod_named, split_name, workload_named
 from controlplane.cluster.advice import kubectl, ours
 from controlplane.cluster.model import CLUSTER_DOMAIN
 from nodelib.errors import Invalid, NotFound, WrongUsage
@@ -75,6 +75,7 @@ def sender(text: str, facts: Facts, namespace: str, outside: str, domain: str = 
         obj=text,
         step=_STEP,
         action=_elsewhere(rest, namespace, facts.pods)
+        or (not kind and _workload(rest, namespace, facts))
         or "Give POD, NAMESPACE/POD, deploy/NAME, NODE, an address, or the word outside;"
         f" {_pods_with_addresses(facts)} lists pods and nodes.",
     )
@@ -109,7 +110,8 @@ def target(
             return _to_node(node, facts, namespace, sender, port, protocol)
         if not kind and (named := dns_names.parse(rest, domain)) is not None:
             return _to_dns_name(named, text, facts, sender, port, protocol, domain)
-        raise _unknown(name, _elsewhere(rest, namespace, (*facts.services, *facts.pods)))
+        instead = _elsewhere(rest, namespace, (*facts.services, *facts.pods))
+        raise _unknown(name, instead or ("" if kind else _workload(rest, namespace, facts)))
     if not pod_addresses(pod):
         raise NotFound(
             "has no address yet",
@@ -130,6 +132,15 @@ def _elsewhere(name: str, namespace: str, objects: Iterable[Json]) -> str:
     if "/" in name or not there:
         return ""
     return f"Namespace {namespace} has none of that name; give {there}, or that namespace with -n."
+
+
+def _workload(name: str, namespace: str, facts: Facts) -> str:
+    """What to give for the bare name of a workload; "" where none has it."""
+    found = workload_named(name, facts, namespace)
+    if not found:
+        return ""
+    space, kind, own = found.split("/")
+    return f"There is {kind} {own} in namespace {space}: give {found}."
 
 
 def _unknown(name: str, instead: str = "") -> NotFound:
@@ -303,5 +314,8 @@ def _address(text: str) -> str:
 
 def _number(port: str, text: str) -> int:
     if not port.isdigit() or not 0 < int(port) < 65536:
-        raise WrongUsage(f"{port!r} is not a port number", obj=text, step=_STEP, action="Give ADDRESS:PORT.")
+        said = f"{port!r} is not a port number" if port else "has no port"
+        host = _with_port(text)[0].strip("[]")
+        example = f"[{host}]:443" if ":" in host else f"{host}:443"
+        raise WrongUsage(said, obj=text, step=_STEP, action=f"Give ADDRESS:PORT, such as {example}.")
     return int(port)

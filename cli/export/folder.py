@@ -19,6 +19,7 @@ from nodelib.text import one_line, visible
 SECONDS = 120.0  # for all parts together
 _MOST = 4 << 20  # characters of a part
 _AT_ONCE = 4
+_SAID_EVERY = 20  # files: where there is no terminal, each time is a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ async def write(
         nonlocal done
         written = await _part(here, part, turn, end, seconds)
         done += 1
-        say(f"{done} of {len(every)} files")
+        if done % _SAID_EVERY == 0 or done == len(every):
+            say(f"{done} of {len(every)} files")
         return written
 
     with _opened(folder) as here:

@@ -37,8 +37,9 @@ _RULES: tuple[tuple[str, str, str], ...] = (
     ("NoNodeFits", "", "Compare its nodeSelector, affinity and tolerations with the nodes: `kubectl get nodes "
      "--show-labels`."),
     ("NoPods", "", "Wait a moment. If it stays so, look at the controller manager: `nodewright status`."),
-    ("BackoffLimitExceeded", "", "Read the log of its last pod, mend it and create the Job again: `kubectl logs -n "
-     "{namespace} job/{name}`."),
+    ("BackoffLimitExceeded", "", "Mend what the log of its last pod tells (`kubectl logs -n {namespace} job/{name}`), "
+     "delete the Job (`kubectl delete job {name} -n {namespace}`) and create it again; a CronJob makes the next one by "
+     "itself."),
     ("DeadlineExceeded", "", "It ran longer than spec.activeDeadlineSeconds: raise it or make the work shorter, "
      "delete the Job (`kubectl delete job {name} -n {namespace}`) and create it again."),
     ("FailedCreate", "", "Correct what the message names, then wait: its controller tries again by itself. `kubectl "

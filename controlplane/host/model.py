@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controlplane.host.plan import join as plan
 from nodelib.kube.access import ClusterAccess
+
+
+@dataclass(frozen=True, slots=True)
+class Addons:
+    """DaemonSets of the cluster that replace our pod network and our proxy; "" for none."""
+
+    network: str = ""
+    proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class Joined:
     """The result of `join`."""
 
     node: str
-    addons: plan.Addons
+    addons: Addons
     network: str
     proxy: str
     policies: bool
@@ -51,4 +58,4 @@ class KnownCluster:
     access: ClusterAccess  # with the bootstrap token
     kubelet: str = ""
     cluster_cidrs: tuple[str, ...] = ()
-    addons: plan.Addons | None = None  # None: unknown until the node has registered
+    addons: Addons | None = None  # None: unknown until the node has registered

@@ -213,8 +213,8 @@ class _Raising:
         await asyncio.to_thread(_compile, self.request.project)
         await kubeadm.raise_cluster(kubeadm.Context(self.cluster, self.tools, self.progress, self.clock), images)
         async with KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up") as client:
-            with self.progress.step("nodes Ready"):
-                await workloads.wait_nodes(self.cluster, client, self.clock)
+            with self.progress.step("nodes Ready") as say:
+                say(await workloads.wait_nodes(self.cluster, client, self.clock))
             if self.cluster.options.demo:
                 await workloads.apply(client, manifests.demo_base(), self.clock)
             return await self._workloads(client)
@@ -228,8 +228,8 @@ class _Raising:
         if self.cluster.options.agent == "upstream":
             with self.progress.step("pod network for upstream's kubelet"):
                 await bridge_network.ensure_network(self.cluster, client, self.clock)
-        with self.progress.step("nodes Ready"):
-            await workloads.wait_nodes(self.cluster, client, self.clock)
+        with self.progress.step("nodes Ready") as say:
+            say(await workloads.wait_nodes(self.cluster, client, self.clock))
             await workloads.label_roles(self.cluster, client)
         return await self._workloads(client)
 

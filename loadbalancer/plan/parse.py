@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 
 from loadbalancer.model import CLASS, FAMILIES, IPS, SHARE, Name, Problem, Service
@@ -42,7 +43,7 @@ def service(obj: Json) -> Service:
         share=_short(notes.get(SHARE), _LONGEST_KEY),
         ports=frozenset(_ports(spec)),
         local=spec.get("externalTrafficPolicy") == "Local",
-        selector=compact(sorted(object_or_empty(spec.get("selector")).items(), key=str)),
+        selector=_digest(object_or_empty(spec.get("selector"))),
         current=current,
         clean=clean,
         problem=problem,
@@ -117,6 +118,11 @@ def _current(obj: Json) -> tuple[tuple[Address, ...], bool]:
             clean = False
         clean = clean and entry.get("ipMode") == "VIP" and not entry.get("hostname")
     return tuple(found), clean
+
+
+def _digest(selector: Json) -> str:
+    """Two of them are the same, or not: no more is asked, and one may have a megabyte."""
+    return hashlib.sha256(compact(sorted(selector.items(), key=str)).encode()).hexdigest()
 
 
 def _short(value: object, longest: int) -> str:

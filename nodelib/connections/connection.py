@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import Protocol
 
 from aiohttp import web
@@ -20,7 +21,7 @@ _HELD = 64 * 1024  # bytes after a head that are kept until the request is autho
 
 
 class Others(Protocol):
-    """All connections of the listening socket, which this one is part of (gate.py)."""
+    """All connections of the server, which this one is part of (gate.py)."""
 
     limits: ConnectionLimits
 
@@ -36,8 +37,8 @@ class Others(Protocol):
 class Connection(asyncio.Protocol):
     """One client: stands between its transport and the HTTP protocol, which gets one head at a time."""
 
-    def __init__(self, inner: web.RequestHandler, others: Others) -> None:
-        self._inner, self._others = inner, others
+    def __init__(self, inner: web.RequestHandler, others: Others, listener: socket.socket) -> None:
+        self._inner, self._others, self.listener = inner, others, listener
         self.handshake: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -1,4 +1,4 @@
-"""The connections of one listening socket: which are accepted, and which give way to others."""
+"""The connections of one server: which are accepted, and which give way to others."""
 
 from __future__ import annotations
 
@@ -28,28 +28,42 @@ _QUEUED = 24  # where struct tcp_info of a listening socket has their number (tc
 
 
 class Gate:
-    """The connections of one listening socket. Call start(), and close() at the end."""
+    """The connections of one server, at one listening socket or more. Call listen(), and close() at the end."""
 
-    def __init__(
-        self, server: web.Server, listener: socket.socket, tls: ssl.SSLContext | None, limits: ConnectionLimits
-    ) -> None:
-        self._server, self._listener, self._tls, self.limits = server, listener, tls, limits
+    def __init__(self, server: web.Server, tls: ssl.SSLContext | None, limits: ConnectionLimits) -> None:
+        self._server, self._tls, self.limits = server, tls, limits
         self._all: dict[Connection, None] = {}  # in the order in which they came
         self._strangers: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._accepting: asyncio.Task[None] | None = None
+        self._listeners: dict[socket.socket, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()  # whoever has a great many ports is served at the pace of one
+        self._window, self._count = 0.0, 0  # when it began, and how many have come in it
         self._paid = 0.0  # of the seconds that handshakes have taken, those that a pause was made for
 
-    def start(self, backlog: int) -> None:
-        self._listener.setblocking(False)
-        self._listener.listen(backlog)
-        self._accepting = asyncio.get_running_loop().create_task(self._accept(), name="accept")
+    def listen(self, listener: socket.socket, backlog: int) -> None:
+        """Raises OSError."""
+        try:
+            listener.setblocking(False)
+            listener.listen(backlog)
+        except OSError:
+            listener.close()
+            raise
+        accepting = asyncio.get_running_loop().create_task(self._accept(listener), name="accept")
+        self._listeners[listener] = accepting
+
+    async def leave(self, listener: socket.socket) -> None:
+        """Stop listening there, and end what came there at once, whatever its clients still send."""
+        await cancel_and_wait(self._listeners.pop(listener))
+        listener.close()
+        for one in [one for one in self._all if one.listener is listener]:
+            one.abort()
 
     async def close(self) -> None:
         """Stop listening. Connections with a running request stay; the server ends those."""
-        tasks = [task for task in (self._accepting, *self._tasks) if task is not None]
-        await cancel_and_wait(*tasks)
-        self._listener.close()
+        await cancel_and_wait(*self._listeners.values(), *self._tasks)
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
 
     def admitted(self, connection: Connection) -> None:
         self._strangers.pop(connection, None)
@@ -74,12 +88,11 @@ class Gate:
         self._all.pop(connection, None)
         self._strangers.pop(connection, None)
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        window, count, failing = loop.time(), 0, False
+    async def _accept(self, listener: socket.socket) -> None:
+        loop, failing = asyncio.get_running_loop(), False
         while True:
             try:
-                accepted, _ = await loop.sock_accept(self._listener)
+                accepted, _ = await loop.sock_accept(listener)
                 failing = False
             except OSError as error:
                 if not is_shortage(error):
@@ -89,25 +102,35 @@ class Gate:
                 failing = True
                 await asyncio.sleep(_NO_DESCRIPTOR)
                 continue
+            taken = False
             try:
-                if self._waiting() > _TOO_MANY and not _has_spoken(accepted):
+                async with self._turn:
+                    if taken := await self._takes(listener, accepted):
+                        await self._pace()
+            finally:
+                if not taken:
                     accepted.close()
-                    await asyncio.sleep(0)
-                    continue
-                while not self._make_room(loop.time()):
-                    await asyncio.sleep(_NO_ROOM)
-            except BaseException:
-                accepted.close()
-                raise
-            self._take(accepted)
-            now = loop.time()
-            if now - window > _WINDOW:
-                window, count = now, 0
-            count += 1
-            if count > self.limits.per_second * _WINDOW:
-                # Each handshake takes a millisecond of the loop. The others wait in the kernel's queue.
-                await asyncio.sleep(max(window + _WINDOW - now, 0.0))
-            await self._pay()
+
+    async def _takes(self, listener: socket.socket, accepted: socket.socket) -> bool:
+        """When there is room. False: it is turned away."""
+        if _waiting(listener) > _TOO_MANY and not _has_spoken(accepted):
+            await asyncio.sleep(0)
+            return False
+        loop = asyncio.get_running_loop()
+        while not self._make_room(listener, loop.time()):
+            await asyncio.sleep(_NO_ROOM)
+        self._take(listener, accepted)
+        self._count += 1
+        return True
+
+    async def _pace(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._window > _WINDOW:
+            self._window, self._count = now, 1
+        if self._count > self.limits.per_second * _WINDOW:
+            # Each handshake takes a millisecond of the loop. The others wait in the kernel's queue.
+            await asyncio.sleep(max(self._window + _WINDOW - now, 0.0))
+        await self._pay()
 
     async def _pay(self) -> None:
         """Some handshakes take tens of milliseconds, as their clients like: others have three times as long again."""
@@ -117,19 +140,19 @@ class Gate:
             await asyncio.sleep(owed / _OF_HANDSHAKES - owed)
             self._paid = spent
 
-    def _take(self, accepted: socket.socket) -> None:
-        connection = Connection(self._server(), self)
+    def _take(self, listener: socket.socket, accepted: socket.socket) -> None:
+        connection = Connection(self._server(), self, listener)
         self._all[connection] = self._strangers[connection] = None
         task = asyncio.get_running_loop().create_task(self._serve(connection, accepted))
         connection.handshake = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _make_room(self, now: float) -> bool:
+    def _make_room(self, listener: socket.socket, now: float) -> bool:
         """Whether one more may come. One that has to go is taken from those that have had a fair time."""
         if len(self._strangers) >= self.limits.strangers:
             fair = self.limits.fair_seconds
-            silent = min(fair, _SHORT) if self._waiting() > _MANY else fair
+            silent = min(fair, _SHORT) if _waiting(listener) > _MANY else fair
             candidates = [one for one in self._strangers if now - one.since > (fair if one.is_busy else silent)]
         elif len(self._all) >= self.limits.connections:
             candidates = [one for one in self._all if one in self._strangers or not one.is_busy]
@@ -140,11 +163,6 @@ class Gate:
         # Which goes first: without a certificate, before its request is being decided, and the oldest of those.
         min(candidates, key=lambda one: (one.has_certificate, one.is_busy, one.since)).abort()
         return True
-
-    def _waiting(self) -> int:
-        """How many connections wait for being accepted."""
-        info = self._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _QUEUED + 4)
-        return int(struct.unpack_from("I", info, _QUEUED)[0])
 
     async def _serve(self, connection: Connection, accepted: socket.socket) -> None:
         limits: dict[str, float] = {}
@@ -162,6 +180,12 @@ class Gate:
             raise
         finally:
             connection.handshake = None
+
+
+def _waiting(listener: socket.socket) -> int:
+    """How many connections wait there for being accepted."""
+    info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _QUEUED + 4)
+    return int(struct.unpack_from("I", info, _QUEUED)[0])
 
 
 def _has_spoken(accepted: socket.socket) -> bool:

@@ -22,10 +22,38 @@ _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
 
 class HttpServer:
-    """A server that listens. Call cleanup() at the end."""
+    """A server at one port or many, whose clients share what a single port has. Call cleanup() at the end.
+
+    Whoever reaches a port, a pod of the node for one, may connect: nodelib.connections bounds what that costs.
+    """
 
     def __init__(self, runner: web.AppRunner, gate: Gate) -> None:
         self._runner, self._gate = runner, gate
+        self._listeners: dict[int, list[socket.socket]] = {}
+
+    def listen(self, host: str, port: int, what: str) -> None:
+        """Raises Temporary when the port cannot be opened."""
+        try:
+            listener = bound(host, port)
+            self._gate.listen(listener, _BACKLOG)
+        except OSError as error:
+            raise Temporary(
+                str(error),
+                obj=what,
+                step=f"listen on {host}:{port}",
+                action="Free the port or configure another one.",
+            ) from error
+        self._listeners.setdefault(port, []).append(listener)
+
+    async def leave(self, port: int) -> None:
+        """Close the port, and what came there."""
+        for listener in self._listeners.pop(port, ()):
+            await self._gate.leave(listener)
+
+    @property
+    def ports(self) -> int:
+        """How many are open."""
+        return len(self._listeners)
 
     async def cleanup(self) -> None:
         await self._gate.close()
@@ -33,10 +61,18 @@ class HttpServer:
 
 
 async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) -> HttpServer:
-    """Serve GET `routes` until cleanup() of the result. Raises Temporary when the port cannot be opened.
+    """Serve GET `routes` until cleanup() of the result. Raises Temporary when the port cannot be opened."""
+    server = await made(routes)
+    try:
+        server.listen(host, port, what)
+    except Temporary:
+        await server.cleanup()
+        raise
+    return server
 
-    Whoever reaches the port, a pod of the node for one, may connect: nodelib.connections bounds what that costs.
-    """
+
+async def made(routes: Mapping[str, Handler]) -> HttpServer:
+    """A server of GET `routes` that has no port yet."""
     app = web.Application(middlewares=[outermost(), innermost()])
     for path, handler in routes.items():
         app.router.add_get(path, handler)
@@ -53,18 +89,7 @@ async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) 
     )
     await runner.setup()
     assert runner.server is not None, "made by setup()"
-    try:
-        gate = Gate(runner.server, bound(host, port), None, OPEN)
-    except OSError as error:
-        await runner.cleanup()
-        raise Temporary(
-            str(error),
-            obj=what,
-            step=f"listen on {host}:{port}",
-            action="Free the port or configure another one.",
-        ) from error
-    gate.start(_BACKLOG)
-    return HttpServer(runner, gate)
+    return HttpServer(runner, Gate(runner.server, None, OPEN))
 
 
 def bound(host: str, port: int, *, dual: bool = False) -> socket.socket:

@@ -5,6 +5,7 @@ It is owned by one sync at a time. What changed since somebody asked for it is c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -57,6 +58,7 @@ class Index:
         # Of each pod what it is in, and where to look for what it may be in: a namespace may have 20,000 policies.
         self._in: dict[Name, set[Selection | NamedPort]] = {}
         self._places: dict[_Place, dict[Selection, None]] = {}
+        self._keys: dict[str, Counter[str]] = {}  # of the labels in these places, by namespace
         self._held: dict[Name, tuple[str, tuple[Address, ...]]] = {}
         self._owners: dict[Address, Name] = {}
         self._having: dict[Address, set[Name]] = {}  # the pods that have an address
@@ -174,6 +176,8 @@ class Index:
             found = {name for name in names if self._fits(selection, self.pods[name])}
             self._members[selection] = found
             for place in _places_of(selection):
+                if place not in self._places:
+                    self._keys.setdefault(place[0], Counter())[place[1]] += 1
                 self._places.setdefault(place, {})[selection] = None
             for name in found:
                 self._in.setdefault(name, set()).add(selection)
@@ -207,6 +211,7 @@ class Index:
                 del self._places[place][selection]
                 if not self._places[place]:
                     del self._places[place]
+                    self._forget_key(*place[:2])
         for port in [one for one in self._named if one not in keep]:
             self._leave_out(port, self._named.pop(port))
 
@@ -293,9 +298,19 @@ class Index:
         """The selections that may select the pod: all others do not."""
         for namespace in (pod.name.namespace, ""):
             yield from self._places.get((namespace, "", None), ())
-            for label in pod.labels.items():
-                yield from self._places.get((namespace, label[0], None), ())
-                yield from self._places.get((namespace, *label), ())
+            # A pod may have 40,000 labels, and its namespace as many policies: few are in both.
+            known = self._keys.get(namespace)
+            for key in known.keys() & pod.labels.keys() if known else ():
+                yield from self._places.get((namespace, key, None), ())
+                yield from self._places.get((namespace, key, pod.labels[key]), ())
+
+    def _forget_key(self, namespace: str, key: str) -> None:
+        keys = self._keys[namespace]
+        keys[key] -= 1
+        if not keys[key]:
+            del keys[key]
+        if not keys:
+            del self._keys[namespace]
 
     def _names_in(self, one: Selection | NamedPort) -> set[Name]:
         return self._members[one] if isinstance(one, Selection) else self._named[one]

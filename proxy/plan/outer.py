@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nodelib.text import first_of
-from proxy.model import NamespacedName, Problem, ServicePort
+from proxy.model import NamespacedName, Problem, ServicePort, ServicePortName
 
 # Of the addresses and endpoints of one Service, those of nodes and the cluster IP aside: in nftables mode each is an
 # element. Upstream has one rule or element for each address.
 MOST_PAIRS = 100_000
 # Of all Services of a namespace: a Service of 30 KB had 100,000 pairs, and they took 45 MB of every proxy.
 MOST_OF_NAMESPACE = 200_000
+MOST_KNOWN = 100_000
+"""Addresses of all Services of a namespace that are kept in memory, served or not."""
 _LEAST = 4  # addresses of any Service, however many endpoints it has and others take
 _SHOWN = 3  # addresses, or Services, in one line of the log
 
@@ -73,9 +75,27 @@ class OuterAddresses:
     def __init__(self) -> None:
         self._asked: dict[NamespacedName, _Asked] = {}
         self._cluster_ips: Counter[str] = Counter()
-        self._by_address: dict[str, set[NamespacedName]] = {}
+        # Who asks for each: nearly always one, for whom a set would be larger than all else.
+        self._by_address: dict[str, NamespacedName | set[NamespacedName]] = {}
         self._own: dict[NamespacedName, int] = {}  # addresses, of Services that have too many for their endpoints
         self._namespaces: dict[str, _Namespace] = {}
+        self._known: Counter[str] = Counter()  # addresses, by namespace
+
+    def fitting(
+        self, service: NamespacedName, ports: Mapping[ServicePortName, ServicePort]
+    ) -> tuple[Mapping[ServicePortName, ServicePort], list[Problem]]:
+        """The ports of a Service with as many of its addresses as can be kept. Who finds no room has the others when he
+        is written again: each takes some hundred bytes of every proxy."""
+        port = next(iter(ports.values()), None)
+        asked = self._asked.get(service)
+        room = max(_LEAST, MOST_KNOWN - self._known[service.namespace] + (asked.count if asked else 0))
+        if port is None or port.address_count <= room:
+            return ports, []
+        balanced = port.load_balancer_ips[:room]
+        external = port.external_ips[: room - len(balanced)]
+        text = f"{port.address_count - room} addresses are left out: the Services of its namespace have too many"
+        kept = {name: replace(one, external_ips=external, load_balancer_ips=balanced) for name, one in ports.items()}
+        return kept, [Problem(f"Service {service}", text)]
 
     def put(self, service: NamespacedName, port: ServicePort | None, ports: int) -> set[NamespacedName]:
         """Take one of the `ports` ports of a Service, None: it is gone. Returns whose addresses may be others now."""
@@ -85,13 +105,12 @@ class OuterAddresses:
         old = self._asked.pop(service, None)
         if asked is not None:
             self._asked[service] = asked
+        self._know(service.namespace, (asked.count if asked else 0) - (old.count if old else 0))
         outer, before = (one.outer if one else frozenset[str]() for one in (asked, old))
         for address in before - outer:
-            self._by_address[address].discard(service)
-            if not self._by_address[address]:
-                del self._by_address[address]
+            self._leave(address, service)
         for address in outer - before:
-            self._by_address.setdefault(address, set()).add(service)
+            self._join(address, service)
         known = {one.cluster_ip for one in (asked, old) if one and one.cluster_ip in self._cluster_ips}
         if old:
             self._cluster_ips[old.cluster_ip] -= 1
@@ -103,7 +122,7 @@ class OuterAddresses:
         # Only of an address that somebody has now and nobody had, or the other way round: a Service has many ports.
         for address in {one.cluster_ip for one in (asked, old) if one}:
             if (address in known) is not (address in self._cluster_ips):
-                found |= self._by_address.get(address, set())
+                found |= self._having(address)
         return found
 
     def bound(self, endpoints: Mapping[NamespacedName, int]) -> tuple[set[NamespacedName], list[Problem]]:
@@ -132,6 +151,29 @@ class OuterAddresses:
             balanced = balanced[:room]
             external = external[: room - len(balanced)]
         return external, balanced, problems
+
+    def _having(self, address: str) -> set[NamespacedName]:
+        found = self._by_address.get(address, set())
+        return found if isinstance(found, set) else {found}
+
+    def _join(self, address: str, service: NamespacedName) -> None:
+        found = self._by_address.setdefault(address, service)
+        if isinstance(found, set):
+            found.add(service)
+        elif found != service:
+            self._by_address[address] = {found, service}
+
+    def _leave(self, address: str, service: NamespacedName) -> None:
+        found = self._by_address[address]
+        if isinstance(found, set):
+            found.discard(service)
+        if found in (service, set()):
+            del self._by_address[address]
+
+    def _know(self, namespace: str, more: int) -> None:
+        self._known[namespace] += more
+        if not self._known[namespace]:
+            del self._known[namespace]
 
     def _room(self, service: NamespacedName) -> int | None:
         """How many addresses it may have, None: any number."""

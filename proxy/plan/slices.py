@@ -149,6 +149,7 @@ def merge(
 def _addresses(label: str, given: object, family: Family, node: str, problems: list[Problem]) -> list[Endpoint]:
     """The slice's endpoints, still with port 0: each is repeated for every port of the slice."""
     found = []
+    known: dict[frozenset[str], frozenset[str]] = {}
     for entry in objects_in(given):
         listed = entry.get("addresses")
         # Only the first address is used: the API defines an endpoint's addresses as fungible.
@@ -168,8 +169,8 @@ def _addresses(label: str, given: object, family: Family, node: str, problems: l
                 ready=conditions.get("ready") in (None, True),
                 serving=conditions.get("serving") in (None, True),
                 terminating=conditions.get("terminating") is True,
-                zone_hints=_names(hints.get("forZones")),
-                node_hints=_names(hints.get("forNodes")),
+                zone_hints=_names(hints.get("forZones"), known),
+                node_hints=_names(hints.get("forNodes"), known),
             )
         )
     return found
@@ -188,5 +189,7 @@ def _at(endpoint: Endpoint, port: int) -> Endpoint:
     )
 
 
-def _names(given: object) -> frozenset[str]:
-    return frozenset([str(item["name"]) for item in objects_in(given) if item.get("name")])
+def _names(given: object, known: dict[frozenset[str], frozenset[str]]) -> frozenset[str]:
+    """One object for all endpoints that have the same: even an empty set is larger than all else of an endpoint."""
+    found = frozenset([str(item["name"]) for item in objects_in(given) if item.get("name")])
+    return known.setdefault(found, found)

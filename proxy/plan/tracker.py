@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty
@@ -17,7 +16,7 @@ from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
 from proxy.plan.endpoint_shares import EndpointShares
 from proxy.plan.outer import OuterAddresses
-from proxy.plan.port_shares import LEAST, PortShares
+from proxy.plan.port_shares import PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
 
@@ -69,7 +68,7 @@ class Tracker:
 
     @property
     def pending(self) -> bool:
-        return bool(self._changed or self._unserved or self._unmerged)
+        return bool(self._changed or self._unserved or self._unmerged or self._port_shares.is_stale)
 
     @property
     def pending_services(self) -> int:
@@ -83,20 +82,11 @@ class Tracker:
         """Take a Service that was added or changed, or with `gone` deleted."""
         key = service_name(obj)
         ports, problems = ({}, []) if gone else parse_service(obj, self.family)
-        others = self._port_shares.put(key, len(ports), obj)
-        problems += self._take_service(key, ports)
-        for other in others:
-            ports, _ = parse_service(other, self.family)
-            problems += self._take_service(service_name(other), ports)
-        return problems
+        fitting, more = self._outer.fitting(key, ports)
+        self._take_service(key, self._port_shares.put(key, fitting))
+        return problems + more
 
-    def _take_service(self, key: NamespacedName, ports: dict[ServicePortName, ServicePort]) -> list[Problem]:
-        """Its ports, or the first of them where the Services of its namespace have too many together."""
-        problems: list[Problem] = []
-        if self._port_shares.is_cut(key):
-            text = f"{len(ports) - LEAST} ports are left out: the Services of its namespace have too many together"
-            problems.append(Problem(f"Service {key}", text))
-            ports = dict(islice(ports.items(), LEAST))
+    def _take_service(self, key: NamespacedName, ports: Mapping[ServicePortName, ServicePort]) -> None:
         before = self._names.pop(key, ())
         if ports:
             self._names[key] = tuple(ports)
@@ -109,7 +99,9 @@ class Tracker:
         self._ports.update((name, ports[name]) for name in changed)
         if changed or gone_ports:
             self._unserved |= self._outer.put(key, next(iter(ports.values()), None), len(ports))
-        return problems
+
+    def _ports_of(self, key: NamespacedName) -> Mapping[ServicePortName, ServicePort]:
+        return {name: self._ports[name] for name in self._names.get(key, ())}
 
     def endpoint_slice(self, obj: Json, *, gone: bool = False) -> list[Problem]:
         """Take an EndpointSlice that was added or changed, or with `gone` deleted. Its Service need not exist."""
@@ -148,6 +140,9 @@ class Tracker:
 
     def take(self) -> Changes:
         """A copy of the state with the changes since the last call; the tracker starts a new list of changes."""
+        cut, refused = self._port_shares.bound(self._ports_of)
+        for service, ports in cut.items():
+            self._take_service(service, ports)
         others, problems = self._shares.bound({service.namespace for service in self._unmerged})
         self._unmerged |= others
         for service in self._unmerged:
@@ -157,7 +152,7 @@ class Tracker:
         others, more = self._outer.bound({service: self._endpoints_of(service) for service in touched})
         self._unserved |= others
         self._serve()
-        problems += more + self._refused
+        problems += more + self._refused + refused
         self._refused = []
         changed, self._changed = frozenset(self._changed), set()
         triggers, self._triggers = self._triggers, {}

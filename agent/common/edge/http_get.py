@@ -7,8 +7,8 @@ not choose where the node sends a request, and the headers of the pod with it.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -25,13 +25,18 @@ from nodelib.tls_records import StrangerContext
 MOST_REDIRECTS = 10
 _MOST_INTERIM = 5
 _LONGEST_ANSWER = 1 << 20  # bytes; content is not read further than its readers want
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+Turns = Callable[[StrangerContext], Turn]
 _AUTO_HEADERS = ("Accept", "Accept-Encoding", "User-Agent")
 
 
-def open_session(context: ssl.SSLContext, resolver: HostResolver, pod: str) -> aiohttp.ClientSession:
-    """A session without cookies, kept connections, or names of other pods; `pod` is a UID. Close it in the end."""
+def open_session(
+    context: ssl.SSLContext, resolver: HostResolver, pod: str, turn: Turn = nullcontext
+) -> aiohttp.ClientSession:
+    """A session without cookies, kept connections, or names of other pods; `pod` is a UID. Close it in the end. Each
+    TLS connection is made inside of a `turn`."""
     connector = _ShortAnswers(
-        ssl=context, force_close=True, limit=0, use_dns_cache=False, resolver=PodResolver(resolver, pod)
+        turn, ssl=context, force_close=True, limit=0, use_dns_cache=False, resolver=PodResolver(resolver, pod)
     )
     return aiohttp.ClientSession(
         connector=connector,
@@ -62,9 +67,14 @@ class _Bounded(ResponseHandler):
 
 
 class _ShortAnswers(aiohttp.TCPConnector):
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, turn: Turn, **options: Any) -> None:
         super().__init__(**options)
+        self._turn = turn
         self._factory = partial(_Bounded, loop=self._loop)  # type: ignore[assignment]
+
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:
+        async with self._turn() if req.is_ssl() else nullcontext():
+            return await super()._create_connection(req, traces, timeout)
 
 
 class _FewInterim(aiohttp.ClientResponse):
@@ -86,7 +96,12 @@ class _FewInterim(aiohttp.ClientResponse):
         return await super().start(connection)
 
 
-def any_certificate() -> ssl.SSLContext:
+def without_turns(_: StrangerContext) -> Turn:
+    """Each connects at once."""
+    return nullcontext
+
+
+def any_certificate() -> StrangerContext:
     """What is asked is whether the server answers, not who it is: any certificate and any cipher is accepted, but for
     those with Diffie-Hellman over finite fields, which Go does not have either (nodelib/tls_records.py)."""
     context = StrangerContext.of(ssl.PROTOCOL_TLS_CLIENT)

@@ -16,6 +16,7 @@ from agent.common.plan import downward
 from agent.common.plan.secrets import decode_secret
 from agent.containers.plan.expand import Budget, expand, lookup_in
 from agent.volumes.model.sources import CONFIG_MAP, MOST_OBJECTS, SECRET, ObjectRef, create_command
+from agent.volumes.plan.services import ports_of
 from nodelib.errors import Invalid, NotFound, Permanent
 from nodelib.json_values import Json
 
@@ -224,7 +225,7 @@ def service_variables(
 
 
 def _variables_of(service: str, spec: Json, budget: Budget) -> dict[str, str]:
-    prefix, address, ports = _variable_name(service), spec["clusterIP"], spec["ports"]
+    prefix, address, ports = _variable_name(service), spec["clusterIP"], ports_of(spec)
     for _ in range(_VARIABLES_OF_PORT * len(ports)):  # before any of them is made
         budget.variable(prefix, address)
     env = {f"{prefix}_SERVICE_HOST": address, f"{prefix}_SERVICE_PORT": str(ports[0]["port"])}

@@ -32,14 +32,18 @@ _NO_ROOM = "OutOfcpu OutOfmemory OutOfpods OutOfephemeral-storage"
 _PROBE = "ReadinessProbeFailed StartupProbeFailed LivenessProbeFailed"
 _RULES = (
     _rule(_PULL, r"unauthorized|denied|forbidden|401|403", "Create a pull secret (`kubectl create secret "
-          "docker-registry NAME -n {namespace} …`) and name it in the pod's imagePullSecrets; or check that the "
-          "image exists."),
+          "docker-registry NAME -n {namespace} …`) and name it in the pod's imagePullSecrets. If it names one, see "
+          "that it is there (`kubectl get secrets -n {namespace}`) and is for this registry: a missing one is left out "
+          "of the pull. Or check that the image exists."),
     _rule(_PULL, r"not found|manifest unknown|404", "Check the image's name and tag: the registry does not have it."),
     _rule(_PULL, r"no such host|timeout|refused|unreachable|dial tcp", "The node cannot reach the registry: check "
           "the registry's name, the node's DNS and its outgoing connections; or load the image onto the node and "
           "set imagePullPolicy: IfNotPresent."),
     _rule(_PULL, r"x509|certificate", "The node does not trust the registry's certificate: install its CA on the "
-          "node."),
+          "node; in a cluster of `nodewright up`, as caFile of `registries` in the file of --config."),
+    _rule(_PULL, r"first record does not look like a tls|http response to https", "The registry answers without TLS: "
+          "serve it by https, or tell the node's runtime its http:// address; in a cluster of `nodewright up`, as the "
+          "url of a mirror of `registries` in the file of --config."),
     _rule(_PULL, "", "Check the image reference, and that the node can reach its registry."),
     _rule("ErrImageNeverPull", r'image "(?P<image>[^"]+)"', "Set imagePullPolicy to IfNotPresent, or load the "
           "image: `docker save -o image.tar {image}`, then `nodewright load image.tar`."),
@@ -122,8 +126,9 @@ _RULES = (
     _rule("Running", "", "The other containers start when it has ended. See what it does: `kubectl logs -n "
           "{namespace} {pod} -c {container}`."),
     _rule("Failed", "", "It is not started again, because restartPolicy does not allow it. Mend what its log tells "
-          "(`kubectl logs -n {namespace} {pod} -c {container}`), delete the pod (`kubectl delete pod -n {namespace} "
-          "{pod}`) and create it again."),
+          "(`kubectl logs -n {namespace} {pod} -c {container}`). A pod with an owner, such as a Job, is replaced if "
+          "that allows another try; delete any other (`kubectl delete pod -n {namespace} {pod}`) and create it "
+          "again."),
     _rule("Evicted", r"EmptyDir|ephemeral", "Let it write less, or raise the sizeLimit of the volume or the limit "
           "of ephemeral-storage. A pod with an owner is replaced; remove this record by `kubectl delete pod -n "
           "{namespace} {pod}`."),

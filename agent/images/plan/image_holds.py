@@ -38,8 +38,8 @@ def held(
 ) -> tuple[HeldImage, ...]:
     """First the images that can be removed, in order, then the others. `records`: of these images, as of `now`."""
     facts = {one.id: one for one in images}
-    order = [one.id for one in old_enough(removable(records, now), policy, now)]
-    rest = sorted(records.keys() - set(order), key=lambda one: (-records[one].size, one))
+    order = {one.id: None for one in old_enough(removable(records, now), policy, now)}
+    rest = sorted(records.keys() - order.keys(), key=lambda one: (-records[one].size, one))
     return tuple(_held(facts[one], records, using, policy, now, free=one in order) for one in (*order, *rest))
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from agent.common.model.pods import Pod
+from agent.common.model.pods import ImageFacts, Pod
 from agent.common.model.states import Waiting
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
@@ -25,6 +25,8 @@ _KINDS = {
     "RegistryUnavailable": "the registry is unavailable",
     "SignatureValidationFailed": "the signature validation failed",
 }
+_TOO_LARGE = "larger than max"  # gRPC's words for a message, of either side
+_LONGEST_USER = 1024  # characters, as no system has them
 _IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 
 
@@ -105,6 +107,17 @@ def pull_policy(container: Json) -> str:
     found = _REFERENCE.fullmatch(image)
     latest = found is not None and not found["digest"] and found["tag"] in (None, "latest")
     return "Always" if latest else "IfNotPresent"
+
+
+def unusable(image: ImageFacts) -> str:
+    """Why no pod may have this image, "" for any other."""
+    longest = len(image.username)
+    return f"its configuration names a user of {longest} characters" if longest > _LONGEST_USER else ""
+
+
+def is_too_large(message: str) -> bool:
+    """Whether the runtime's answer did not come because of its size."""
+    return _TOO_LARGE in message
 
 
 def pull_failure(image: str, message: str) -> Waiting:

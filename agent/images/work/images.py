@@ -25,9 +25,11 @@ from agent.images.plan.images import (
     PullDecision,
     Wanted,
     asks_for_local,
+    is_too_large,
     pull_backed_off,
     pull_decision,
     pull_failure,
+    unusable,
     with_default_tag,
 )
 from agent.images.work.pull_credentials import Secrets
@@ -98,7 +100,7 @@ class ImageManager:
             on_state(want.key, self._failed(attempt, Waiting("InvalidImageName", message), 60))
             return
         try:
-            found = await self._images.image_status(reference)
+            found = await self._status(reference)
         except CriError as error:
             message = f'Failed to inspect image "{want.image}": {error.message}'
             self._warn(pod, want, "InspectFailed", message)
@@ -121,6 +123,30 @@ class ImageManager:
             on_state(want.key, self._failed(attempt, Waiting("ErrImageNeverPull", message), 10))
         else:
             self._pull(pod, want, reference, attempt, on_state)
+
+    async def _status(self, reference: str) -> ImageFacts | None:
+        """What the runtime has of the image. Raises CriError.
+
+        The user that an image names is a part of the runtime's list of all images, which has 16 MiB at most: where it
+        has more, no image of the node is collected any more. So an image with such a user goes, as soon as it is seen.
+        """
+        try:
+            found = await self._images.image_status(reference)
+            why = unusable(found) if found is not None else ""
+        except CriError as error:
+            if not is_too_large(error.message):
+                raise
+            why = "what the runtime says of it is too large"
+        if not why:
+            return found
+        await self._images.remove_image(reference)
+        raise CriError(
+            f"{why}, so it was removed",
+            code="INVALID_ARGUMENT",
+            obj=reference,
+            step="inspect image",
+            action="Build the image with a short USER.",
+        )
 
     async def _must_pull(self, pod: Pod, want: Wanted, found: ImageFacts) -> bool:
         """Whether to pull a local image because this pod may not use it without its own credentials."""
@@ -223,7 +249,7 @@ class ImageManager:
     async def _recorded(self, image: str, reference: str, ref: str, by: list[PullCredential]) -> ImageFacts | None:
         """The pulled image, after recording who may use it."""
         try:
-            found = await self._images.image_status(reference) or await self._images.image_status(ref)
+            found = await self._status(reference) or await self._status(ref)
         except BaseException:
             await self._records.failed(image)
             raise

@@ -9,7 +9,7 @@ import aiohttp
 from yarl import URL
 
 from agent.common.edge.host_resolver import HostResolver
-from agent.common.edge.http_get import any_certificate, get, open_session
+from agent.common.edge.http_get import Turns, any_certificate, get, open_session, without_turns
 from nodelib.errors import Temporary
 
 _LIMIT = 10 * 1024  # bytes that are read of an answer
@@ -17,10 +17,14 @@ _TIMEOUT = 60.0  # seconds
 
 
 class HttpHooks:
-    """agent.pods.ports.HttpGet. Each request has its own session, so no connection stays open."""
+    """agent.pods.ports.HttpGet. Each request has its own session, so no connection stays open.
 
-    def __init__(self, resolver: HostResolver | None = None) -> None:
+    `turns` gives each TLS connection its turn.
+    """
+
+    def __init__(self, resolver: HostResolver | None = None, turns: Turns = without_turns) -> None:
         self._resolver, self._tls = resolver or HostResolver(), any_certificate()
+        self._turn = turns(self._tls)
 
     async def get(self, url: str, headers: Mapping[str, str], *, pod: str = "") -> None:
         try:
@@ -42,7 +46,7 @@ class HttpHooks:
     async def _send(self, url: str, headers: Mapping[str, str], pod: str) -> None:
         async with (
             asyncio.timeout(_TIMEOUT),
-            open_session(self._tls, self._resolver, pod) as session,
+            open_session(self._tls, self._resolver, pod, self._turn) as session,
             get(session, str(URL(url)), headers.items()) as response,
         ):
             await response.content.read(_LIMIT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import Pod
+from agent.common.work.handshakes import of_namespace
 from agent.pods.ports import HttpGet
 from agent.runtime.ports import RuntimeService
 from nodelib.clock import Clock
@@ -62,7 +63,8 @@ class Hooks:
         headers = {"User-Agent": f"kube-lifecycle/{KUBERNETES_MINOR}", "Accept": "*/*"}
         headers |= {one["name"]: one.get("value", "") for one in action.get("httpHeaders") or []}
         try:
-            await self._http.get(url, headers, pod=pod.uid)
+            with of_namespace(pod.namespace):
+                await self._http.get(url, headers, pod=pod.uid)
         except NodewrightError as error:
             raise Permanent(f"error: {one_line(error.message, _MOST_OUTPUT)}", obj=what) from error
 

@@ -52,8 +52,8 @@ class Listeners:
         )
         assert runner.server is not None, "made by setup()"
         listener = _socket(name, address, port)
-        gate = Gate(runner.server, listener, tls, limits)
-        gate.start(_BACKLOG)
+        gate = Gate(runner.server, tls, limits)
+        gate.listen(listener, _BACKLOG)
         self._gates.append(gate)
         host, bound = listener.getsockname()[:2]
         return str(host), int(bound)

@@ -16,6 +16,7 @@ from agent.volumes.model.sources import (
     ObjectRef,
     TokenRequest,
 )
+from agent.volumes.plan.services import slim
 from agent.volumes.work.named_objects import NamedObjects
 from agent.volumes.work.tokens import TokenCache
 from agent.volumes.work.watched_objects import ObjectKey, WatchedObjects
@@ -66,7 +67,9 @@ class PodObjects:
         self._tokens = TokenCache(client, clock)
         self._named = NamedObjects(most)
         self._renewals = asyncio.Event()
-        self._services = Reflector(client, "/api/v1/services", name="services")
+        self._services = Reflector(
+            client, "/api/v1/services", name="services", on_change=lambda _, service, __: slim(service)
+        )
         self._bundles = Reflector(
             client, _BUNDLES, name="clustertrustbundles", on_change=lambda *_: self._bundles_changed()
         )

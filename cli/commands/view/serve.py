@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from cli.clusters import find, kubeconfig_of
+from cli.clusters import find, kubeconfig_of, refuse_if_stopped
 from cli.commands.view.answers import ClusterAnswers
 from cli.why.wording import Wording
 from controlplane.cluster.edge import state
@@ -23,6 +23,8 @@ def run(name: str, *, kubeconfig: str, port: int) -> None:
     path = kubeconfig or kubeconfig_of(cluster)
     if not path or (cluster is None and not kubeconfig and name != DEFAULT_NAME):
         path = find(name).admin_kubeconfig
+    if cluster is not None:
+        refuse_if_stopped(cluster)
     access = load_kubeconfig(path)
     log.setup(log.LogOptions(), "view")
     memory.settle_allocator()

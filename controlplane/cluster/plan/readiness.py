@@ -14,6 +14,7 @@ from nodelib.version import skew
 
 _KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
 _CORDON = "node.kubernetes.io/unschedulable"
+_OF_THE_CLUSTER = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")  # set and removed by controllers
 _CRI_PLUGIN = "io.containerd.grpc.v1.cri"
 
 
@@ -67,6 +68,22 @@ def node_state(node: dict[str, Any] | None, boot: str = "", given: Iterable[Tain
 def node_waits_for(node: dict[str, Any] | None, boot: str = "", given: Iterable[Taint] = ()) -> str:
     """Why no pods can be scheduled to the node, "" if they can; as node_state()."""
     return node_state(node, boot, given).waits_for
+
+
+def start_waits_for(node: dict[str, Any] | None, boot: str = "", given: Iterable[Taint] = ()) -> str:
+    """Why a node that was started is not up yet, "" if it is.
+
+    Unlike node_waits_for() it leaves aside what only a person takes away again: a cordon, and taints of their own.
+    """
+    state = node_state(node, boot, given)
+    passes = any(one.key != _CORDON and one.key.startswith(_OF_THE_CLUSTER) for one in state.taints)
+    return state.waits_for if passes or not state.taints else ""
+
+
+def closed_nodes(nodes: Mapping[str, dict[str, Any]], given: Mapping[str, Iterable[Taint]]) -> str:
+    """Which of the nodes take no new pods because a person wants it so, as `node2 cordoned`; "" for none."""
+    states = {name: node_state(nodes.get(name), given=taints) for name, taints in given.items()}
+    return ", ".join(f"{name} {state.waits_for.partition(':')[0]}" for name, state in states.items() if state.taints)
 
 
 def _other_taints(node: dict[str, Any], given: Iterable[Taint]) -> tuple[Taint, ...]:

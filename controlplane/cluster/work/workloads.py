@@ -13,7 +13,7 @@ from controlplane.cluster.advice import kubectl, ours
 from controlplane.cluster.edge.ask import Answers, ask
 from controlplane.cluster.model import CONTROL_PLANE, Cluster, in_url
 from controlplane.cluster.plan import manifests
-from controlplane.cluster.plan.readiness import Pod, node_waits_for, pod_facts, pods_wait_for
+from controlplane.cluster.plan.readiness import Pod, closed_nodes, pod_facts, pods_wait_for, start_waits_for
 from controlplane.cluster.work.control_plane import fail_if_exiting, starts
 from controlplane.cluster.work.nodes import agent_runs_for, boot_time, restart_agent
 from controlplane.waiting import until
@@ -59,18 +59,23 @@ async def _apply_one(client: KubeClient, obj: dict[str, Any], clock: Clock) -> N
         await clock.sleep(0.1)
 
 
-async def wait_nodes(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 120) -> None:
-    """Wait until every node is Ready and schedulable. Raises Temporary with what each one waits for."""
+async def wait_nodes(cluster: Cluster, client: KubeClient, clock: Clock, *, timeout: float = 120) -> str:
+    """Wait until every node is Ready and schedulable, and say which ones are closed to pods by a person, "" for none.
+
+    Raises Temporary with what each one waits for. A node that somebody cordoned or tainted would keep a wait for ever.
+    """
     boots = {node.name: boot_time(cluster, node) for node in cluster.nodes}
     restarted: set[str] = set()
     taints = {member.name: member.taints for member in cluster.members}
     wanted, patience = list(taints), _REGISTERS_WITHIN[cluster.options.agent]
+    by_name: dict[str, Any] = {}
 
     async def waits() -> str:
         listed = await client.get("/api/v1/nodes")
-        by_name = {item["metadata"]["name"]: item for item in listed["items"]}
+        by_name.clear()
+        by_name.update({item["metadata"]["name"]: item for item in listed["items"]})
         # What the API still says of a node that was started anew since then is of no use.
-        reasons = {name: node_waits_for(by_name.get(name), boots[name], taints[name]) for name in wanted}
+        reasons = {name: start_waits_for(by_name.get(name), boots[name], taints[name]) for name in wanted}
         for node in cluster.nodes:
             lost = node.name not in by_name and agent_runs_for(cluster, node) > patience
             if lost and node.name not in restarted:
@@ -80,6 +85,7 @@ async def wait_nodes(cluster: Cluster, client: KubeClient, clock: Clock, *, time
 
     logs = ", ".join(f"{cluster.log_dir(name)}/agent.log" for name in wanted)
     await _until(cluster, waits, clock, timeout, obj="nodes", action=f"Their agents' logs: {logs}")
+    return closed_nodes(by_name, taints)
 
 
 async def label_roles(cluster: Cluster, client: KubeClient) -> None:

@@ -188,6 +188,11 @@ class Field:
     required: bool = False
 
 
+def _only(kind: Kind) -> str:
+    """The value of a field that has only one, after a space; "" for other fields."""
+    return f" {kind.choices[0]}" if isinstance(kind, Text) and len(kind.choices) == 1 else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A mapping with known fields. `also` looks at fields together once each by itself is right."""
@@ -204,7 +209,7 @@ class Table:
             if value.get(name) is not None:
                 found += one.kind.check(value[name], (*path, name))
             elif one.required:
-                found.append(Problem((*path, name), "is missing", f"Add `{name}:` ({one.about})"))
+                found.append(Problem((*path, name), "is missing", f"Add `{name}:{_only(one.kind)}` ({one.about})"))
         return found or self.also(value, path)
 
     def _unknown(self, name: str, path: Path) -> Problem:

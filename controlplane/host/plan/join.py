@@ -14,6 +14,7 @@ import yaml
 from controlplane.cluster.plan.manifests import POLICY_RULES, proxy_right
 from controlplane.cluster.plan.node_files import CONTAINERD_SOCKET
 from controlplane.cluster.plan.tracing import flags_of
+from controlplane.host.model import Addons
 from nodelib import safe_yaml
 from nodelib.errors import Invalid, WrongUsage
 from nodelib.json_values import Json, object_or_empty
@@ -28,14 +29,6 @@ CONFIG, DROP_INS = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/config.d"
 PROXY_CONFIG = "/etc/kubernetes/nodewright-proxy.yaml"
 CONFIG_MAPS = ("kubelet-config", "kubeadm-config")
 _RBAC = "rbac.authorization.k8s.io"
-
-
-@dataclass(frozen=True, slots=True)
-class Addons:
-    """DaemonSets of the cluster that replace our pod network and our proxy; "" for none."""
-
-    network: str = ""
-    proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from controlplane.host.edge import discovery
+from controlplane.host.model import Addons
 from controlplane.host.plan import join as plan
 from controlplane.supervisor.edge import units
 from controlplane.waiting import until
@@ -57,9 +58,9 @@ async def _refusal(node: str, config: str) -> str:
     return ""
 
 
-async def addons_on_node(node: str, folder: str, clock: Clock) -> plan.Addons:
+async def addons_on_node(node: str, folder: str, clock: Clock) -> Addons:
     """Which of the cluster's DaemonSets run on this node; they start as soon as the Node object exists."""
-    found, pods = plan.Addons(), {"fieldSelector": f"spec.nodeName={node}"}
+    found, pods = Addons(), {"fieldSelector": f"spec.nodeName={node}"}
     async with _own_client() as client:
 
         async def unregistered() -> str:

@@ -406,6 +406,7 @@ def test_install_into_another_root_names_the_files_there(tmp_path: Path) -> None
         (["addons", "enable", "metrics"], "`./nodewright addons add`"),
         (["node", "list"], "`./nodewright status`"),
         (["export", "kubeconfig"], "`./nodewright kubeconfig`"),
+        (["purge"], "`./nodewright uninstall --purge`"),
         (["export-logs", "/tmp/report"], "`./nodewright export logs DIR`"),
     ],
 )

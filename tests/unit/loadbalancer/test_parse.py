@@ -92,3 +92,11 @@ def test_nothing_that_anybody_writes_raises(spec: Json, status: Any, notes: Any,
     found = parse.service({"metadata": {"annotations": notes, "uid": rest}, "spec": spec, "status": status})
     assert found.families
     parse.endpoint_nodes({"metadata": rest, "endpoints": status})
+
+
+def test_a_selector_of_a_megabyte_is_not_kept() -> None:
+    """All Services of type LoadBalancer are in the memory of every node's daemon."""
+    large = {f"example.com/{number:05}": "y" * 63 for number in range(10_000)}
+    one, other = service(selector=large), service(selector={**large, "a": "b"})
+    assert len(one.selector) < 100 and one.selector != other.selector
+    assert one.selector == service(selector=dict(reversed(large.items()))).selector

@@ -48,8 +48,8 @@ async def gate(limits: ConnectionLimits, tls: ssl.SSLContext | None = None) -> A
     await runner.setup()
     assert runner.server is not None
     listener = socket.create_server(("127.0.0.1", 0))
-    one = Gate(runner.server, listener, tls, limits)
-    one.start(512)
+    one = Gate(runner.server, tls, limits)
+    one.listen(listener, 512)
     yield int(listener.getsockname()[1])
     await one.close()
     await runner.cleanup()

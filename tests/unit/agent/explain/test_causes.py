@@ -168,7 +168,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         "",
         "Failed",
         "container app ended with exit code 3: no input",
-        "restartPolicy",
+        "A pod with an owner, such as a Job, is replaced",
     ),
 }
 
@@ -235,6 +235,10 @@ def test_a_long_error_of_a_start_keeps_its_cause() -> None:
         ("Unschedulable", "2 Insufficient example.com/gpu.", "device plugin"),
         ("Unschedulable", "2 Insufficient cpu.", "Ask for less cpu"),
         ("Unschedulable", "2 node(s) were unschedulable", "cordoned"),
+        ("ErrImagePull", "tls: first record does not look like a TLS handshake", "answers without TLS"),
+        ("ErrImagePull", "http: server gave HTTP response to HTTPS client", "answers without TLS"),
+        ("ErrImagePull", "x509: certificate signed by unknown authority", "caFile"),
+        ("ImagePullBackOff", "pull access denied", "`kubectl get secrets -n shop`"),
         ("ErrImageNeverPull", 'Container image "a/b:1" is not present', "`docker save -o image.tar a/b:1`"),
         ("SysctlForbidden", "forbidden sysctl", "allowedUnsafeSysctls"),
         ("Finalizers", "example.com/keep", '{"metadata":{"finalizers":null}}'),

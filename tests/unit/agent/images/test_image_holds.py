@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from agent.common.model.pods import ContainerState, ImageFacts, RunState
 from agent.images.model.images import HeldImage, Hold, HoldReason
 from agent.images.plan import image_gc, image_holds
@@ -63,3 +65,12 @@ def test_a_dry_run_takes_only_what_may_go() -> None:
     assert ([one.name for one in going], freed) == (["r/old:1"], 50 * MIB)
     going, freed = image_holds.to_go(_held(), 100 * MIB)
     assert ([one.name for one in going], freed) == (["r/old:1"], 50 * MIB)
+
+
+def test_thousands_of_images() -> None:
+    """Each was looked for among all: 0.2 s of the event loop for 5,000, four times as much for twice as many."""
+    images = [ImageFacts(f"sha256:{number:064}", (f"a:{number}",), (), 10) for number in range(5000)]
+    records = image_gc.noted({}, images, frozenset(), 100.0)
+    began = time.process_time()
+    assert len(image_holds.held(images, records, {}, POLICY, NOW)) == 5000
+    assert time.process_time() - began < 0.12

@@ -82,6 +82,7 @@ class Bench:
             self.commands,
             ProbeGates(http2=True, grpc_tls=True),
             Gate(16, longest=None),
+            Gate(64, longest=None),
         )
 
     def running(self, found: Pod, *, age: float = 0.0, container_id: str = "c1") -> None:
@@ -337,3 +338,19 @@ async def test_a_few_commands_begin_at_once_and_the_namespaces_take_turns(bench:
     bench.io.ended.set()
     await until(lambda: len(bench.io.containers) >= 22)
     assert "c1" in bench.io.containers[:5]
+
+
+async def test_of_all_other_probes_so_many_are_asked_at_once_that_others_have_their_turn(bench: Bench) -> None:
+    """Each is a millisecond of the event loop, ten with redirects, and a namespace may have thousands a second."""
+    bench.io.hang = True
+    probes: list[Json] = [{"httpGet": {"port": 80}}, {"tcpSocket": {"port": 80}}, {"grpc": {"port": 80}}]
+    for number in range(150):
+        many = pod(container(livenessProbe=probes[number % 3]), meta={"uid": f"m{number}", "namespace": "many"})
+        bench.running(many, age=100, container_id=f"many {number}")
+    bench.running(pod(container(livenessProbe=probes[0]), meta={"uid": "one", "namespace": "one"}), age=100)
+    bench.running(pod(container(livenessProbe=EXEC), meta={"uid": "x", "namespace": "many"}), container_id="exec")
+    await bench.clock.advance(20)
+    assert len(bench.io.containers) == 65 and "exec" in bench.io.containers
+    bench.io.ended.set()
+    await until(lambda: len(bench.io.containers) >= 152)
+    assert "c1" in bench.io.containers[:67]

@@ -75,8 +75,16 @@ def test_kubectl_does_not_wait_for_a_cluster_that_is_stopped(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="these commands are root's")
-@pytest.mark.parametrize("words", [["service", "demo"], ["trace", "node1", "demo"], ["why"], ["status"]])
-def test_what_is_asked_of_a_stopped_cluster_names_the_way_back(words: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "service demo", "trace node1 demo", "why", "status", "images", "drops", "policy list", "policy explain web",
+        "shell node1 -- true", "unload x:1", "view", "node remove node2", "node add",
+        "addons list", "addons add metrics", "addons remove metrics",
+    ],
+)  # fmt: skip
+def test_what_is_asked_of_a_stopped_cluster_names_the_way_back(asked: str, tmp_path: Path) -> None:
+    words = asked.split()
     there = saved(tmp_path, "tlistoff")
     (tmp_path / "tlistoff/admin.conf").write_text(NOWHERE)
     done = RUNNER.invoke(app, words, env=there)
@@ -97,6 +105,9 @@ def test_up_never_means_another_cluster() -> None:
         ("why shop/web", "./nodewright why shop/web --name lab"),
         ("kubectl get pods", "./nodewright kubectl --name lab get pods"),
         ("kubectl -- get pods", "./nodewright kubectl --name lab -- get pods"),
+        ("kubectl get pods --name lab", "./nodewright kubectl --name lab get pods"),
+        ("kubectl get pods --name=lab -A", "./nodewright kubectl --name lab get pods -A"),
+        ("kubectl expose pod a --name other", "./nodewright kubectl --name lab expose pod a --name other"),
         ("shell node1 -- ps ax", "./nodewright shell node1 --name lab -- ps ax"),
         ("node add n3", "./nodewright node add n3 --name lab"),
     ],

@@ -110,6 +110,7 @@ def test_a_cluster_that_does_not_exist_is_said_to(node: str, there: list[str], m
 
 def test_a_cluster_whose_agents_are_silent_is_not_to_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "sockets", lambda cluster: {"node2": ""})
+    monkeypatch.setattr("cli.clusters.is_stopped", lambda cluster: False)
     monkeypatch.setattr(state, "load", lambda name: Cluster(name, "10.89.3.0/24", Options()))
     with pytest.raises(Temporary, match="node2: its agent is not running") as caught:
         images.run("lab", "", "", as_json=False)

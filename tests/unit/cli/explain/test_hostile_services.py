@@ -115,3 +115,9 @@ def test_a_cluster_ip_is_called_by_the_name_of_its_service() -> None:
     assert facts.named("10.9.0.10") == "10.9.0.10 (Service kube-system/kube-dns)"
     start = sender("10.1.0.2", facts, "ns", "198.51.100.1")
     assert target("10.9.0.10", facts, "ns", start, "").service is dns
+
+
+@pytest.mark.parametrize("text", ["web", "svc/web", "shop/web", "shop/svc/web", "service/shop/web"])
+def test_how_a_service_may_be_named(text: str) -> None:
+    web = service("web", "10.9.0.7", namespace="shop")
+    assert command._service(text, "shop", Facts.of([web], [], [], [NODE]), "lab") is web

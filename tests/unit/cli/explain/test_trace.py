@@ -13,7 +13,7 @@ from cli.explain.listening import Listening
 from cli.explain.places import sender, target
 from cli.explain.walk import Machine, Path, Rules, paths
 from controlplane.machine.model import Listener
-from nodelib.errors import Invalid, NodewrightError, NotFound
+from nodelib.errors import Invalid, NodewrightError, NotFound, WrongUsage
 from nodelib.firewall.fib import Route
 from nodelib.firewall.trace_model import Fib, Hop, Packet
 from tests.builders.pods import pod_json
@@ -216,6 +216,8 @@ def test_what_cannot_be_looked_at_is_taken_to_listen() -> None:
         ("b:8080", PODS["b"], 8080),
         ("pod/b:8080", PODS["b"], 8080),
         ("deploy/app-b:8080", PODS["b"], 8080),
+        ("shop/deployment/app-b:8080", PODS["b"], 8080),
+        ("shop/svc/web", CLUSTER_IP, 80),
         ("node2:10250", NODES["node2"], 10250),
         ("node/node2:10250", NODES["node2"], 10250),
         ("10.0.2.2:8080", PODS["b"], 8080),
@@ -236,9 +238,12 @@ def test_what_a_target_may_be(to: str, address: str, port: int) -> None:
         ("c-9.each.shop.svc.cluster.local", NotFound, "has the host name c-9"),
         ("example.com", NotFound, "For a host outside, give its address."),
         ("node2", Invalid, "Give node2:PORT"),
+        ("192.0.2.9", WrongUsage, "has no port. Give ADDRESS:PORT, such as 192.0.2.9:443."),
+        ("[2001:db8::9]", WrongUsage, "such as [2001:db8::9]:443."),
         ("far", Invalid, "Trace to the address of that host."),
         ("pod/web", NotFound, "no Service, pod or node"),
         ("deploy/nobody", NotFound, "no Service, pod or node"),
+        ("app-b", NotFound, "There is deployment app-b in namespace shop: give shop/deployment/app-b"),
         ("web:https", Invalid, "Its ports are http=80/tcp."),
     ],
     ids=str,
@@ -258,11 +263,18 @@ def test_what_another_namespace_has_is_named() -> None:
         sender("nobody", FACTS, "default", HOST)
 
 
+@pytest.mark.parametrize("text", ["app-a", "shop/app-a"])
+def test_a_workload_without_its_kind_is_named(text: str) -> None:
+    with pytest.raises(NotFound, match="There is deployment app-a in namespace shop: give shop/deployment/app-a"):
+        sender(text, FACTS, "shop", HOST)
+
+
 @pytest.mark.parametrize(
     ("come", "address"),
     [
         ("a", PODS["a"]),
         ("deploy/app-a", PODS["a"]),
+        ("shop/deploy/app-a", PODS["a"]),
         ("rs/shop/app-a-77", PODS["a"]),
         ("b-0.each.shop.svc.cluster.local", PODS["b"]),
         ("node/node1", NODES["node1"]),

@@ -112,3 +112,11 @@ def test_what_to_do_names_the_cluster_or_the_kubeconfig(kind: str) -> None:
         with pytest.raises(NotFound) as caught:
             chosen(kind, Name("a", "nothing"), objects(), wording)
         assert command in caught.value.action
+
+
+def test_the_name_of_a_policy_leads_to_the_list_of_its_pods() -> None:
+    known = objects((policy("deny", select={"app": "web"}),))
+    with pytest.raises(NotFound) as caught:
+        chosen("Pod", Name("a", "deny"), known, Wording("lab"))
+    assert "a/deny is a NetworkPolicy" in caught.value.action
+    assert "`./nodewright policy list --name lab -n a`" in caught.value.action

@@ -161,7 +161,7 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         {},
         "BackoffLimitExceeded",
         "backoff limit",
-        "`kubectl logs -n shop job/web`",
+        "delete the Job (`kubectl delete job web -n shop`) and create it again; a CronJob makes the next one by itself",
         True,
     ),
     "a Job that took too long": (
@@ -345,7 +345,7 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         thing(selector=LABELS, ports=[{"port": 80, "targetPort": "http"}]),
         {"pod": [running("p", containers=[{"ports": [{"name": "web"}]}])], "endpointslice": []},
         "NoSuchPort",
-        "names a port http",
+        "names a port http (they name web)",
         "in targetPort of the Service",
         True,
     ),

@@ -8,6 +8,7 @@ import pytest
 
 from controlplane.cluster.model import Options
 from controlplane.cluster.plan.readiness import (
+    closed_nodes,
     node_waits_for,
     pod_facts,
     pods_wait_for,
@@ -15,8 +16,10 @@ from controlplane.cluster.plan.readiness import (
     serving_waits_for,
     settings,
     skews,
+    start_waits_for,
     unexpected_conditions,
 )
+from controlplane.config.model import Taint
 from tests.builders.pods import container_status, pod_json
 from tests.builders.services import node
 
@@ -53,6 +56,35 @@ IN_D = {"namespace": "d"}
 )
 def test_node_waits_for(given: Any, words: str) -> None:
     assert words in node_waits_for(given) if words else node_waits_for(given) == ""
+
+
+def tainted(*keys: str, **more: Any) -> Any:
+    return node(conditions=[READY], taints=[{"key": key, "effect": "NoSchedule"} for key in keys], **more)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        pytest.param(None, "not registered", id="unknown"),
+        pytest.param(node(conditions=[READY], cidr=""), "podCIDR", id="no podCIDR"),
+        pytest.param(tainted("node.kubernetes.io/network-unavailable"), "tainted", id="the cluster's own taint"),
+        pytest.param(
+            tainted("node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"), "not-ready", id="cordoned, too"
+        ),
+        pytest.param(tainted("node.cloudprovider.kubernetes.io/uninitialized"), "uninitialized", id="cloud provider"),
+        pytest.param(tainted("node.kubernetes.io/unschedulable"), "", id="cordoned"),
+        pytest.param(tainted("dedicated"), "", id="a person's taint"),
+        pytest.param(tainted("node.kubernetes.io/unschedulable", cidr=""), "podCIDR", id="cordoned, but no podCIDR"),
+    ],
+)
+def test_nobody_waits_for_what_only_a_person_takes_away(given: Any, words: str) -> None:
+    assert words in start_waits_for(given) if words else start_waits_for(given) == ""
+
+
+def test_nodes_that_a_person_closed_are_named() -> None:
+    gpu = Taint("gpu", "NoSchedule")
+    nodes = {"a": tainted("node.kubernetes.io/unschedulable"), "b": tainted("gpu"), "c": tainted("x"), "d": tainted()}
+    assert closed_nodes(nodes, {"a": (), "b": (gpu,), "c": (), "d": ()}) == "a cordoned, c tainted x"
 
 
 @pytest.mark.parametrize(

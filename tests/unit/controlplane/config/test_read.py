@@ -178,7 +178,7 @@ def test_all_errors_are_shown_and_not_only_the_first() -> None:
     [
         pytest.param("", "holds no mapping", id="empty"),
         pytest.param("- 1\n", "holds no mapping", id="a list"),
-        pytest.param("kind: Cluster\n", "apiVersion: is missing", id="no version"),
+        pytest.param("kind: Cluster\n", "Add `apiVersion: nodewright.io/v1alpha1`", id="no version"),
         pytest.param("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n", "a file for kind", id="kind's file"),
         pytest.param(HEAD + "---\n" + HEAD, "more than one document", id="two documents"),
         pytest.param("a: &a [x, x]\n" + "b: &b [*a, *a]\n" * 1 + "c: " + "[" * 30, "", id="deep"),

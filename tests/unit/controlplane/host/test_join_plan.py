@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from controlplane.host.model import Addons
 from controlplane.host.plan import join as plan
 from controlplane.host.plan import join_trust
 from nodelib.errors import Invalid, Permanent
@@ -90,13 +91,13 @@ def test_daemon_sets_are_recognized(names: list[str], network: str, proxy: str) 
     ("asked", "found", "network", "proxy"),
     [
         pytest.param(("auto", "auto"), None, "none", "none", id="nothing known yet"),
-        pytest.param(("auto", "auto"), plan.Addons(), "nodewright", "nodewright", id="neither there"),
-        pytest.param(("auto", "auto"), plan.Addons("kindnet", ""), "none", "nodewright", id="a network there"),
-        pytest.param(("nodewright", "none"), plan.Addons("kindnet", ""), "nodewright", "none", id="asked for"),
+        pytest.param(("auto", "auto"), Addons(), "nodewright", "nodewright", id="neither there"),
+        pytest.param(("auto", "auto"), Addons("kindnet", ""), "none", "nodewright", id="a network there"),
+        pytest.param(("nodewright", "none"), Addons("kindnet", ""), "nodewright", "none", id="asked for"),
     ],
 )
 def test_ours_run_where_the_cluster_brings_none(
-    asked: tuple[str, str], found: plan.Addons | None, network: str, proxy: str
+    asked: tuple[str, str], found: Addons | None, network: str, proxy: str
 ) -> None:
     assert plan.resolve(*asked, found) == (network, proxy)
 
@@ -119,15 +120,15 @@ def test_rights_for_policies_are_given_only_where_they_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("network", "found", "problem"),
     [
-        ("nodewright", plan.Addons(), ""),
-        ("nodewright", plan.Addons("kindnet"), ""),
+        ("nodewright", Addons(), ""),
+        ("nodewright", Addons("kindnet"), ""),
         ("none", None, ""),
-        ("none", plan.Addons("kindnet"), "kindnet"),
-        ("none", plan.Addons(), "elsewhere"),
+        ("none", Addons("kindnet"), "kindnet"),
+        ("none", Addons(), "elsewhere"),
     ],
     ids=["ours", "ours beside another", "not known yet", "another", "none"],
 )
-def test_policies_go_with_our_pod_network(network: str, found: plan.Addons | None, problem: str) -> None:
+def test_policies_go_with_our_pod_network(network: str, found: Addons | None, problem: str) -> None:
     if not problem:
         plan.check_policies(network, found)
         return
