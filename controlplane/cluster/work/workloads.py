@@ -22,6 +22,9 @@ from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 
 _APPLY = {"fieldManager": "nodewright-up", "force": "true"}
+# Seconds for which what is refused may only come too early, by the answer's code, 0 for none. Forbidden (until the
+# API server has made its own roles) is mostly meant: `join` must not keep somebody without rights waiting.
+_REFUSED_WITHIN = {403: 10.0, **dict.fromkeys((0, 404, 409, 429, 500, 503), 60.0)}
 # Seconds from an agent's start. Upstream's kubelet registers a Node only when it starts. Ours goes on trying, unless
 # the Node was deleted again and again: what only starts slowly must not be started anew.
 _REGISTERS_WITHIN = {"upstream": 30.0, "nodewright": 300.0}
@@ -39,22 +42,22 @@ class DemoAnswer:
 
 
 async def apply(client: KubeClient, objects: Iterable[dict[str, Any]], clock: Clock) -> None:
-    """Server-side apply of all objects at once; what a server that just started refuses is retried for ten seconds."""
+    """Server-side apply of all objects at once. What a server refuses only because it has just started, or has not yet
+    begun to serve a definition that is among them, is tried again."""
     async with asyncio.TaskGroup() as group:
         for obj in objects:
             group.create_task(_apply_one(client, obj, clock), name=f"apply {obj['kind']} {obj['metadata']['name']}")
 
 
 async def _apply_one(client: KubeClient, obj: dict[str, Any], clock: Clock) -> None:
-    deadline = clock.monotonic() + 10
+    began = clock.monotonic()
     while True:
         try:
             await client.patch(manifests.path_of(obj), obj, kind="apply", params=_APPLY)
             return
         except (ApiError, ApiUnreachable) as error:
-            if clock.monotonic() > deadline:
-                raise
-            if isinstance(error, ApiError) and error.code not in (403, 404, 409, 429, 500, 503):
+            code = error.code if isinstance(error, ApiError) else 0
+            if clock.monotonic() - began >= _REFUSED_WITHIN.get(code, 0.0):
                 raise
         await clock.sleep(0.1)
 
