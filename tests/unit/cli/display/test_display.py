@@ -98,8 +98,8 @@ def test_quiet_leaves_out_how_it_went(line: str, work: str, monkeypatch: pytest.
     known = Cluster("lab", "10.89.3.0/24", Options(nodes=2))
     importlib.import_module(work.rpartition(".")[0].removesuffix(".node_removal"))
     monkeypatch.setattr(work, _removed if work.endswith("_remove") else _made)
-    for module in ("clusters", "addons", "node"):
-        monkeypatch.setattr(f"cli.commands.{module}.find", lambda name: known)
+    for there in ("clusters.find", "addons.reachable", "node.find", "node.reachable", "node.refuse_if_stopped"):
+        monkeypatch.setattr(f"cli.commands.{there}", lambda name: known)
     words = line.split()
     loud, quiet = (CliRunner().invoke(app, [*words, *more, "--plain"]) for more in ([], ["--quiet"]))
     assert (loud.exit_code, quiet.exit_code) == (0, 0), loud.output + quiet.output
