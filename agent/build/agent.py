@@ -69,7 +69,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
     cgroups = await build_cgroups(base, keeper, checkpoints.managers.has_exclusive_cpus)
 
     volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi, checkpoints.user_namespaces)
-    probe_io = ProbeIo(base.connections.cri, base.host_resolver, base.handshakes.turns)
+    probe_io = ProbeIo(base.connections.cri, base.host_resolver, base.handshakes.turns_for)
     commands = Gate(4 * base.machine.facts().cpus)
     probes = ProbeManager(
         probe_io, base.events, base.pods.wake, base.clock, base.metrics, commands, settings.probe_gates

@@ -111,7 +111,7 @@ def pod_deps(
             runtime=cri,
             configs=built.configs,
             images=ImageManager(image_deps, settings.images.parallel_pulls or 32, rate=pull_rate(settings, clock)),
-            hooks=Hooks(cri, HttpHooks(base.host_resolver, base.handshakes.turns), clock),
+            hooks=Hooks(cri, HttpHooks(base.host_resolver, base.handshakes.turns_for), clock),
             files=base.pod_files,
             sandbox_gate=Gate(2 * base.machine.facts().cpus),
             restarts=settings.restarts,

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from agent.common import turn_waits
 from agent.common.edge.host_resolver import HostResolver
 from agent.common.edge.http_get import (
     MOST_REDIRECTS,
@@ -33,7 +34,6 @@ from agent.common.model.errors import CriError
 from agent.probes import grpc_check
 from agent.probes.model import ExecRequest, HttpRequest, Outcome, ProbeRequest, TcpRequest, Verdict
 from agent.runtime.ports import RuntimeService
-from nodelib import turn_waits
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.shortage import is_shortage
 from nodelib.tasks import cancel_and_wait
@@ -187,8 +187,8 @@ async def _in_time(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
     """Await `work`. Raises TimeoutError after `seconds`.
 
     Time in which this process did not run does not count against the container: when the timer itself fires late, an
-    answer that is already in the socket is read first, and the lost time is granted once more. Nor does
-    time count in which the attempt waited for its turn.
+    answer that is already in the socket is read first, and the lost time is granted once more. Time in which the
+    attempt waited for its turn does not count either.
     """
     loop = asyncio.get_running_loop()
     with turn_waits.counted() as waits:

@@ -7,6 +7,6 @@ within ten seconds, and what follows the head waits until the request is authori
 authorized request the oldest gives way to a new one, once it has had a fair time. That time is short while many wait
 for being accepted, and of too many those that have said nothing by then are not served: an honest client has spoken.
 
-`gate.py` accepts them and makes room, `connection.py` is one client, `middlewares.py` tells both when a request begins,
-is authorized and has its answer.
+`limits.py` has how many and how much, `gate.py` accepts them and makes room, `connection.py` is one client,
+`middlewares.py` tells both when a request begins, is authorized and has its answer.
 """

@@ -20,7 +20,7 @@ _SMALL = 64 * 1024  # bytes of a head that are not worth counting all heads for
 _HELD = 64 * 1024  # bytes after a head that are kept until the request is authorized; more stay in the kernel
 
 
-class Others(Protocol):
+class Registry(Protocol):
     """All connections of the server, which this one is part of (gate.py)."""
 
     limits: ConnectionLimits
@@ -37,8 +37,8 @@ class Others(Protocol):
 class Connection(asyncio.Protocol):
     """One client: stands between its transport and the HTTP protocol, which gets one head at a time."""
 
-    def __init__(self, inner: web.RequestHandler, others: Others, listener: socket.socket) -> None:
-        self._inner, self._others, self.listener = inner, others, listener
+    def __init__(self, inner: web.RequestHandler, registry: Registry, listener: socket.socket) -> None:
+        self._inner, self._registry, self.listener = inner, registry, listener
         self.handshake: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self._others.closed(self)
+        self._registry.closed(self)
         self._inner.connection_lost(exc)
         self._held.clear()
         self._transport = None  # its buffers are a quarter of a MiB, and circles of references wait for the collector
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """End it at once, in the handshake or later."""
         self._is_aborted = True
-        self._others.closed(self)
+        self._registry.closed(self)
         if self._transport is not None:
             self._transport.abort()
         elif self.handshake is not None:
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
 
     def admit(self, *, whole: bool) -> None:
         """The request is authorized. `whole`: what follows its head belongs to it, a body or an upgraded stream."""
-        self._others.admitted(self)
+        self._registry.admitted(self)
         if not whole:
             return
         self._is_open = True
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
 
     def done(self) -> bool:
         """The request has its answer. False: the client is a stranger still and must go."""
-        if self._is_open or self._others.is_stranger(self):
+        if self._is_open or self._registry.is_stranger(self):
             return False
         self.is_busy, self.taken, self._last = False, 0, b""
         held, self._held = bytes(self._held), bytearray()
@@ -133,11 +133,11 @@ class Connection(asyncio.Protocol):
         found = seen.find(_END)
         head = data if found < 0 else data[: found + len(_END) - len(self._last)]
         self.taken += len(head)
-        if self.taken > self._others.limits.head:
+        if self.taken > self._registry.limits.head:
             self._refuse()
             return
         if self.taken > _SMALL:
-            self._others.reduce_heads()
+            self._registry.reduce_heads()
             if self._is_aborted:
                 return
         self._last = seen[-3:]
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _start_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._others.limits.seconds, self._late)
+        self._timer = asyncio.get_running_loop().call_later(self._registry.limits.seconds, self._late)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

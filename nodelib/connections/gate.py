@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 import struct
+from collections import Counter
 
 from aiohttp import web
 
@@ -23,6 +24,7 @@ _NO_ROOM = 0.05  # seconds between two looks
 _NO_DESCRIPTOR = 0.5  # seconds until the next accept() after one that failed
 _OF_HANDSHAKES = 0.25  # of the process's time
 _SHORT = 0.25  # seconds that are fair while many wait
+_LOOK = 0.0002  # seconds between two looks at how many do, for each socket
 _MANY, _TOO_MANY = 64, 128  # connections that wait for accept(); honest clients that all come at once are fewer
 _QUEUED = 24  # where struct tcp_info of a listening socket has their number (tcpi_unacked), linux/tcp.h
 
@@ -37,6 +39,8 @@ class Gate:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: dict[socket.socket, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()  # whoever has a great many ports is served at the pace of one
+        self._before_turn = 0  # connections that wait for it
+        self._crowd, self._looked = 0, -1.0  # how many waited everywhere, and when
         self._window, self._count = 0.0, 0  # when it began, and how many have come in it
         self._paid = 0.0  # of the seconds that handshakes have taken, those that a pause was made for
 
@@ -103,21 +107,26 @@ class Gate:
                 await asyncio.sleep(_NO_DESCRIPTOR)
                 continue
             taken = False
+            self._before_turn += 1
+            is_before = True
             try:
                 async with self._turn:
+                    self._before_turn -= 1
+                    is_before = False
                     if taken := await self._takes(listener, accepted):
                         await self._pace()
             finally:
+                self._before_turn -= is_before
                 if not taken:
                     accepted.close()
 
     async def _takes(self, listener: socket.socket, accepted: socket.socket) -> bool:
         """When there is room. False: it is turned away."""
-        if _waiting(listener) > _TOO_MANY and not _has_spoken(accepted):
+        loop = asyncio.get_running_loop()
+        if self._waiting(loop.time()) > _TOO_MANY and not _has_spoken(accepted):
             await asyncio.sleep(0)
             return False
-        loop = asyncio.get_running_loop()
-        while not self._make_room(listener, loop.time()):
+        while not self._make_room(loop.time()):
             await asyncio.sleep(_NO_ROOM)
         self._take(listener, accepted)
         self._count += 1
@@ -148,11 +157,17 @@ class Gate:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _make_room(self, listener: socket.socket, now: float) -> bool:
+    def _waiting(self, now: float) -> int:
+        """How many connections wait at all sockets. Of a great many, that is not asked for each connection anew."""
+        if now - self._looked > _LOOK * len(self._listeners):
+            self._crowd, self._looked = sum(map(_queued, self._listeners)), now
+        return self._crowd + self._before_turn
+
+    def _make_room(self, now: float) -> bool:
         """Whether one more may come. One that has to go is taken from those that have had a fair time."""
         if len(self._strangers) >= self.limits.strangers:
             fair = self.limits.fair_seconds
-            silent = min(fair, _SHORT) if _waiting(listener) > _MANY else fair
+            silent = min(fair, _SHORT) if self._waiting(now) > _MANY else fair
             candidates = [one for one in self._strangers if now - one.since > (fair if one.is_busy else silent)]
         elif len(self._all) >= self.limits.connections:
             candidates = [one for one in self._all if one in self._strangers or not one.is_busy]
@@ -160,8 +175,9 @@ class Gate:
             return True
         if not candidates:
             return False
-        # Which goes first: without a certificate, before its request is being decided, and the oldest of those.
-        min(candidates, key=lambda one: (one.has_certificate, one.is_busy, one.since)).abort()
+        there = Counter(one.listener for one in candidates)
+        # Which goes first: without a certificate, before its request is being decided, where most are, and the oldest.
+        min(candidates, key=lambda one: (one.has_certificate, one.is_busy, -there[one.listener], one.since)).abort()
         return True
 
     async def _serve(self, connection: Connection, accepted: socket.socket) -> None:
@@ -182,7 +198,7 @@ class Gate:
             connection.handshake = None
 
 
-def _waiting(listener: socket.socket) -> int:
+def _queued(listener: socket.socket) -> int:
     """How many connections wait there for being accepted."""
     info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _QUEUED + 4)
     return int(struct.unpack_from("I", info, _QUEUED)[0])

@@ -24,3 +24,5 @@ class ConnectionLimits:
 
 # For what everybody may ask: health and metrics.
 OPEN = ConnectionLimits(head=64 << 10, strangers=64, connections=128)
+# The same at a great many ports of one server: a load balancer keeps a connection to each.
+OPEN_AT_MANY = ConnectionLimits(head=64 << 10, strangers=256, connections=1024, per_second=400)

@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 
 from nodelib.connections.gate import Gate
-from nodelib.connections.limits import OPEN
+from nodelib.connections.limits import OPEN, ConnectionLimits
 from nodelib.connections.middlewares import innermost, outermost
 from nodelib.errors import Temporary
 
@@ -71,7 +71,7 @@ async def start(routes: Mapping[str, Handler], host: str, port: int, what: str) 
     return server
 
 
-async def made(routes: Mapping[str, Handler]) -> HttpServer:
+async def made(routes: Mapping[str, Handler], limits: ConnectionLimits = OPEN) -> HttpServer:
     """A server of GET `routes` that has no port yet."""
     app = web.Application(middlewares=[outermost(), innermost()])
     for path, handler in routes.items():
@@ -84,12 +84,12 @@ async def made(routes: Mapping[str, Handler]) -> HttpServer:
         shutdown_timeout=1,
         keepalive_timeout=_KEEP_ALIVE,
         lingering_time=_LINGER,
-        max_line_size=OPEN.head,
-        max_field_size=OPEN.head,
+        max_line_size=limits.head,
+        max_field_size=limits.head,
     )
     await runner.setup()
     assert runner.server is not None, "made by setup()"
-    return HttpServer(runner, Gate(runner.server, None, OPEN))
+    return HttpServer(runner, Gate(runner.server, None, limits))
 
 
 def bound(host: str, port: int, *, dual: bool = False) -> socket.socket:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from nodelib.connections.limits import OPEN_AT_MANY
 from nodelib.daemons.http_server import HttpServer, json_response, made
 from nodelib.errors import Temporary
 from proxy.model import NamespacedName
@@ -96,7 +97,8 @@ class ServiceHealthServers:
 
     async def _namespace(self, name: str) -> _Namespace:
         if name not in self._namespaces:
-            space = self._namespaces[name] = _Namespace(await made({"/{path:.*}": self._answer_of(name)}))
+            routes = {"/{path:.*}": self._answer_of(name)}
+            space = self._namespaces[name] = _Namespace(await made(routes, OPEN_AT_MANY))
             return space
         return self._namespaces[name]
 

@@ -1,4 +1,4 @@
-"""How much of the event loop the TLS handshakes of probes and hooks take: a quarter for each namespace.
+"""How much of the event loop the TLS handshakes of probes and hooks take: a quarter for each namespace, half for all.
 
 Who answers is a pod. It may have OpenSSL work for 25 ms (a chain of fifty certificates, the longest curve), and lead a
 probe from one such handshake to the next by ten redirects, for each of its containers every second.
@@ -7,19 +7,20 @@ probe from one such handshake to the next by ten redirects, for each of its cont
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
+from agent.common import turn_waits
 from agent.common.work.gate import Gate
-from nodelib import turn_waits
 from nodelib.tls_records import StrangerContext
 
-_SHARE = 0.25  # of the loop's time, for the pods of a namespace
-_AT_ONCE = 4  # of all namespaces, and one of each
+_SHARE, _SHARE_OF_ALL = 0.25, 0.5  # of the loop's time: for the pods of a namespace, for those of all together
+_AT_ONCE, _AT_ONCE_OF_ALL = 4, 8
 _LONGEST = 0.25  # seconds that one counts as one of those: a server may be silent
 _OWED = 0.005  # seconds for which no rest is made yet
+_MOST_KEPT = 256  # namespaces that whose pods nobody asks at the moment
 _NAMESPACE = ContextVar("the namespace of the pod that is asked", default="")
 
 
@@ -33,55 +34,82 @@ def of_namespace(name: str) -> Iterator[None]:
         _NAMESPACE.reset(before)
 
 
+@dataclass(slots=True)
+class _Account:
+    """Seconds that handshakes have taken and no rest was made for, and until when there is one."""
+
+    share: float
+    owed: float = 0.0
+    rests_until: float = 0.0
+
+    def charge(self, seconds: float, now: float) -> None:
+        self.owed += seconds
+        if self.owed > _OWED:
+            self.rests_until = max(now, self.rests_until) + self.owed / self.share - self.owed
+            self.owed = 0.0
+
+    async def rest(self) -> None:
+        loop = asyncio.get_running_loop()
+        while (left := self.rests_until - loop.time()) > 0:
+            await asyncio.sleep(left)
+
+
+@dataclass(slots=True)
+class _Namespace:
+    gate: Gate
+    account: _Account
+    users: int = 0  # that wait for a turn, or have one
+
+
 class Handshakes:
-    """Those of all connections with pods of the node. Who waits here does so in his own time (nodelib/turn_waits.py):
-    neither are pods to blame for what those of others do, nor a namespace for having many.
+    """The handshakes of all connections with pods of the node. Waiting for a turn does not count as a probe's time
+    (agent/common/turn_waits.py): a pod is not to blame for the handshakes of others.
     """
 
     def __init__(self) -> None:
         self._contexts: list[StrangerContext] = []
-        self._gate = Gate(_AT_ONCE, _LONGEST)
-        self._own: defaultdict[str, Gate] = defaultdict(lambda: Gate(1, _LONGEST))
-        self._seen = 0.0  # of the seconds that they have taken, those that somebody owes
-        self._owed: defaultdict[str, float] = defaultdict(float)  # by namespace
-        self._rests: dict[str, float] = {}  # until when each does
+        self._gate, self._account = Gate(_AT_ONCE_OF_ALL, _LONGEST), _Account(_SHARE_OF_ALL)
+        self._namespaces: dict[str, _Namespace] = {}
+        self._charged = 0.0  # of the seconds that handshakes have taken
 
-    def turns(self, context: StrangerContext) -> Callable[[], AbstractAsyncContextManager[None]]:
-        """For the connections that the context is used for."""
+    def turns_for(self, context: StrangerContext) -> Callable[[], AbstractAsyncContextManager[None]]:
+        """What the connections that the context is used for are to be made in."""
         self._contexts.append(context)
         return self.turn
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait for it, and connect inside."""
-        namespace = _NAMESPACE.get()
-        own = self._own[namespace]
+        name = _NAMESPACE.get()
+        own = self._namespaces.get(name)
+        if own is None:
+            own = self._namespaces[name] = _Namespace(Gate(_AT_ONCE, _LONGEST), _Account(_SHARE))
+        own.users += 1
         try:
             async with AsyncExitStack() as held:
                 with turn_waits.waiting():
-                    await held.enter_async_context(own.place())
-                    await self._rest(namespace)
-                    await held.enter_async_context(self._gate.place(group=namespace))
+                    await held.enter_async_context(own.gate.place())
+                    await own.account.rest()
+                    await held.enter_async_context(self._gate.place(group=name))
+                    await self._account.rest()
                 try:
                     yield
                 finally:
-                    self._charge(namespace)
+                    self._charge(own)
         finally:
-            if not own.waiting and self._own.get(namespace) is own:
-                del self._own[namespace]
+            own.users -= 1
+            self._forget()
 
-    async def _rest(self, namespace: str) -> None:
-        loop = asyncio.get_running_loop()
-        while (left := self._rests.get(namespace, 0.0) - loop.time()) > 0:
-            await asyncio.sleep(left)
-        self._rests.pop(namespace, None)
+    def _charge(self, own: _Namespace) -> None:
+        """All that was spent since the last charge: of those that go on side by side that is near enough."""
+        now, spent = asyncio.get_running_loop().time(), sum([one.spent for one in self._contexts])
+        for account in (own.account, self._account):
+            account.charge(spent - self._charged, now)
+        self._charged = spent
 
-    def _charge(self, namespace: str) -> None:
-        """What they took since somebody was charged last; of those that go on side by side that is near enough."""
-        spent = sum([one.spent for one in self._contexts])
-        self._owed[namespace] += spent - self._seen
-        self._seen = spent
-        if self._owed[namespace] > _OWED:
-            owed = self._owed.pop(namespace)
+    def _forget(self) -> None:
+        """Not at once: who asks now and then would never rest."""
+        if len(self._namespaces) > _MOST_KEPT:
             now = asyncio.get_running_loop().time()
-            self._rests[namespace] = max(now, self._rests.get(namespace, now)) + owed / _SHARE - owed
+            kept = {name: one for name, one in self._namespaces.items() if one.users or one.account.rests_until > now}
+            self._namespaces = kept

@@ -89,6 +89,7 @@ class ImageManager:
         self._slots = Gate(parallel, longest)
         self._backoff: dict[str, dict[str, tuple[BackOff, Waiting]]] = {}  # by pod UID and image
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._looks: set[asyncio.Task[None]] = set()  # at what came of pulls that were cut off
 
     async def ensure(self, pod: Pod, want: Wanted, attempt: int, on_state: OnState) -> None:
         """Report the state of the image by `on_state(key, state)`, and start a pull if it is needed."""
@@ -182,6 +183,7 @@ class ImageManager:
 
     async def close(self) -> None:
         await cancel_and_wait(*self._pulls.values())
+        await cancel_and_wait(*self._looks)
         if self._watch is not None:
             await self._watch.close()
 
@@ -217,6 +219,9 @@ class ImageManager:
             self._pulls.pop((pod.uid, want.key), None)
             self._pull_failed(pod, want, attempt, error.message, on_state)
             return
+        except asyncio.CancelledError:
+            self._look_later(reference)
+            raise
         except Exception as error:
             self._pulls.pop((pod.uid, want.key), None)
             log.exception("pod %s: pulling %s", pod.full_name, want.image)
@@ -236,6 +241,17 @@ class ImageManager:
         )
         self._event(pod, want, "Pulled", message)
         on_state(want.key, _present(attempt, found or ImageFacts(ref), ref))
+
+    def _look_later(self, reference: str) -> None:
+        """The pod is gone, and nobody else looks at an image that may have come all the same, and may have to go."""
+
+        async def look() -> None:
+            with suppress(NodewrightError):
+                await self._status(reference)
+
+        task = asyncio.create_task(look(), name=f"look at {reference}")
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
 
     def _watched(self, pod: Pod, want: Wanted, reference: str) -> AbstractAsyncContextManager[None]:
         if self._watch is None:

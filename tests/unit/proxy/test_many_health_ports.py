@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
+from nodelib.connections.limits import OPEN_AT_MANY
 from proxy.edge.servers import ServiceHealthServers
 from proxy.model import NamespacedName
 
@@ -84,15 +85,53 @@ async def test_the_ports_of_a_namespace_have_the_connections_of_one(
     servers = ServiceHealthServers(("127.0.0.1",), lambda: True, lambda *_: None)
     await servers.sync(names(ports[:-1]) | names(ports[-1:], "else"), {NamespacedName("else", f"s{ports[-1]}"): 1})
     for port in ports[:-1]:
-        for _ in range(8):
+        for _ in range(15):
             await connect(clients, port)
     await asyncio.sleep(1.0)
     gate = servers._namespaces["ns"].server._gate
-    assert len(gate._all) <= 64
+    assert len(gate._all) <= OPEN_AT_MANY.strangers
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{ports[-1]}/") as answer:
         assert answer.status == 200, "nobody else waits"
         assert (await answer.json())["service"] == {"namespace": "else", "name": f"s{ports[-1]}"}
     await servers.close()
+
+
+async def test_a_few_silent_clients_at_each_port_keep_nobody_waiting(
+    ports: list[int], clients: list[socket.socket]
+) -> None:
+    servers = ServiceHealthServers(("127.0.0.1",), lambda: True, lambda *_: None)
+    await servers.sync(names(ports), {NamespacedName("ns", f"s{ports[-1]}"): 1})
+    for _ in range(25):
+        for port in ports:
+            await connect(clients, port)
+    limit = aiohttp.ClientTimeout(total=5)  # by places that are given up after two seconds it is eight
+    async with (
+        aiohttp.ClientSession(timeout=limit) as session,
+        session.get(f"http://127.0.0.1:{ports[-1]}/") as answer,
+    ):
+        assert answer.status == 200
+    await servers.close()
+
+
+async def test_a_balancer_keeps_connections_to_all_ports(ports: list[int], clients: list[socket.socket]) -> None:
+    servers = ServiceHealthServers(("127.0.0.1",), lambda: True, lambda *_: None)
+    await servers.sync(names(ports), {})
+    for _ in range(4):
+        for port in ports:
+            await connect(clients, port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    for _ in range(100):
+        await asyncio.sleep(0.05)
+        if sum(map(_is_answered, clients)) == len(clients):
+            break
+    assert sum(map(_is_answered, clients)) == len(clients) == 4 * (MANY + 1)
+    await servers.close()
+
+
+def _is_answered(client: socket.socket) -> bool:
+    try:
+        return client.recv(4, socket.MSG_PEEK) == b"HTTP"
+    except OSError:
+        return False
 
 
 async def test_each_port_answers_for_its_service(ports: list[int]) -> None:

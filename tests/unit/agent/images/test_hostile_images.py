@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from agent.common.model.errors import CriError
@@ -40,6 +42,26 @@ async def test_an_image_with_a_huge_user_is_removed(is_there: bool, listed: bool
     assert state.phase is ImagePhase.FAILED and state.waiting is not None
     assert "removed" in state.waiting.message and len(state.waiting.message) < 500
     assert not world.cri.images
+
+
+async def test_it_is_removed_also_when_its_pod_goes_meanwhile() -> None:
+    world = Limited()
+    world.cri.registry["r/web:1"] = ImageFacts("sha256:evil", ("r/web:1",), username="u" * (1 << 20))
+    is_gone = False
+
+    async def gone(reference: str) -> None:
+        nonlocal is_gone
+        if world.cri.images and not is_gone:
+            is_gone = True
+            world.manager.remove("uid-1")
+            await asyncio.sleep(0)
+
+    world.cri.before["image_status"] = gone
+    one = pod(meta={"uid": "uid-1"})
+    await world.manager.ensure(one, Wanted("app", "r/web:1", "IfNotPresent", "app"), 0, world.on_state)
+    await settle()
+    assert is_gone and not world.cri.images
+    assert not world.manager._looks
 
 
 async def test_any_other_error_removes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""How long a request has waited for its turn: time that whoever asks takes, and does not count against who is asked."""
+"""How long a request to a pod has waited for its turn. That is the node's time: it does not count against the pod."""
 
 from __future__ import annotations
 
