@@ -125,5 +125,7 @@ def _typed(there: Sequence[str]) -> str:
 
 
 def _typed_at(words: Sequence[str], name: str) -> int | None:
-    found = (i for i, word in enumerate(words) if word == f"--name={name}" or words[i : i + 2] == ["--name", name])
+    end = words.index("--") if "--" in words else len(words)  # what follows may be the command of a pod
+    before = words[:end]
+    found = (i for i, word in enumerate(before) if word == f"--name={name}" or before[i : i + 2] == ["--name", name])
     return next(found, None)

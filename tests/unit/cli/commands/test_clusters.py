@@ -133,6 +133,8 @@ def test_up_never_means_another_cluster() -> None:
         ("kubectl get pods --name lab", "./nodewright kubectl --name lab get pods"),
         ("kubectl get pods --name=lab -A", "./nodewright kubectl --name lab get pods -A"),
         ("kubectl expose pod a --name other", "./nodewright kubectl --name lab expose pod a --name other"),
+        ("kubectl exec web -- app --name lab", "./nodewright kubectl --name lab exec web -- app --name lab"),
+        ("kubectl exec web --name lab -- app --name=lab", "./nodewright kubectl --name lab exec web -- app --name=lab"),
         ("shell node1 -- ps ax", "./nodewright shell node1 --name lab -- ps ax"),
         ("node add n3", "./nodewright node add n3 --name lab"),
     ],
@@ -140,6 +142,13 @@ def test_up_never_means_another_cluster() -> None:
 def test_the_line_to_type(typed: str, expect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["nodewright", *typed.split()])
     assert line_with_name("lab") == expect
+
+
+def test_a_name_in_the_command_of_a_pod_is_not_typed_for_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["kubectl", "exec", "web", "--", "app", "--name", "prod"]
+    monkeypatch.setattr(sys, "argv", ["nodewright", *words])
+    done = RUNNER.invoke(app, words, env=saved(tmp_path, "lab", "prod"))
+    assert "Say which one: `./nodewright kubectl --name lab exec web -- app --name prod`" in done.stderr
 
 
 def shown(*found: Overview) -> str:
