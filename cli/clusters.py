@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
-from controlplane.cluster.model import DEFAULT_NAME, Cluster
+from controlplane.cluster.model import DEFAULT_NAME, OUTSIDE, Cluster
 from controlplane.supervisor.edge import units
 from nodelib.errors import NotFound, Temporary
 
@@ -90,8 +90,15 @@ def kubeconfig_of(cluster: Cluster | None) -> str:
 
 
 def is_stopped(cluster: Cluster) -> bool:
-    """Whether nothing of it is there, as after `stop` or a restart of this machine: not even the link to its nodes."""
-    return not os.path.exists(f"/sys/class/net/{cluster.host_link}")
+    """Whether nothing of it is there, as after `stop` or a restart of this machine: neither the link to its nodes,
+    which somebody may have removed from one that runs, nor a supervisor."""
+    if os.path.exists(f"/sys/class/net/{cluster.host_link}"):
+        return False
+    names = (*OUTSIDE, *(node.name for node in cluster.nodes))
+    try:
+        return not any(units.supervisor_pid(cluster.unit_dir(name)) for name in names)
+    except PermissionError:  # only root sees them
+        return True
 
 
 def meant(name: str) -> str:
@@ -118,5 +125,7 @@ def _typed(there: Sequence[str]) -> str:
 
 
 def _typed_at(words: Sequence[str], name: str) -> int | None:
-    found = (i for i, word in enumerate(words) if word == f"--name={name}" or words[i : i + 2] == ["--name", name])
+    end = words.index("--") if "--" in words else len(words)  # what follows may be the command of a pod
+    before = words[:end]
+    found = (i for i, word in enumerate(before) if word == f"--name={name}" or before[i : i + 2] == ["--name", name])
     return next(found, None)

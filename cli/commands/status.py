@@ -28,7 +28,7 @@ def run(name: str, *, as_json: bool) -> None:
     status = asyncio.run(read_status(cluster))
     if as_json:
         print(json.dumps(asdict(status), indent=1))
-    elif is_stopped(cluster) and not any(status.supervisors.values()):
+    elif is_stopped(cluster):
         print(f"Cluster {name} is stopped, or this machine was restarted. {ours(name, 'start')} brings it back.")
     else:
         show(status, sys.stdout)

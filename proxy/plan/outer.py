@@ -18,8 +18,8 @@ from proxy.model import NamespacedName, Problem, ServicePort, ServicePortName
 MOST_PAIRS = 100_000
 # Of all Services of a namespace: a Service of 30 KB had 100,000 pairs, and they took 45 MB of every proxy.
 MOST_OF_NAMESPACE = 200_000
+# Addresses of all Services of a namespace that are kept in memory, served or not.
 MOST_KNOWN = 100_000
-"""Addresses of all Services of a namespace that are kept in memory, served or not."""
 _LEAST = 4  # addresses of any Service, however many endpoints it has and others take
 _SHOWN = 3  # addresses, or Services, in one line of the log
 
@@ -84,8 +84,8 @@ class OuterAddresses:
     def fitting(
         self, service: NamespacedName, ports: Mapping[ServicePortName, ServicePort]
     ) -> tuple[Mapping[ServicePortName, ServicePort], list[Problem]]:
-        """The ports of a Service with as many of its addresses as can be kept. Who finds no room has the others when he
-        is written again: each takes some hundred bytes of every proxy."""
+        """The ports of a Service with as many of its addresses as can be kept: each takes some hundred bytes of every
+        proxy. A Service that finds no room has its others when it is written again."""
         port = next(iter(ports.values()), None)
         asked = self._asked.get(service)
         room = max(_LEAST, MOST_KNOWN - self._known[service.namespace] + (asked.count if asked else 0))

@@ -1,8 +1,8 @@
 """How many ports the Services of a namespace may have together. Pure.
 
 A Service may have 20,000 ports, each of which takes a kilobyte or two of every proxy. Those that have many and find no
-room keep their first ones. The others are kept in short, to come back when there is room, and of a namespace only so
-much: a Service that finds no room there either comes back when it is written again.
+room keep their first ones. The others are kept packed, to come back when there is room, and of a namespace only so
+much: those that find no room there either come back when their Service is written again.
 """
 
 from __future__ import annotations
@@ -25,43 +25,62 @@ Ports = Mapping[ServicePortName, ServicePort]
 
 @dataclass(slots=True)
 class _Namespace:
-    """Its Services by how many ports they have. `cut`: those that have their first ones; `kept`: what these lack."""
+    """Its Services by how many ports they have. `reduced`: those that have their first ones; `kept`: what these lack,
+    packed."""
 
     ports: dict[NamespacedName, int] = field(default_factory=dict)
     total: int = 0
-    cut: set[NamespacedName] = field(default_factory=set)
+    reduced: set[NamespacedName] = field(default_factory=set)
+    left_out: int = 0  # ports that the reduced ones lack
+    first: tuple[int, NamespacedName] | None = None  # count and name of the first one for which there is no room
     kept: dict[NamespacedName, bytes] = field(default_factory=dict)
-    size: int = 0  # bytes that are kept
-    told: frozenset[NamespacedName] = frozenset()  # of `cut`, those that were last told of
+    kept_bytes: int = 0
+    reported: frozenset[NamespacedName] = frozenset()  # of `reduced`, those that the log has named
 
     def over(self) -> set[NamespacedName]:
         """Those for whom there is no room; whoever has little comes first, and the same ones on every node."""
+        self.first = None
         if self.total <= MOST_OF_NAMESPACE:
             return set()
         left, found = MOST_OF_NAMESPACE, set()
         for service, count in sorted(self.ports.items(), key=lambda one: (one[1], one[0])):
             if count > left and count > LEAST:
                 found.add(service)
+                self.first = self.first or (count, service)
             left -= LEAST if service in found else count
         return found
 
-    def cuts(self, service: NamespacedName, ports: Ports) -> Ports:
+    def may_have_all(self, service: NamespacedName) -> bool:
+        """Whether a Service that was written has all its ports until over() is asked again. One that comes before those
+        without room does: nothing of it would be kept where they take all of that. But only so many more at once."""
+        count = self.ports.get(service, 0)
+        if count <= LEAST or self.total <= MOST_OF_NAMESPACE:
+            return True
+        is_early = self.first is not None and (count, service) < self.first
+        return is_early and self.total - self.left_out <= 2 * MOST_OF_NAMESPACE
+
+    def reduce(self, service: NamespacedName, ports: Ports) -> Ports:
         """Leave out all but its first ports."""
-        self.cut.add(service)
-        self.size -= len(self.kept.pop(service, b""))
+        count = self.ports[service]
+        self.reduced.add(service)
+        self.left_out += count - LEAST
+        self.first = min(self.first or (count, service), (count, service))
         # More than that is not even put together.
-        if self.size + 16 * len(ports) <= MOST_KEPT:
-            short = _short(ports)
-            if self.size + len(short) <= MOST_KEPT:
-                self.kept[service] = short
-                self.size += len(short)
+        if self.kept_bytes + 16 * len(ports) <= MOST_KEPT:
+            packed = _packed(ports)
+            if self.kept_bytes + len(packed) <= MOST_KEPT:
+                self.kept[service] = packed
+                self.kept_bytes += len(packed)
         return dict(islice(ports.items(), LEAST))
 
-    def uncut(self, service: NamespacedName) -> bytes:
-        self.cut.discard(service)
-        short = self.kept.pop(service, b"")
-        self.size -= len(short)
-        return short
+    def forget(self, service: NamespacedName) -> bytes:
+        """It has all its ports again, or others. Returns what was kept of them."""
+        if service in self.reduced:
+            self.reduced.remove(service)
+            self.left_out -= self.ports[service] - LEAST
+        packed = self.kept.pop(service, b"")
+        self.kept_bytes -= len(packed)
+        return packed
 
 
 class PortShares:
@@ -82,19 +101,18 @@ class PortShares:
         """
         space = self._namespaces.setdefault(service.namespace, _Namespace())
         was_over = space.total > MOST_OF_NAMESPACE
-        space.uncut(service)
+        space.forget(service)
         space.total += len(ports) - space.ports.pop(service, 0)
         if ports:
             space.ports[service] = len(ports)
-        is_over = space.total > MOST_OF_NAMESPACE
-        if was_over or is_over:
+        if was_over or space.total > MOST_OF_NAMESPACE:
             self._changed.add(service.namespace)
         elif not space.ports:
             del self._namespaces[service.namespace]
-        return space.cuts(service, ports) if is_over and len(ports) > LEAST else ports
+        return ports if space.may_have_all(service) else space.reduce(service, ports)
 
     def bound(self, ports_of: Callable[[NamespacedName], Ports]) -> tuple[dict[NamespacedName, Ports], list[Problem]]:
-        """Share out anew. `ports_of`: all those of a Service that is not cut. Returns who has more of them now, or
+        """Share out anew. `ports_of`: all those of a Service that is not reduced. Returns who has more of them now, or
         fewer."""
         found: dict[NamespacedName, Ports] = {}
         problems: list[Problem] = []
@@ -104,29 +122,28 @@ class PortShares:
             if space is None:
                 continue
             over = space.over()
-            for service in sorted(over - space.cut):
-                found[service] = space.cuts(service, ports_of(service))
-            for service in sorted(space.cut - over):
-                if short := space.kept.get(service):
-                    space.uncut(service)
-                    found[service] = dict(_whole(short, ports_of(service)))
-            if new := space.cut - space.told:
+            for service in sorted(space.reduced - over):  # first, as this makes room for what the others lack
+                if service in space.kept:
+                    found[service] = dict(_unpacked(space.forget(service), ports_of(service)))
+            for service in sorted(over - space.reduced):
+                found[service] = space.reduce(service, ports_of(service))
+            if new := space.reduced - space.reported:
                 which = first_of(sorted(one.name for one in new), _SHOWN)
                 text = f"all ports but the first {LEAST} are left out of {which}: its Services have too many together"
                 problems.append(Problem(f"Namespace {name}", text))
-            space.told = frozenset(space.cut)
+            space.reported = frozenset(space.reduced)
             if not space.ports:
                 del self._namespaces[name]
         return found, problems
 
 
-def _short(ports: Ports) -> bytes:
+def _packed(ports: Ports) -> bytes:
     return compact([[key.port, key.protocol, one.port, one.node_port] for key, one in ports.items()]).encode()
 
 
-def _whole(short: bytes, some: Ports) -> Iterator[tuple[ServicePortName, ServicePort]]:
+def _unpacked(packed: bytes, some: Ports) -> Iterator[tuple[ServicePortName, ServicePort]]:
     """All ports of a Service by some of them: what else these have is the same for all."""
     like = next(iter(some.values()))
-    for name, protocol, number, node_port in decode(short):
+    for name, protocol, number, node_port in decode(packed):
         key = ServicePortName(like.name.service, name, protocol)
         yield key, replace(like, name=key, port=number, node_port=node_port)

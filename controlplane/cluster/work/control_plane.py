@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 
@@ -23,7 +24,10 @@ _GIVE_UP_AFTER = 4  # starts of a program that keeps exiting
 
 
 def start_unit(cluster: Cluster, unit: str, programs: tuple[Program, ...], project: str) -> None:
-    """Let the unit's supervisor run `programs`; those that run already and have not changed are left alone."""
+    """Let the unit's supervisor run `programs`; those that run already and have not changed are left alone.
+
+    It blocks until the supervisor runs: coroutines call it in a thread, or nobody would hear Ctrl-C.
+    """
     directories = cgroups.ensure(cgroups.hierarchies(), f"{cluster.cgroup}/{unit}{_leaf(unit)}")
     outside = unit in OUTSIDE  # process 1 of a node starts the supervisor in its place already
     units.write_spec(
@@ -55,7 +59,7 @@ async def start_storage(cluster: Cluster, tools: Tools, clock: Clock) -> None:
     server = running.get("kube-apiserver")
     flags = next(list(one.argv) for one in programs if one.name == "kube-apiserver")
     other = bool(server and server["alive"]) and units.arguments(folder, "kube-apiserver") != flags
-    start_unit(cluster, CONTROL_PLANE, programs, tools.project)
+    await asyncio.to_thread(start_unit, cluster, CONTROL_PLANE, programs, tools.project)
     if not other:
         return
 
@@ -125,4 +129,4 @@ async def start_controllers(cluster: Cluster, tools: Tools) -> None:
         document = json.dumps(scheduler.config(cluster), indent=1)
         files.write_if_changed(scheduler.config_path(cluster), document)
     programs = components.storage(cluster, tools) + components.controllers(cluster, tools)
-    start_unit(cluster, CONTROL_PLANE, programs, tools.project)
+    await asyncio.to_thread(start_unit, cluster, CONTROL_PLANE, programs, tools.project)

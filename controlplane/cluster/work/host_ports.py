@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -26,7 +27,7 @@ async def ensure(cluster: Cluster, tools: Tools, clock: Clock) -> str:
     if not ports:
         _remove(cluster)
         return "none"
-    start_unit(cluster, PORTS, (components.ports(cluster, tools),), tools.project)
+    await asyncio.to_thread(start_unit, cluster, PORTS, (components.ports(cluster, tools),), tools.project)
     before = starts(cluster, PORTS)
 
     async def waits_for() -> str:

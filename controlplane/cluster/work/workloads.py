@@ -22,9 +22,10 @@ from nodelib.errors import NodewrightError
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 
 _APPLY = {"fieldManager": "nodewright-up", "force": "true"}
-# Seconds for which what is refused may only come too early, by the answer's code, 0 for none. Forbidden (until the
-# API server has made its own roles) is mostly meant: `join` must not keep somebody without rights waiting.
-_REFUSED_WITHIN = {403: 10.0, **dict.fromkeys((0, 404, 409, 429, 500, 503), 60.0)}
+_PATIENCE = 60.0  # seconds, with an API server that was just started
+_EARLY = frozenset({0, 403, 404, 409, 429, 500, 503})  # answers to what may only come too early; 0: there is none
+# Seconds. Until the API server has made its own roles; mostly it is meant, and nobody without rights should wait.
+_FORBIDDEN_WITHIN = 10.0
 # Seconds from an agent's start. Upstream's kubelet registers a Node only when it starts. Ours goes on trying, unless
 # the Node was deleted again and again: what only starts slowly must not be started anew.
 _REGISTERS_WITHIN = {"upstream": 30.0, "nodewright": 300.0}
@@ -41,15 +42,18 @@ class DemoAnswer:
     nodes: tuple[str, ...]
 
 
-async def apply(client: KubeClient, objects: Iterable[dict[str, Any]], clock: Clock) -> None:
+async def apply(
+    client: KubeClient, objects: Iterable[dict[str, Any]], clock: Clock, *, patience: float = _PATIENCE
+) -> None:
     """Server-side apply of all objects at once. What a server refuses only because it has just started, or has not yet
-    begun to serve a definition that is among them, is tried again."""
+    begun to serve a definition that is among them, is tried again for `patience` seconds."""
     async with asyncio.TaskGroup() as group:
         for obj in objects:
-            group.create_task(_apply_one(client, obj, clock), name=f"apply {obj['kind']} {obj['metadata']['name']}")
+            work = _apply_one(client, obj, clock, patience)
+            group.create_task(work, name=f"apply {obj['kind']} {obj['metadata']['name']}")
 
 
-async def _apply_one(client: KubeClient, obj: dict[str, Any], clock: Clock) -> None:
+async def _apply_one(client: KubeClient, obj: dict[str, Any], clock: Clock, patience: float) -> None:
     began = clock.monotonic()
     while True:
         try:
@@ -57,7 +61,8 @@ async def _apply_one(client: KubeClient, obj: dict[str, Any], clock: Clock) -> N
             return
         except (ApiError, ApiUnreachable) as error:
             code = error.code if isinstance(error, ApiError) else 0
-            if clock.monotonic() - began >= _REFUSED_WITHIN.get(code, 0.0):
+            within = min(patience, _FORBIDDEN_WITHIN) if code == 403 else patience
+            if code not in _EARLY or clock.monotonic() - began >= within:
                 raise
         await clock.sleep(0.1)
 

@@ -35,6 +35,7 @@ from nodelib.kube.client import ApiError, KubeClient
 DROP_IN = f"{plan.DROP_INS}/50-nodewright.conf"
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SIGNED_WITHIN = 15.0
+_PATIENCE = 10.0  # seconds, with a server that does not answer: the cluster is there already, or its URL is wrong
 _MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
@@ -112,7 +113,7 @@ async def _by_admin(request: Request, clock: Clock) -> KnownCluster:
     try:
         async with KubeClient(replace(admin, server=server), user_agent=discovery.USER_AGENT) as client:
             objects = [*plan.rights(request.policies), plan.token_secret(identity, secret, expires)]
-            await workloads.apply(client, objects, clock)
+            await workloads.apply(client, objects, clock, patience=_PATIENCE)
             sets = await client.get("/apis/apps/v1/namespaces/kube-system/daemonsets")
     except* ApiError as refused:  # all objects are applied at once, so several may fail
         problem = next(one for one in refused.exceptions if isinstance(one, ApiError))

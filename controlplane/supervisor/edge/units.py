@@ -25,7 +25,7 @@ from nodelib.errors import Temporary
 from nodelib.files import no_link
 
 _PATIENCE = 60  # seconds until a supervisor has its lock; one that ended is noticed at once
-_ANOTHER = 3  # exit status of a supervisor when another one has the lock
+_LOCK_IS_TAKEN = 3  # exit status of a supervisor when another one has the lock
 
 
 def write_spec(
@@ -149,7 +149,7 @@ def ensure_supervisor(folder: str, log: str, project: str) -> bool:
         )
     deadline = time.monotonic() + _PATIENCE
     while not supervisor_pid(folder):
-        ended = child.poll() not in (None, _ANOTHER)
+        ended = child.poll() not in (None, _LOCK_IS_TAKEN)
         if ended or time.monotonic() > deadline:
             late = f"the supervisor has not taken its lock within {_PATIENCE} s"
             raise _not_started(

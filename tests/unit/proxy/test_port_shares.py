@@ -8,9 +8,9 @@ import pytest
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
-from proxy.model import ServicePort, ServicePortName
+from proxy.model import NamespacedName, ServicePort, ServicePortName
 from proxy.plan import port_shares
-from proxy.plan.port_shares import LEAST, MOST_OF_NAMESPACE
+from proxy.plan.port_shares import LEAST, MOST_OF_NAMESPACE, PortShares
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint_slice, service
 from tests.unit.proxy.build import HERE
@@ -95,13 +95,56 @@ def test_what_is_kept_of_ports_that_are_left_out(monkeypatch: pytest.MonkeyPatch
     tracker.take()
     space = tracker._port_shares._namespaces["ns"]
     kept = sum(map(len, space.kept.values()))
-    assert 10_000 < kept == space.size <= 20_000 and len(space.cut) == 75
+    assert 10_000 < kept == space.kept_bytes <= 20_000 and len(space.reduced) == 75
     for number in range(10, 85):
         tracker.service(huge(number), gone=True)
     assert set(served(tracker).values()) == {LEAST}, "what is not kept comes back when it is written again"
     for number in range(85, 90):
         tracker.service(huge(number, ports=400))
     assert set(served(tracker).values()) == {400}
+
+
+def test_a_small_service_that_is_written_again_keeps_its_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There was room for all its ports, but none to keep them while it was not known: it had 16 from then on."""
+    monkeypatch.setattr(port_shares, "MOST_OF_NAMESPACE", 2000)
+    monkeypatch.setattr(port_shares, "MOST_KEPT", 20_000)
+    tracker = Tracker(Family.IPV4, HERE, 0.0)
+    for number in range(10, 90):
+        tracker.service(huge(number, ports=400))
+    tracker.service(huge(90, ports=17))
+    assert served(tracker)["ns/huge90"] == 17
+    for number, ports in ((10, 400), (90, 17), (91, 18)):
+        again = huge(number, ports=ports)
+        again["spec"]["externalIPs"] = ["192.0.2.1"]
+        tracker.service(again)
+        assert served(tracker)[f"ns/huge{number}"] == ports
+    tracker.service(huge(89, ports=19))
+    assert served(tracker)["ns/huge89"] == 19, "it was one of those without room"
+
+
+def test_each_service_with_fewer_ports_than_the_one_before() -> None:
+    """All of them come before those without room: until they are shared out, they do not have all they ask for."""
+    shares, had = PortShares(), 0
+    for number in range(60):
+        service_name = NamespacedName("ns", f"s{number}")
+        names = [ServicePortName(service_name, str(port), "TCP") for port in range(MANY - number)]
+        had += len(shares.put(service_name, {name: ServicePort(name, "172.30.0.1", 80) for name in names}))
+    assert had <= 2 * MOST_OF_NAMESPACE + 60 * LEAST
+
+
+def test_what_comes_back_makes_room_for_what_is_left_out_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_shares, "MOST_OF_NAMESPACE", 1000)
+    monkeypatch.setattr(port_shares, "MOST_KEPT", 12_000)  # of one of 500
+    tracker = Tracker(Family.IPV4, HERE, 0.0)
+    for number, ports in ((1, 500), (2, 400), (3, 450)):
+        tracker.service(huge(number, ports=ports))
+    assert served(tracker) == {"ns/huge1": LEAST, "ns/huge2": 400, "ns/huge3": 450}
+    tracker.service(huge(2), gone=True)
+    tracker.service(huge(3, ports=500))
+    tracker.service(huge(4, ports=17))
+    assert served(tracker) == {"ns/huge1": 500, "ns/huge3": LEAST, "ns/huge4": 17}
+    tracker.service(huge(1), gone=True)
+    assert served(tracker) == {"ns/huge3": 500, "ns/huge4": 17}
 
 
 def test_ports_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:

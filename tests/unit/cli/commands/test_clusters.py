@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -13,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.app import app
-from cli.clusters import line_with_name
+from cli.clusters import is_stopped, line_with_name, refuse_if_stopped
 from cli.commands import clusters
 from cli.display.terminal import new_console
 from controlplane.cluster.edge import state
-from controlplane.cluster.model import Cluster
+from controlplane.cluster.model import CONTROL_PLANE, Cluster
 from controlplane.cluster.work.down import Removed
 from controlplane.cluster.work.overview import Overview
 
@@ -93,6 +94,30 @@ def test_what_is_asked_of_a_stopped_cluster_names_the_way_back(asked: str, tmp_p
     assert len(done.output.splitlines()) <= 4, done.output
 
 
+@pytest.mark.parametrize("unit", [CONTROL_PLANE, "node2"])
+def test_a_cluster_that_has_lost_only_its_link_is_not_stopped(unit: str, tmp_path: Path) -> None:
+    """Somebody removed it: `start` is no way back, and shell, drops, load and unload do not need it."""
+    cluster = Cluster("tlistoff", "10.89.0.0/24", root=str(tmp_path))
+    assert is_stopped(cluster)
+    folder = Path(cluster.unit_dir(unit))
+    folder.mkdir(parents=True)
+    with (folder / "lock").open("w", encoding="ascii") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.write(str(os.getpid()))
+        held.flush()
+        assert not is_stopped(cluster)
+        refuse_if_stopped(cluster)
+    assert is_stopped(cluster)
+
+
+def test_who_may_not_look_at_supervisors_is_told_by_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(folder: str) -> int:
+        raise PermissionError(folder)
+
+    monkeypatch.setattr("controlplane.supervisor.edge.units.supervisor_pid", hidden)
+    assert is_stopped(Cluster("tlistoff", "10.89.0.0/24"))
+
+
 def test_up_never_means_another_cluster() -> None:
     assert "by default the only one" not in RUNNER.invoke(app, ["up", "--help"], env={"COLUMNS": "200"}).output
     assert "by default the only one" in RUNNER.invoke(app, ["status", "--help"], env={"COLUMNS": "200"}).output
@@ -108,6 +133,8 @@ def test_up_never_means_another_cluster() -> None:
         ("kubectl get pods --name lab", "./nodewright kubectl --name lab get pods"),
         ("kubectl get pods --name=lab -A", "./nodewright kubectl --name lab get pods -A"),
         ("kubectl expose pod a --name other", "./nodewright kubectl --name lab expose pod a --name other"),
+        ("kubectl exec web -- app --name lab", "./nodewright kubectl --name lab exec web -- app --name lab"),
+        ("kubectl exec web --name lab -- app --name=lab", "./nodewright kubectl --name lab exec web -- app --name=lab"),
         ("shell node1 -- ps ax", "./nodewright shell node1 --name lab -- ps ax"),
         ("node add n3", "./nodewright node add n3 --name lab"),
     ],
@@ -115,6 +142,13 @@ def test_up_never_means_another_cluster() -> None:
 def test_the_line_to_type(typed: str, expect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["nodewright", *typed.split()])
     assert line_with_name("lab") == expect
+
+
+def test_a_name_in_the_command_of_a_pod_is_not_typed_for_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["kubectl", "exec", "web", "--", "app", "--name", "prod"]
+    monkeypatch.setattr(sys, "argv", ["nodewright", *words])
+    done = RUNNER.invoke(app, words, env=saved(tmp_path, "lab", "prod"))
+    assert "Say which one: `./nodewright kubectl --name lab exec web -- app --name prod`" in done.stderr
 
 
 def shown(*found: Overview) -> str:

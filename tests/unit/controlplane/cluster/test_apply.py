@@ -53,3 +53,25 @@ async def test_what_may_only_come_too_early_is_tried_again(
     assert work.done()
     assert (work.exception() is None) == applied
     assert bool(server.applied) == applied
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "patience", "gives_up"),
+    [
+        pytest.param(ApiUnreachable("no answer"), 60.0, 60.0, 60.0, id="up: nobody answers"),
+        pytest.param(ApiUnreachable("no answer"), 60.0, 10.0, 10.0, id="join: nobody answers"),
+        pytest.param(ApiError(404, "NotFound", "never served"), 60.0, 10.0, 10.0, id="join: never served"),
+        pytest.param(ApiError(403, "Forbidden", "no rights"), 60.0, 60.0, 10.0, id="up: no rights"),
+        pytest.param(ApiError(403, "Forbidden", "no rights"), 60.0, 5.0, 5.0, id="no rights, and less patience"),
+    ],
+)
+async def test_how_long_the_caller_has_patience(
+    error: NodewrightError, seconds: float, patience: float, gives_up: float
+) -> None:
+    clock = FakeClock()
+    server = cast(KubeClient, _Refusing(error, seconds + 1, clock))
+    work = asyncio.create_task(workloads.apply(server, [_CLASS], clock, patience=patience))
+    await clock.advance(gives_up - 1.0)
+    assert not work.done()
+    await clock.advance(2.0)
+    assert work.done() and work.exception() is not None

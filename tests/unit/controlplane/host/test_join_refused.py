@@ -19,6 +19,7 @@ from controlplane.host.work.join_waits import until_certified
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid, Permanent
 from nodelib.kube.access import ClusterAccess, save_kubeconfig
+from nodelib.kube.client import ApiUnreachable
 
 
 class Unseen:
@@ -41,6 +42,15 @@ class Hasty(SystemClock):
     async def sleep(self, seconds: float) -> None:
         self._slept += max(seconds, 1.0)
         await asyncio.sleep(0)
+
+
+async def test_nobody_waits_for_a_minute_for_a_server_that_is_not_there(tmp_path: Path) -> None:
+    config, clock = str(tmp_path / "kubeconfig"), Hasty()
+    save_kubeconfig(config, ClusterAccess("http://127.0.0.1:1", token="x"))
+    began = clock.monotonic()
+    with pytest.raises(ExceptionGroup) as refused:
+        await join(Request(kubeconfig=config, node="n1"), Unseen(), clock)
+    assert refused.group_contains(ApiUnreachable) and clock.monotonic() - began < 30
 
 
 async def test_rights_that_an_admin_s_kubeconfig_lacks_are_named(tmp_path: Path) -> None:
