@@ -48,7 +48,9 @@ _SECONDS = 20.0  # for one answer
 _AGAIN, _LATEST = 0.5, 5.0  # seconds until the node is asked again about a step that goes on
 _NODE_FOLD = 1.0  # seconds in which changes of a node's pods are collected: in a burst there are many
 _WIRED = 50  # nodes whose wiring the view of the cluster shows
-_WIRING_FOLD, _WIRING = 2.0, 30.0  # seconds: after a change of pods, and without one
+# Seconds after a change of pods, and without one. Answers may be a second old (cli/commands/view/wiring.py): what is
+# asked sooner after a change would not have it.
+_WIRING_FOLD, _WIRING = 2.0, 30.0
 _SHARE = 4  # times as long as an answer took passes until it is asked for again
 _MEASURED = 5.0  # seconds until a node is asked again for what it measures, of which no watch tells
 
@@ -153,9 +155,9 @@ class Viewer:
                 answers = [self._in_time(self._answers.wired(name, self._board.stores)) for name in names[:_WIRED]]
                 found = dict(zip(names, await asyncio.gather(*answers), strict=False))
                 self._tell("wiring", await asyncio.to_thread(texts.wiring, found))
-                await self._clock.sleep(_WIRING_FOLD)
                 if names:
                     await at_most(self._clock, _WIRING, changed)
+                await self._clock.sleep(_WIRING_FOLD)
             finally:
                 for end in ends:
                     end()

@@ -19,7 +19,7 @@ from policy.plan import parse, parse_cluster
 from policy.plan.layout import TABLE, policy_chain_name
 from view.model import Enforced, NodeRules, TableRule, Wired
 
-_FRESH = 3.0  # seconds in which nobody's question makes the kernels be read again
+_FRESH = 1.0  # seconds in which nobody's question makes the kernels be read again; less than the page waits
 _MOST = 64  # answers that are kept
 T = TypeVar("T")
 Pick = Callable[[Sequence[Json]], Iterable[TableRule]]  # the rules in question of a table's objects
