@@ -162,6 +162,7 @@ def listed() -> dict[str, Any]:
 @pytest.mark.parametrize("how", ["stop", "reboot"])
 def test_a_cluster_that_ended_comes_back_with_all_it_had(cluster: Cluster, how: str) -> None:
     kubectl("rollout", "status", "deployment/demo", "--timeout=120s")  # an earlier test's `up` may have changed it
+    until(lambda: len(pods_of_demo()) == 2, "the pods of before are gone, too")
     pods, nodes = pods_of_demo(), kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.uid}")
     kubectl("create", "configmap", f"acknowledged-before-{how}")
     if how == "stop":
