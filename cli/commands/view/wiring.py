@@ -19,7 +19,7 @@ from policy.plan import parse, parse_cluster
 from policy.plan.layout import TABLE, policy_chain_name
 from view.model import Enforced, NodeRules, TableRule, Wired
 
-_FRESH = 1.0  # seconds in which nobody's question makes the kernels be read again; less than the page waits
+FRESH = 1.0  # seconds in which nobody's question makes the kernels be read again; less than the page waits
 _MOST = 64  # answers that are kept
 T = TypeVar("T")
 Pick = Callable[[Sequence[Json]], Iterable[TableRule]]  # the rules in question of a table's objects
@@ -81,7 +81,7 @@ class Wirings:
     async def _fresh(self, about: str, read: Callable[[], Awaitable[T]]) -> T:
         async with self._lock:  # one reading at a time, whoever asks
             at, found = self._kept.get(about, (0.0, None))
-            if found is None or time.monotonic() - at > _FRESH:
+            if found is None or time.monotonic() - at > FRESH:
                 found = await read()
                 self._kept.pop(about, None)
                 self._kept[about] = (time.monotonic(), found)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.commands.view.wiring import _FRESH
+from cli.commands.view.wiring import FRESH
 from nodelib.tasks import cancel_and_wait
 from tests.unit.view.looking import World, deny, running_world
 from tests.unit.view.world import ready_node, running, shop_service
@@ -183,7 +183,7 @@ async def test_the_wiring_is_told_anew_when_pods_change_while_the_cluster_is_loo
     assert (link["name"], link["addresses"]) == ("nw0", ["10.0.1.1/24"]) and "text" not in link
     for at in range(100):
         world.put(POD, running(f"web-{at}", f"10.0.1.{at}", "node1"))
-    await world.later(_FRESH)
+    await world.later(FRESH)
     assert len(world.answers.wirings) == 1, "the answer could be one from before the change"
     await world.later(2)
     assert len(world.answers.wirings) == 2, "a burst of pods is one question"
