@@ -114,7 +114,7 @@ def line_with_name(name: str) -> str:
         at = _typed_at(words, name)
         words = words if at is None else [*words[:at], *words[at + (1 if "=" in words[at] else 2) :]]
         return shlex.join(["./nodewright", "kubectl", "--name", name, *words[1:]])
-    end = next((i for i, word in enumerate(words) if word == "--"), len(words))
+    end = _end_of_options(words)
     return shlex.join(["./nodewright", *words[:end], "--name", name, *words[end:]])
 
 
@@ -125,7 +125,11 @@ def _typed(there: Sequence[str]) -> str:
 
 
 def _typed_at(words: Sequence[str], name: str) -> int | None:
-    end = words.index("--") if "--" in words else len(words)  # what follows may be the command of a pod
-    before = words[:end]
+    before = words[: _end_of_options(words)]
     found = (i for i, word in enumerate(before) if word == f"--name={name}" or before[i : i + 2] == ["--name", name])
     return next(found, None)
+
+
+def _end_of_options(words: Sequence[str]) -> int:
+    """What follows may be the command of a pod."""
+    return words.index("--") if "--" in words else len(words)

@@ -8,11 +8,14 @@ import socket
 import ssl
 import struct
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from aiohttp import web
 
 from nodelib.connections.connection import Connection
 from nodelib.connections.limits import ConnectionLimits
+from nodelib.loop_share import LoopShare
 from nodelib.shortage import is_shortage
 from nodelib.tasks import cancel_and_wait
 from nodelib.tls_records import StrangerContext
@@ -42,7 +45,8 @@ class Gate:
         self._before_turn = 0  # connections that wait for it
         self._crowd, self._looked = 0, -1.0  # how many waited everywhere, and when
         self._window, self._count = 0.0, 0  # when it began, and how many have come in it
-        self._paid = 0.0  # of the seconds that handshakes have taken, those that a pause was made for
+        self._handshakes = LoopShare(_OF_HANDSHAKES, _WINDOW * _OF_HANDSHAKES)
+        self._charged = 0.0  # of the seconds that handshakes have taken
 
     def listen(self, listener: socket.socket, backlog: int) -> None:
         """Raises OSError."""
@@ -107,18 +111,25 @@ class Gate:
                 await asyncio.sleep(_NO_DESCRIPTOR)
                 continue
             taken = False
-            self._before_turn += 1
-            is_before = True
             try:
-                async with self._turn:
-                    self._before_turn -= 1
-                    is_before = False
+                async with self._in_turn():
                     if taken := await self._takes(listener, accepted):
                         await self._pace()
             finally:
-                self._before_turn -= is_before
                 if not taken:
                     accepted.close()
+
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        self._before_turn += 1
+        try:
+            await self._turn.acquire()
+        finally:
+            self._before_turn -= 1
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     async def _takes(self, listener: socket.socket, accepted: socket.socket) -> bool:
         """When there is room. False: it is turned away."""
@@ -143,11 +154,10 @@ class Gate:
 
     async def _pay(self) -> None:
         """Some handshakes take tens of milliseconds, as their clients like: others have three times as long again."""
-        spent = self._tls.spent if isinstance(self._tls, StrangerContext) else 0.0
-        owed = spent - self._paid
-        if owed > _WINDOW * _OF_HANDSHAKES:
-            await asyncio.sleep(owed / _OF_HANDSHAKES - owed)
-            self._paid = spent
+        if isinstance(self._tls, StrangerContext):
+            self._handshakes.charge(self._tls.spent - self._charged)
+            self._charged = self._tls.spent
+            await self._handshakes.rest()
 
     def _take(self, listener: socket.socket, accepted: socket.socket) -> None:
         connection = Connection(self._server(), self, listener)

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from agent.common import turn_waits
 from agent.common.work.gate import Gate
+from nodelib.loop_share import LoopShare
 from nodelib.tls_records import StrangerContext
 
 _SHARE, _SHARE_OF_ALL = 0.25, 0.5  # of the loop's time: for the pods of a namespace, for those of all together
 _AT_ONCE, _AT_ONCE_OF_ALL = 4, 8
 _LONGEST = 0.25  # seconds that one counts as one of those: a server may be silent
 _OWED = 0.005  # seconds for which no rest is made yet
-_MOST_KEPT = 256  # namespaces that whose pods nobody asks at the moment
+_MOST_KEPT = 256  # namespaces whose pods nobody asks at the moment
 _NAMESPACE = ContextVar("the namespace of the pod that is asked", default="")
 
 
@@ -35,29 +36,9 @@ def of_namespace(name: str) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class _Account:
-    """Seconds that handshakes have taken and no rest was made for, and until when there is one."""
-
-    share: float
-    owed: float = 0.0
-    rests_until: float = 0.0
-
-    def charge(self, seconds: float, now: float) -> None:
-        self.owed += seconds
-        if self.owed > _OWED:
-            self.rests_until = max(now, self.rests_until) + self.owed / self.share - self.owed
-            self.owed = 0.0
-
-    async def rest(self) -> None:
-        loop = asyncio.get_running_loop()
-        while (left := self.rests_until - loop.time()) > 0:
-            await asyncio.sleep(left)
-
-
-@dataclass(slots=True)
 class _Namespace:
     gate: Gate
-    account: _Account
+    share: LoopShare
     users: int = 0  # that wait for a turn, or have one
 
 
@@ -68,7 +49,7 @@ class Handshakes:
 
     def __init__(self) -> None:
         self._contexts: list[StrangerContext] = []
-        self._gate, self._account = Gate(_AT_ONCE_OF_ALL, _LONGEST), _Account(_SHARE_OF_ALL)
+        self._gate, self._share = Gate(_AT_ONCE_OF_ALL, _LONGEST), LoopShare(_SHARE_OF_ALL, _OWED)
         self._namespaces: dict[str, _Namespace] = {}
         self._charged = 0.0  # of the seconds that handshakes have taken
 
@@ -83,15 +64,15 @@ class Handshakes:
         name = _NAMESPACE.get()
         own = self._namespaces.get(name)
         if own is None:
-            own = self._namespaces[name] = _Namespace(Gate(_AT_ONCE, _LONGEST), _Account(_SHARE))
+            own = self._namespaces[name] = _Namespace(Gate(_AT_ONCE, _LONGEST), LoopShare(_SHARE, _OWED))
         own.users += 1
         try:
             async with AsyncExitStack() as held:
                 with turn_waits.waiting():
                     await held.enter_async_context(own.gate.place())
-                    await own.account.rest()
+                    await own.share.rest()
                     await held.enter_async_context(self._gate.place(group=name))
-                    await self._account.rest()
+                    await self._share.rest()
                 try:
                     yield
                 finally:
@@ -102,14 +83,14 @@ class Handshakes:
 
     def _charge(self, own: _Namespace) -> None:
         """All that was spent since the last charge: of those that go on side by side that is near enough."""
-        now, spent = asyncio.get_running_loop().time(), sum([one.spent for one in self._contexts])
-        for account in (own.account, self._account):
-            account.charge(spent - self._charged, now)
+        spent = sum([one.spent for one in self._contexts])
+        for share in (own.share, self._share):
+            share.charge(spent - self._charged)
         self._charged = spent
 
     def _forget(self) -> None:
         """Not at once: who asks now and then would never rest."""
         if len(self._namespaces) > _MOST_KEPT:
             now = asyncio.get_running_loop().time()
-            kept = {name: one for name, one in self._namespaces.items() if one.users or one.account.rests_until > now}
+            kept = {name: one for name, one in self._namespaces.items() if one.users or one.share.rests_until > now}
             self._namespaces = kept
