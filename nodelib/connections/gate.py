@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from nodelib.accepting import next_connection
 from nodelib.connections.connection import Connection
 from nodelib.connections.limits import ConnectionLimits
 from nodelib.loop_share import LoopShare
-from nodelib.shortage import is_shortage
 from nodelib.tasks import cancel_and_wait
 from nodelib.tls_records import StrangerContext
 
@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 
 _WINDOW = 0.1  # seconds over which new connections are counted
 _NO_ROOM = 0.05  # seconds between two looks
-_NO_DESCRIPTOR = 0.5  # seconds until the next accept() after one that failed
 _OF_HANDSHAKES = 0.25  # of the process's time
 _SHORT = 0.25  # seconds that are fair while many wait
 _LOOK = 0.0002  # seconds between two looks at how many do, for each socket
@@ -97,20 +96,8 @@ class Gate:
         self._strangers.pop(connection, None)
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop, failing = asyncio.get_running_loop(), False
         while True:
-            try:
-                accepted, _ = await loop.sock_accept(listener)
-                failing = False
-            except OSError as error:
-                if not is_shortage(error):
-                    continue  # the client is gone already
-                if not failing:
-                    log.warning("a connection could not be accepted: %s", error)
-                failing = True
-                await asyncio.sleep(_NO_DESCRIPTOR)
-                continue
-            taken = False
+            accepted, taken = await next_connection(listener), False
             try:
                 async with self._in_turn():
                     if taken := await self._takes(listener, accepted):

@@ -12,9 +12,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from nodelib.accepting import next_connection
 from nodelib.errors import Temporary
 from nodelib.firewall.objects import Family
-from nodelib.shortage import is_shortage
 from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,6 @@ MOST_TALKS = 4096
 _MOST_WAITING = 16  # packets of a client until its conversation has begun
 
 _BACKLOG = 1024
-_NO_DESCRIPTOR = 0.5  # seconds until the next accept() after one that failed
 _AT_ONCE = 64  # packets read before the event loop serves others
 # Level, socket option and message type of packet info: linux/in.h (IP_PKTINFO), RFC 3542 (IPV6_PKTINFO).
 _PKTINFO = {
@@ -112,20 +111,10 @@ class TcpRelay:
             await cancel_and_wait(self._accepting)
 
     async def _accept(self, listener: socket.socket) -> None:
-        """asyncio's own server answers a lack of descriptors with thousands of tracebacks each second."""
-        loop, failing = asyncio.get_running_loop(), False
+        loop = asyncio.get_running_loop()
         with listener:
             while True:
-                try:
-                    accepted, _ = await loop.sock_accept(listener)
-                except OSError as error:
-                    if is_shortage(error):
-                        if not failing:
-                            log.warning("a connection could not be accepted: %s", error)
-                        failing = True
-                        await asyncio.sleep(_NO_DESCRIPTOR)
-                    continue
-                failing = False
+                accepted = await next_connection(listener)
                 try:
                     await loop.connect_accepted_socket(self._protocol, accepted)
                 except OSError as error:
