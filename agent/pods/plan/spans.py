@@ -65,10 +65,10 @@ class TracedPod:
 
     @property
     def waited(self) -> float:
-        """Seconds from creation until the node heard of it. By the scheduler's clock where there is one; by the API's
+        """Seconds from creation until the node heard of it. By the scheduler's clock where it can be; by the API's
         times, which are whole, 0 for less than one."""
         if self.scheduled is not None:
-            return max(0.0, self.seen - self.scheduled.queued)
+            return max(0.0, self.seen - self.scheduled.began(self.created))
         waited = self.seen - self.created if self.created and self.seen else 0.0
         return waited if waited > 1.0 else 0.0
 
@@ -115,12 +115,12 @@ def start_span(pod: TracedPod, ended: float, error: str = "") -> Iterable[Span]:
     if not pod.waited:
         return
     wait = SpanContext(trace, span_id(trace, WAIT))
-    precise = pod.scheduled is not None
+    precise = pod.scheduled is not None and pod.scheduled.queued == begin
     attributes = pod.attributes if precise else {**pod.attributes, "nodewright.precision": "1s"}
     yield Span(wait, WAIT, begin, pod.waited, pod.context.span, attributes)
     if pod.scheduled is not None:
-        bound = pod.scheduled.bound
-        for name, at, end in ((SCHEDULE, begin, bound), (BIND, bound, pod.seen)):
+        queued, bound = pod.scheduled.queued, pod.scheduled.bound
+        for name, at, end in ((SCHEDULE, queued, bound), (BIND, bound, pod.seen)):
             yield Span(SpanContext(trace, span_id(trace, name)), name, at, max(0.0, end - at), wait.span)
 
 

@@ -20,7 +20,7 @@ _TIMED_BINDER = "TimedBinder"  # controlplane/go/cluster/timedbinder
 
 
 def is_timed(cluster: Cluster) -> bool:
-    """The scheduler writes on each pod when it heard of it and when it bound it, for the pod's trace. Not that of
+    """The scheduler writes on each pod when it queued it and when it bound it, for the pod's trace. Not that of
     another release or in kubeadm's pods, which lacks the plugin, nor one that the user configures by such flags."""
     options = cluster.options
     if (
@@ -39,14 +39,15 @@ def config_path(cluster: Cluster) -> str:
 
 def config(cluster: Cluster) -> Json:
     """https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/; what flags() says besides."""
-    binder = {"enabled": [{"name": _TIMED_BINDER}], "disabled": [{"name": "DefaultBinder"}]}
+    timed = {"enabled": [{"name": _TIMED_BINDER}]}
+    plugins = {"preEnqueue": timed, "bind": {**timed, "disabled": [{"name": "DefaultBinder"}]}}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": _kubeconfig(cluster), "qps": _QPS, "burst": _BURST},
         "leaderElection": {"leaderElect": False},
         "enableProfiling": False,
-        "profiles": [{"schedulerName": "default-scheduler", "plugins": {"bind": binder}}],
+        "profiles": [{"schedulerName": "default-scheduler", "plugins": plugins}],
     }
 
 

@@ -252,7 +252,8 @@ TABLE = (
     ),
     Mutation(
         "trace-scheduled", "a trace has the scheduler's time",
-        "agent/pods/plan/spans.py", "    if pod.scheduled is not None:\n        bound", "    if False:\n        bound",
+        "agent/pods/plan/spans.py", "    if pod.scheduled is not None:\n        queued",
+        "    if False:\n        queued",
         _TRACING,
     ),
     Mutation(

@@ -1,9 +1,10 @@
-// Package timedbinder is a bind plugin of kube-scheduler that writes on each pod when the scheduler heard of it and when
-// it bound it, to the nanosecond: the API tells times of a pod's creation in whole seconds, and a trace of its start
-// would have to leave out the time before its node heard of it.
+// Package timedbinder is a plugin of kube-scheduler that writes on each pod when the scheduler queued it and when it
+// bound it, to the nanosecond: the API tells times of a pod's creation in whole seconds, and a trace of its start would
+// have to leave out the time before its node heard of it.
 //
 // It binds as upstream's DefaultBinder does (pkg/scheduler/framework/plugins/defaultbinder), and sends no request more:
-// the API server takes a binding's annotations over to the pod.
+// the API server takes a binding's annotations over to the pod. It takes the first time before a pod is queued, and not
+// from an event of its own, which may come after the pod is bound.
 package timedbinder
 
 import (
@@ -31,19 +32,20 @@ const (
 
 type timedBinder struct {
 	handle fwk.Handle
-	queued sync.Map // types.UID of a pod without a node: time.Time
+	queued sync.Map // types.UID of a pod that waits for a node: time.Time
 }
+
+var (
+	_ fwk.PreEnqueuePlugin  = &timedBinder{}
+	_ fwk.BindPlugin        = &timedBinder{}
+	_ fwk.EnqueueExtensions = &timedBinder{}
+)
 
 // New creates the plugin.
 func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	binder := &timedBinder{handle: handle}
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	_, err := pods.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(object any, inFirstList bool) {
-			if pod, ok := object.(*v1.Pod); ok && pod.Spec.NodeName == "" && !inFirstList {
-				binder.queued.Store(pod.UID, time.Now())
-			}
-		},
+	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(object any) {
 			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
@@ -57,6 +59,15 @@ func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, er
 }
 
 func (b *timedBinder) Name() string { return Name }
+
+// PreEnqueue is called before each of a pod's tries.
+func (b *timedBinder) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
+	b.queued.LoadOrStore(pod.UID, time.Now())
+	return nil
+}
+
+// EventsToRegister is empty: no pod is rejected here, so that no event lets one try again.
+func (b *timedBinder) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) { return nil, nil }
 
 func (b *timedBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	binding := &v1.Binding{
@@ -72,7 +83,7 @@ func (b *timedBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, n
 	return nil
 }
 
-// times is empty for a pod that was there before the scheduler.
+// times is empty for a pod that was never queued.
 func (b *timedBinder) times(uid types.UID) map[string]string {
 	queued, ok := b.queued.Load(uid)
 	if !ok {

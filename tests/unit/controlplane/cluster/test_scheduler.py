@@ -38,4 +38,5 @@ def test_the_scheduler_says_when_it_bound_a_pod_where_a_trace_has_room_for_it(op
 def test_its_plugin_has_the_name_that_the_file_gives() -> None:
     source = Path(__file__).parents[4] / "controlplane/go/cluster/timedbinder/timedbinder.go"
     plugins = config(Cluster("lab", "10.89.3.0/24", Options(custom=TRACED)))["profiles"][0]["plugins"]
-    assert f'const Name = "{plugins["bind"]["enabled"][0]["name"]}"' in source.read_text()
+    for point in ("preEnqueue", "bind"):
+        assert f'const Name = "{plugins[point]["enabled"][0]["name"]}"' in source.read_text()
