@@ -37,6 +37,6 @@ class Record:
     refused_for: str = ""
     limited: str = ""
 
-    def action(self, reason: str, error: str, container: str = "") -> str:
+    def action(self, reason: str, error: str, container: str = "", pull_policy: str = "") -> str:
         """What a user can do about it; "" when the error says it already."""
-        return action_for(reason, error, Subject(self.pod.namespace, self.pod.name, container))
+        return action_for(reason, error, Subject(self.pod.namespace, self.pod.name, container, pull_policy))

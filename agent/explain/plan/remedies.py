@@ -13,19 +13,26 @@ from nodelib.advice import rule as _rule
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The pod and container that the advice may name."""
+    """The pod and container that the advice may name. `pull_policy`: of the container's image, "" for not known."""
 
     namespace: str
     pod: str
     container: str = ""
+    pull_policy: str = ""
 
 
 def action_for(reason: str, message: str, subject: Subject) -> str:
     """The advice; "" when there is nothing to add to the message."""
-    words = {"namespace": subject.namespace, "pod": subject.pod, "container": subject.container}
+    words = {
+        "namespace": subject.namespace,
+        "pod": subject.pod,
+        "container": subject.container,
+        "and_policy": "" if subject.pull_policy == _IF_NOT_PRESENT else f" and set imagePullPolicy: {_IF_NOT_PRESENT}",
+    }
     return advised(_RULES, reason, message, words)
 
 
+_IF_NOT_PRESENT = "IfNotPresent"
 _PULL = "ErrImagePull ImagePullBackOff RegistryUnavailable"
 _CREATE = "RunContainerError CreateContainerError"
 _NO_ROOM = "OutOfcpu OutOfmemory OutOfpods OutOfephemeral-storage"
@@ -37,8 +44,8 @@ _RULES = (
           "of the pull. Or check that the image exists."),
     _rule(_PULL, r"not found|manifest unknown|404", "Check the image's name and tag: the registry does not have it."),
     _rule(_PULL, r"no such host|timeout|refused|unreachable|dial tcp", "The node cannot reach the registry: check "
-          "the registry's name, the node's DNS and its outgoing connections; or load the image onto the node and "
-          "set imagePullPolicy: IfNotPresent."),
+          "the registry's name, the node's DNS and its outgoing connections; or load the image onto the "
+          "node{and_policy}."),
     _rule(_PULL, r"x509|certificate", "The node does not trust the registry's certificate: install its CA on the "
           "node; in a cluster of `nodewright up`, as caFile of `registries` in the file of --config."),
     _rule(_PULL, r"first record does not look like a tls|http response to https", "The registry answers without TLS: "

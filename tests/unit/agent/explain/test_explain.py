@@ -271,6 +271,27 @@ def test_advice(reason: str, message: str, expected: str) -> None:
     assert expected in found if expected else found == ""
 
 
+UNREACHED = "dial tcp: lookup registry.example: no such host"
+
+
+@pytest.mark.parametrize(
+    ("image", "policy", "advised"),
+    [
+        ("web:1", "Always", True),
+        ("web:1", "IfNotPresent", False),
+        ("web", "", True),
+        ("web:1", "", False),
+    ],
+    ids=["always", "already", "the default of latest", "the default of a tag"],
+)
+def test_a_policy_that_the_container_has_is_not_advised(image: str, policy: str, advised: bool) -> None:
+    box = {**container("app"), "image": image, "imagePullPolicy": policy}
+    failed = {"app": ImageState(0, ImagePhase.FAILED)}
+    (wait,) = explain(record(pod=pod(box), status=waiting("ErrImagePull", UNREACHED), images=failed)).waits
+    assert "load the image onto the node" in wait.action
+    assert ("set imagePullPolicy: IfNotPresent" in wait.action) is advised
+
+
 def test_the_progress_of_a_pull_or_its_place_in_the_queue() -> None:
     pulled = {"status": waiting("ContainerCreating"), "images": {"app": ImageState(0, ImagePhase.PULLING)}}
     found = explain(record(**pulled, pulls={"app": PullProgress(done=1 << 20, total=1 << 24)}))

@@ -194,6 +194,16 @@ def test_what_the_api_server_alone_tells(name: str) -> None:
     assert not found.is_well
 
 
+@pytest.mark.parametrize("policy", ["Always", "IfNotPresent"])
+def test_a_pull_policy_that_the_container_has_is_not_advised(policy: str) -> None:
+    state = {"waiting": {"reason": "ErrImagePull", "message": "dial tcp: lookup registry.example: no such host"}}
+    pod = one(status(box(state)), containers=[{**container("app"), "image": "a:1", "imagePullPolicy": policy}])
+    (found,) = judge.explained({}, Facts({"node": (NODE,), "pod": (pod,)}))
+    (wait,) = found.found.waits
+    assert "load the image onto the node" in wait.action
+    assert ("set imagePullPolicy: IfNotPresent" in wait.action) is (policy == "Always")
+
+
 def test_an_agent_that_has_just_started_is_corrected_by_the_events() -> None:
     wait = Wait("container app", "CrashLoopBackOff", "it exits by itself with exit code 0", "Run it as a Job.")
     mine = Explanation("shop", "web", "u-web", "n1", "Running", f"Running, waits: {wait.error}", (wait,))
