@@ -194,6 +194,24 @@ def test_what_the_api_server_alone_tells(name: str) -> None:
     assert not found.is_well
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unable to retrieve some image pull secrets (other, regcred); attempting to pull the image may not succeed.",
+        "Unable to retrieve some image pull secrets (regcred: not found); the pull may not succeed.",
+    ],
+    ids=["upstream's kubelet", "ours"],
+)
+def test_a_pull_secret_is_named_that_the_kubelet_could_not_read(message: str) -> None:
+    state = {"waiting": {"reason": "ErrImagePull", "message": "401 Unauthorized"}}
+    pod = one(status(box(state)), imagePullSecrets=[{"name": "regcred"}])
+    told = (event("FailedToRetrieveImagePullSecret", message),)
+    (found,) = judge.explained({}, Facts({"node": (NODE,), "pod": (pod,), "event": told}))
+    (wait,) = found.found.waits
+    assert "See that the Secret regcred" in wait.action and "`kubectl get secret regcred -n shop`" in wait.action
+    assert "other" not in wait.action
+
+
 @pytest.mark.parametrize("policy", ["Always", "IfNotPresent"])
 def test_a_pull_policy_that_the_container_has_is_not_advised(policy: str) -> None:
     state = {"waiting": {"reason": "ErrImagePull", "message": "dial tcp: lookup registry.example: no such host"}}
