@@ -10,7 +10,8 @@ Say = Callable[[str], None]
 
 
 class Progress(Protocol):
-    """Steps may run side by side; each is shown with its time, and as failed when its block raises."""
+    """Steps may run side by side; each is shown with its time, as failed when its block raises, as interrupted when it
+    is cancelled."""
 
     def step(self, title: str) -> AbstractContextManager[Say]:
         """A step that lasts as long as the block; call the value to add a detail to it."""

@@ -19,7 +19,7 @@ from agent.images.edge.image_content import ImageContent
 from agent.images.edge.service_accounts import ServiceAccounts
 from agent.images.work.images import ImageManager, ImageManagerDeps
 from agent.images.work.pull_progress import PullWatcher
-from agent.images.work.pull_secrets import PullSecrets
+from agent.images.work.pull_secrets import PullSecrets, UnreadSecrets
 from agent.node.work.node import NodeManager
 from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
@@ -80,11 +80,12 @@ def pod_deps(
     settings, cri, clock, metrics = base.settings, base.connections.cri, base.clock, base.metrics
     startups = StartupLatencyTracker(metrics, clock)
     api = PodsApi(base.connections.api)
+    unread = UnreadSecrets()
     image_deps = ImageManagerDeps(
         images=cri,
         credentials=build_pull_credentials(
             settings,
-            PullSecrets(built.objects, built.warnings),
+            PullSecrets(built.objects, built.warnings, unread),
             clock,
             None if settings.standalone else ServiceAccounts(base.connections.named, clock.now),
         ),
@@ -94,6 +95,7 @@ def pod_deps(
         metrics=metrics,
         on_pulled=startups.pulled,
         watch=PullWatcher(ImageContent(settings.runtime.image_endpoint), clock),
+        unread_secrets=unread,
     )
     return PodDeps(
         resources=ResourceDeps(

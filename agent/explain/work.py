@@ -74,6 +74,7 @@ class Explainer:
             facts=memory.facts(self._clock),
             plan=memory.plan,
             pulls=self._images.pulls(pod.uid),
+            unread_secrets=self._images.unread_secrets.of(pod.uid),
             probes=self._probes.findings(pod.uid),
             timeline=memory.timeline.entries(),
             under_way=memory.timeline.under_way(),

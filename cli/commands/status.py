@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import IO
 
@@ -119,12 +119,23 @@ def _daemons(status: Status) -> Iterator[str]:
     rows += [(unit, "supervisor", "down", "", "") for unit, pid in status.supervisors.items() if not pid]
     yield from aligned(rows)
     down = [one for one in status.daemons if not one.alive]
-    for daemon in down:
-        how = f"it ended with {daemon.last_exit}" if daemon.last_exit else "it was not started"
+    for unit, names in _never_started(down).items():
+        yield f"  {unit}: {', '.join(names)} {'has' if len(names) == 1 else 'have'} not been started"
+    for daemon in (one for one in down if one.starts):
+        how = f"it ended with {daemon.last_exit}" if daemon.last_exit else "how it ended is not known"
         log = status.logs.replace("UNIT", daemon.unit).replace("DAEMON", daemon.name)
         yield f"  {daemon.unit}: {daemon.name} is down, {one_line(how, _LONGEST)}; its log: {log}"
     if down or not all(status.supervisors.values()):
         yield f"  {ours(status.name, 'up')} starts what is down."
+
+
+def _never_started(down: Iterable[Daemon]) -> dict[str, list[str]]:
+    """Names by unit. They have no log."""
+    found: dict[str, list[str]] = {}
+    for daemon in down:
+        if not daemon.starts:
+            found.setdefault(daemon.unit, []).append(daemon.name)
+    return found
 
 
 def _pods(status: Status) -> Iterator[str]:

@@ -30,12 +30,12 @@ _PATHS = {"node": NODES, "pod": PODS}
 _VOLATILE = frozenset({"proxy", "proxy_synced"})  # a proxy that is well says so with the time, each time anew
 
 
-def run(name: str, *, as_json: bool) -> None:
+def run(name: str, *, as_json: bool, plain: bool) -> None:
     """Follow it until SIGINT or SIGTERM. Raises NotFound for an unknown cluster."""
-    asyncio.run(_run(find(name), as_json))
+    asyncio.run(_run(find(name), as_json, plain))
 
 
-async def _run(cluster: Cluster, as_json: bool) -> None:
+async def _run(cluster: Cluster, as_json: bool, plain: bool) -> None:
     logging.basicConfig(level=logging.ERROR)
     clock, access = SystemClock(), load_kubeconfig(cluster.admin_kubeconfig)
     async with (
@@ -45,7 +45,7 @@ async def _run(cluster: Cluster, as_json: bool) -> None:
         tasks.stop_on_signals()
         source = ClusterSource(cluster, client, clock)
         source.collections.start(tasks)
-        with screen(f"{line(cluster.name, 'status')} --watch", as_json=as_json) as shown:
+        with screen(f"{line(cluster.name, 'status')} --watch", as_json=as_json, plain=plain) as shown:
             await tasks.unless_stopped(follow(source, shown, clock))
 
 

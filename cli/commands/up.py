@@ -27,7 +27,7 @@ from controlplane.config.plan import read, show
 from controlplane.config.plan.contradictions import contradictions
 from controlplane.doctor.work import debian_packages
 from controlplane.machine.edge import debian
-from controlplane.up import plan
+from controlplane.up import plan, together
 from controlplane.up.releases import ReleaseChoice
 from controlplane.up.work import Raised, Request, known_to, up
 from nodelib import quantity
@@ -99,12 +99,16 @@ def requested(name: str, given: dict[str, Any], line: Line) -> Request:
     known = {field.name for field in fields(Options)}
     flags = {key: value for key, value in given.items() if key in known}
     asked = replace(asked, options={**asked.options, **flags}, members=members)
-    if source and (wrong := source.errors(contradictions(asked))):
-        raise wrong
     explicit = {*asked.options, *(("members",) if members else ()), *(("custom",) if source else ())}
+    options = Options(**asked.options, members=members, custom=asked.custom)
+    of_file = frozenset(asked.options.keys() - flags.keys() if source else ())
+    if source:
+        discords = together.in_file(together.discords(options, explicit), of_file)
+        if wrong := source.errors([*contradictions(asked), *discords]):
+            raise wrong
     return Request(
         name=name or asked.name or DEFAULT_NAME,
-        options=Options(**asked.options, members=members, custom=asked.custom),
+        options=options,
         explicit=frozenset(explicit),
         subnet=line.subnet or asked.ranges.nodes,
         binaries_dir=line.binaries or (Path(asked.binaries) if asked.binaries else None),
@@ -113,6 +117,7 @@ def requested(name: str, given: dict[str, Any], line: Line) -> Request:
         project=str(PROJECT),
         python=sys.executable,
         ranges=asked.ranges,
+        of_file=of_file,
         environment=os.environ,
         kubeconfig=line.kubeconfig,
         kubeconfig_variable=os.environ.get("KUBECONFIG", ""),

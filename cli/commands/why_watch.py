@@ -35,7 +35,7 @@ _LOGS = 32  # ends of logs that are remembered
 _VOLATILE = frozenset({"costs", "last", "count"})  # what is measured, and how often a flow was refused
 
 
-def run(name: str, about: str, namespace: str | None, *, as_json: bool, kubeconfig: str) -> None:
+def run(name: str, about: str, namespace: str | None, *, as_json: bool, kubeconfig: str, plain: bool) -> None:
     """As why.run(), until SIGINT or SIGTERM; an object that does not exist is waited for.
 
     Raises NotFound for an unknown cluster.
@@ -44,11 +44,17 @@ def run(name: str, about: str, namespace: str | None, *, as_json: bool, kubeconf
     wanted = why.asked_about(about, namespace)
     if cluster is None and not kubeconfig and state.clusters():
         find(name)  # raises NotFound, which names the clusters that exist
-    asyncio.run(_run(cluster, wanted, namespace, as_json, kubeconfig))
+    asyncio.run(_run(cluster, wanted, namespace, kubeconfig, as_json=as_json, plain=plain))
 
 
 async def _run(
-    cluster: Cluster | None, wanted: Target | None, namespace: str | None, as_json: bool, kubeconfig: str
+    cluster: Cluster | None,
+    wanted: Target | None,
+    namespace: str | None,
+    kubeconfig: str,
+    *,
+    as_json: bool,
+    plain: bool,
 ) -> None:
     logging.basicConfig(level=logging.ERROR)
     clock = SystemClock()
@@ -63,7 +69,7 @@ async def _run(
         source.no_api = problem
         title = source.wording.typed("`nodewright why`").strip("`")
         about = f" {wanted.kind}/{wanted.name}" if wanted is not None else ""
-        with screen(f"{title}{about} --watch", as_json=as_json) as shown:
+        with screen(f"{title}{about} --watch", as_json=as_json, plain=plain) as shown:
             await tasks.unless_stopped(follow(source, shown, clock))
 
 

@@ -5,6 +5,7 @@ Steps run in parallel, so a plain line is printed when a step ends, and when a l
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 import threading
@@ -29,6 +30,7 @@ class Step:
     started: float
     ended: float = 0.0
     failed: bool = False
+    interrupted: bool = False
     detail: str = ""
 
     def seconds(self, now: float) -> float:
@@ -92,6 +94,9 @@ class Display:
 
         try:
             yield say
+        except (KeyboardInterrupt, asyncio.CancelledError):  # by Ctrl-C, or as a step beside it failed
+            step.interrupted = True
+            raise
         except BaseException:
             step.failed = True
             raise
@@ -101,7 +106,7 @@ class Display:
                 self._print(self._line(step))
 
     def _line(self, step: Step) -> str:
-        mark = "FAILED" if step.failed else "ok"
+        mark = "FAILED" if step.failed else "interrupted" if step.interrupted else "ok"
         detail = f" ({step.detail})" if step.detail else ""
         return f"{step.ended - self.began:7.2f} s  {mark:6} {step.title}{detail}  [{step.seconds(step.ended):.2f} s]"
 
@@ -120,8 +125,11 @@ class Display:
         now = time.monotonic()
         with self._lock:
             for step in self.steps:
-                mark: Any = (
-                    Spinner("dots") if not step.ended else Text("✗", "red") if step.failed else Text("✓", "green")
-                )
-                table.add_row(mark, step.title, f"{step.seconds(now):6.2f} s", Text(step.detail, "dim"))
+                mark: Any = Spinner("dots")
+                if step.ended:
+                    mark = Text("✗", "red") if step.failed else Text("✓", "green")
+                detail = step.detail
+                if step.interrupted:
+                    mark, detail = Text("-", "yellow"), f"interrupted ({detail})" if detail else "interrupted"
+                table.add_row(mark, step.title, f"{step.seconds(now):6.2f} s", Text(detail, "dim"))
         return table

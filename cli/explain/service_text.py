@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from cli.explain import tracked
 from cli.explain.endpoints import PortView, Silent
 from cli.explain.facts import Facts, balancer_addresses, title
 from cli.explain.problems import Problem
 from cli.explain.rules_of import Matched
 from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json
+from nodelib.text import counted
 
 _SHOWN = 10  # connections
 _ENDPOINTS, _PORTS = 200, 200  # of one port, and of one Service: nobody reads more of them
@@ -100,8 +102,8 @@ def rules(found: Mapping[str, Sequence[Matched]]) -> Iterator[str]:
         yield f"Rules on {', '.join(nodes)} (packets, where, rule):"
         counters = [[one.packets for one in found[node]] for node in nodes]
         for number, (where, text) in enumerate(shown):
-            counted = "  ".join(f"{'-' if each[number] is None else each[number]:>8}" for each in counters)
-            yield f"  {counted}  {where}: {text}"
+            columns = "  ".join(f"{'-' if each[number] is None else each[number]:>8}" for each in counters)
+            yield f"  {columns}  {where}: {text}"
         if not shown:
             yield "  none"
 
@@ -112,7 +114,7 @@ def connections(found: Mapping[str, Sequence[str]], facts: Facts, to: str = "") 
     yield f"Tracked connections{to}: " + ", ".join(f"{node} {len(lines)}" for node, lines in found.items())
     for node, lines in found.items():
         for line in lines[:_SHOWN]:
-            yield f"  {node}: {_named(line, facts)}"
+            yield f"  {node}: {_connection(line, facts)}"
         if len(lines) > _SHOWN:
             yield f"  {node}: and {len(lines) - _SHOWN} more"
 
@@ -151,10 +153,22 @@ def _on(nodes: Sequence[str]) -> str:
     return f"On node {nodes[0]}" if len(nodes) == 1 else f"On nodes {', '.join(nodes[:-1])} and {nodes[-1]}"
 
 
-def _named(line: str, facts: Facts) -> str:
-    words = []
-    for word in line.split():
-        name, sign, value = word.partition("=")
-        known = facts.names.get(value) if sign and name in ("src", "dst") else None
-        words.append(f"{word} ({known})" if known else word)
-    return " ".join(words)
+def _connection(line: str, facts: Facts) -> str:
+    """From the client by the Service's address to the endpoint, then what is known of it; another line as it is."""
+    found = tracked.parse(line)
+    if found is None:
+        return line
+    there, back = found.there, found.back
+    client = facts.named(there.source)
+    if back.destination != there.source:
+        client += f", masqueraded as {facts.named(back.destination)}"
+    endpoint = facts.named(back.source) if back.source != there.destination else "no endpoint"
+    state = ", ".join(filter(None, (found.state, "" if found.is_answered else "not answered"))) or "answered"
+    counters = "".join(_sent(one, where) for one, where in ((there, "there"), (back, "back")))
+    return f"{client} -> {there.destination} -> {endpoint}, {found.protocol}, {state}{counters}"
+
+
+def _sent(way: tracked.Direction, where: str) -> str:
+    if way.packets is None or way.size is None:
+        return ""
+    return f", {counted(way.packets, 'packet')} with {counted(way.size, 'byte')} {where}"

@@ -10,14 +10,18 @@ import typer
 from cli.errors import reported
 from cli.options.application import command
 from cli.options.choices import Output
-from cli.options.shared import DEFAULT, Binaries, Json, Name, Namespace, OutputOption, Watch, wants_json
+from cli.options.shared import DEFAULT, Binaries, Json, Name, Namespace, OutputOption, Plain, Watch, wants_json
 
 _NO_ANSWER = 2  # exit status of `trace` when it cannot say whether a packet arrives, as click has it for wrong usage
 
 
 @command("Diagnosis")
 def status(
-    name: Name = DEFAULT, watch: Watch = False, output: OutputOption = Output.TEXT, as_json: Json = False
+    name: Name = DEFAULT,
+    watch: Watch = False,
+    plain: Plain = False,
+    output: OutputOption = Output.TEXT,
+    as_json: Json = False,
 ) -> None:
     """Show the state of a cluster: nodes, daemons, pods, proxies. Works while the API server is down too.
 
@@ -37,7 +41,7 @@ def status(
         if watch:
             from cli.commands import status_watch
 
-            status_watch.run(name, as_json=shown)
+            status_watch.run(name, as_json=shown, plain=plain)
             return
         from cli.commands import status as work
 
@@ -68,6 +72,7 @@ def why(
         bool, typer.Option("--all-namespaces", "-A", help="List every namespace, as it does without -n.")
     ] = False,
     watch: Watch = False,
+    plain: Plain = False,
     name: Name = DEFAULT,
     output: OutputOption = Output.TEXT,
     kubeconfig: Annotated[
@@ -120,7 +125,7 @@ def why(
         if watch:
             from cli.commands import why_watch
 
-            why_watch.run(name, about, chosen, as_json=shown, kubeconfig=kubeconfig)
+            why_watch.run(name, about, chosen, as_json=shown, kubeconfig=kubeconfig, plain=plain)
             return
         from cli.commands import why as work
 
@@ -281,6 +286,7 @@ def view(
         str,
         typer.Option(metavar="FILE", help="Show the cluster of this kubeconfig; by default that of --name."),
     ] = "",
+    plain: Plain = False,  # as everything that it prints is: scripts may give it to whatever goes on
 ) -> None:
     """Serve a live page of the cluster: its pods and Services, why a pod waits, the way of a packet.
 

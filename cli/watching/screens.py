@@ -24,12 +24,13 @@ _ENDS = "Ctrl-C ends it."
 
 
 @contextlib.contextmanager
-def screen(title: str, *, as_json: bool) -> Iterator[Screen]:
-    """The way that fits standard output. The last state stays on a terminal when the block ends."""
+def screen(title: str, *, as_json: bool, plain: bool = False) -> Iterator[Screen]:
+    """The way that fits standard output; with `plain` also a terminal gets lines. The last state stays on a terminal
+    when the block ends."""
     console = new_console()
     if as_json:
         yield Documents()
-    elif not console.is_terminal or console.is_dumb_terminal:
+    elif plain or not console.is_terminal or console.is_dumb_terminal:
         yield Lines()
     else:
         with Live(

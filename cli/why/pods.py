@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 
 from agent.explain.model import Explanation, Wait
 from agent.explain.plan.remedies import Subject, action_for
+from agent.images.model.pulls import UnreadSecret
+from agent.images.plan.images import pull_policy
 from cli.why import scheduling
 from cli.why.claims import claim, claims_of, waiting
 from cli.why.findings import at_time, timeline
@@ -15,6 +18,8 @@ from nodelib.json_values import Json, object_or_empty, objects_in
 from nodelib.text import one_line
 
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+_UNREAD = re.compile(r"Unable to retrieve some image pull secrets \((.*)\);")
+_SPECS = ("initContainers", "containers", "ephemeralContainers")
 _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 _TEXT = 2000  # bytes of one text of the API
 _CLAIMS = 20  # that wait and are named with a pod, which may have thousands
@@ -55,7 +60,7 @@ def _waits(pod: Json, status: Json, node: str, facts: Facts) -> Iterator[Wait]:
         text = f"there is no Node {node}"
         yield Wait(f"node {node}", "NodeGone", text, action_for("NodeGone", text, subject))
     elif phase != "Succeeded":
-        yield from _containers(status, subject)
+        yield from _containers(pod, status, _unread_secrets(pod, facts))
         yield from _readiness(pod, subject)
 
 
@@ -76,7 +81,19 @@ def _unscheduled(pod: Json, subject: Subject, facts: Facts) -> Iterator[Wait]:
     yield from claim_waits(pod, facts)
 
 
-def _containers(status: Json, subject: Subject) -> Iterator[Wait]:
+def _unread_secrets(pod: Json, facts: Facts) -> tuple[UnreadSecret, ...]:
+    """The pull secrets that the kubelet said it could not read. Whether they are there by now it does not say."""
+    wanted = dict.fromkeys(str(one.get("name")) for one in objects_in(spec_of(pod).get("imagePullSecrets")))
+    named = set[str]()
+    for event in facts.events(pod) if wanted else ():
+        if event.get("reason") == "FailedToRetrieveImagePullSecret":
+            for told in _UNREAD.findall(str(event.get("message") or "")):
+                named.update(one.partition(":")[0] for one in told.split(", "))
+    return tuple(UnreadSecret(name, "") for name in wanted if name in named)
+
+
+def _containers(pod: Json, status: Json, unread: tuple[UnreadSecret, ...]) -> Iterator[Wait]:
+    policies = {str(one.get("name")): pull_policy(one) for kind in _SPECS for one in objects_in(spec_of(pod).get(kind))}
     for listed in _STATUSES:
         for one in objects_in(status.get(listed)):
             state = object_or_empty(one.get("state"))
@@ -84,7 +101,8 @@ def _containers(status: Json, subject: Subject) -> Iterator[Wait]:
             reason, text = str(waiting.get("reason") or ""), _text(waiting.get("message"))
             if not reason or reason in _ON_THE_WAY:
                 continue
-            about = Subject(subject.namespace, subject.pod, str(one.get("name")))
+            name = str(one.get("name"))
+            about = Subject(namespace_of(pod), pod["metadata"]["name"], name, policies.get(name, ""), unread)
             last = object_or_empty(object_or_empty(one.get("lastState")).get("terminated"))
             if reason == "CrashLoopBackOff" and last:
                 text = _ended(last)

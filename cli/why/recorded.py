@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from agent.explain.model import Explanation, TimelineLine
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
-from agent.pods.plan.scheduled import scheduled_of
 from agent.pods.plan.spans import TracedPod, record_spans
 from cli.why.timeline import ordered
 from nodelib.json_values import Json
@@ -36,8 +35,8 @@ def as_spans(found: Explanation, pod: Json, now: float) -> list[Span]:
     """The pod's record as one trace; `pod`: its object, empty where the API server does not answer."""
     meta = pod.get("metadata") or {}
     created = time_or(0.0, meta.get("creationTimestamp"))
-    traced = TracedPod(found.uid, found.namespace, found.name, created, scheduled=scheduled_of(meta, created, now))
-    return record_spans(traced, list(_entries(found.timeline)), now)
+    traced = TracedPod(found.uid, found.namespace, found.name, created)
+    return record_spans(traced, meta, list(_entries(found.timeline)), now)
 
 
 def _entries(timeline: Iterable[TimelineLine]) -> Iterator[TimelineEntry]:

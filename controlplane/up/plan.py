@@ -5,14 +5,15 @@ from __future__ import annotations
 import ipaddress
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Set
 from dataclasses import replace
 
 from controlplane.cluster.advice import ours
-from controlplane.cluster.model import RELEASE, Cluster, Options, numbered
-from controlplane.cluster.plan import addons, daemon_configs
+from controlplane.cluster.model import Cluster, Options, numbered
+from controlplane.cluster.plan import addons, daemon_configs, load_balancer
 from controlplane.config.model import Member, Ranges, Wanted
 from controlplane.config.plan.ranges import IPNetwork, networks, problems
+from controlplane.up import together
 from nodelib.errors import Invalid, WrongUsage
 
 _FIXED = (
@@ -35,7 +36,7 @@ _IN_LISTS = ("members", "custom")  # fields of Options that a file shows in plac
 
 
 def check_options(options: Options, asked: Iterable[str] = ()) -> None:
-    """Raises Invalid for options that do not go together. `asked`: names of those that somebody gave."""
+    """Raises WrongUsage for options that do not go together. `asked`: names of those that somebody gave."""
     unknown = [name for name in options.addon_names if name not in addons.TABLE]
     if unknown:
         raise WrongUsage(
@@ -44,57 +45,22 @@ def check_options(options: Options, asked: Iterable[str] = ()) -> None:
             step="check the options",
             action=f"Choose from: {', '.join(sorted(addons.TABLE))}.",
         )
-    if problem := options_problem(options, asked):
-        raise WrongUsage(problem, obj="up", step="check the options", action="See `./nodewright up --help`.")
-    if options.agent == "upstream" and (options.routed or options.ip_family != "ipv4"):
-        raise WrongUsage(
-            "upstream's kubelet brings no pod network, and the one it gets here has IPv4 and plain routes only",
-            obj="--agent upstream",
-            step="check the options",
-            action="Leave out --routed and --ip-family, or use our agent with --proxy upstream.",
-        )
+    for one in together.discords(options, frozenset(asked)):
+        text = one.said(together.flag)
+        raise WrongUsage(text, obj="up", step="check the options", action="See `./nodewright up --help`.")
 
 
-def options_problem(options: Options, asked: Iterable[str] = ()) -> str:
-    """Why these options do not go together, "" if they do. What is on by default may be left out unless `asked` for."""
-    return next((text for wrong, text in _problems(options, frozenset(asked)) if wrong), "")
-
-
-def _problems(options: Options, asked: frozenset[str]) -> Iterator[tuple[bool, str]]:
-    """Whether it is so, and what to say of it."""
-    yield (
-        not options.kubeadm and (options.control_planes > 1 or options.joined > 0 or options.network != "nodewright"),
-        "--control-planes, --joined and --network are for clusters that kubeadm raises: give --kubeadm too",
-    )
-    yield (
-        options.kubeadm and options.kubernetes != RELEASE,
-        f"kubeadm's control plane runs from images, which are built for {RELEASE} only: leave out --kubernetes",
-    )
-    yield (
-        options.control_planes + options.joined > options.nodes,
-        f"{options.nodes} nodes are fewer than {options.control_planes} control planes and {options.joined} joined",
-    )
-    yield (
-        "network_policy" in asked and options.network_policy and not options.enforces_policies,
-        "--network-policy needs our agent, on nodes that `up` sets up: leave out --kubeadm and --agent upstream",
-    )
-    yield (
-        "load_balancer" in asked and options.load_balancer and not options.gives_addresses,
-        "--load-balancer needs nodes on one bridge that `up` itself sets up: leave out --routed and --kubeadm",
-    )
-    yield (
-        bool(options.load_balancer_pool) and not options.gives_addresses,
-        "--load-balancer-pool needs --load-balancer, and nodes on one bridge that `up` itself sets up: leave out"
-        " --routed and --kubeadm",
-    )
-    yield (
-        options.storage and not options.provides_volumes,
-        "--storage is for clusters that `up` sets up itself: leave out --kubeadm",
-    )
-    yield (
-        options.control_planes > 1 and options.routed,
-        "several control planes need a shared address on the nodes' bridge, and --routed has no bridge",
-    )
+def check_pool(cluster: Cluster, of_file: Set[str]) -> None:
+    """Raises Invalid for addresses of Services that cannot be. `of_file`: the options that a file gives."""
+    problem = load_balancer.problem(cluster)
+    if not problem:
+        return
+    given, action = "load_balancer_pool", "Give free addresses of the nodes' subnet, such as its last quarter"
+    if (given if cluster.options.load_balancer_pool else "nodes") in of_file:
+        without = f"; or `{together.field('load_balancer')}: false`."
+        raise Invalid(problem, obj=together.field(given), step="check the cluster's file", action=action + without)
+    without = ", or leave the option out; --no-load-balancer does without."
+    raise WrongUsage(problem, obj=together.flag(given), step="check the options", action=action + without)
 
 
 def merge(name: str, known: Options, asked: Options, explicit: Iterable[str]) -> Options:
@@ -109,7 +75,7 @@ def merge(name: str, known: Options, asked: Options, explicit: Iterable[str]) ->
         if wanted == there:
             continue
         if option in _FIXED:
-            raise cannot_change(name, f"--{option.replace('_', '-')}", there, wanted)
+            raise cannot_change(name, together.flag(option), there, wanted)
         if option == "addons":  # addons are only ever added
             wanted = ",".join(dict.fromkeys((*known.addon_names, *asked.addon_names)))
         merged = replace(merged, **{option: wanted})

@@ -61,7 +61,7 @@ class Request:
 
     name: str
     options: Options
-    explicit: frozenset[str]  # names of the options that were given on the command line
+    explicit: frozenset[str]  # names of the options that were given, on the command line or in a file
     subnet: str = ""
     binaries_dir: Path | None = None
     releases: ReleaseChoice = field(default_factory=ReleaseChoice)  # whose programs are taken instead of built ones
@@ -71,6 +71,7 @@ class Request:
     kubeconfig: str | None = ""  # whose file gets the cluster's entries: "" none, None the one that kubectl reads
     kubeconfig_variable: str = ""  # $KUBECONFIG
     ranges: Ranges = field(default_factory=Ranges)
+    of_file: frozenset[str] = frozenset()  # names of the options that a file gives, and the command line does not
     environment: Mapping[str, str] = field(default_factory=dict)  # may hold passwords of registries
 
 
@@ -156,7 +157,7 @@ def _check(cluster: Cluster, known: Options | None, request: Request) -> None:
     """Raises Invalid for what a file asks for and this machine does not have, before anything is made."""
     plan.check_overlaps(cluster)
     plan.check_kubelets(cluster)
-    load_balancer.check(cluster)
+    plan.check_pool(cluster, request.of_file)
     host_ports.check_free(cluster, known.custom.ports if known else ())
     logins.check_authorities(cluster)
     before = {one.name for one in known.all_members} if known else set()

@@ -23,6 +23,7 @@ from policy.model import (
     Selection,
     Tracked,
 )
+from policy.plan.labels import among
 
 _MOST_VALUES = 64  # of a requirement, by which a selection is looked up
 # Where a selection is looked up: a namespace or "" for any, and a label, its key alone (any value), or none.
@@ -300,7 +301,7 @@ class Index:
             yield from self._places.get((namespace, "", None), ())
             # A pod may have 40,000 labels, and its namespace as many policies: few are in both.
             known = self._keys.get(namespace)
-            for key in known.keys() & pod.labels.keys() if known else ():
+            for key in among(known.keys(), pod.labels) if known else ():
                 yield from self._places.get((namespace, key, None), ())
                 yield from self._places.get((namespace, key, pod.labels[key]), ())
 

@@ -28,6 +28,7 @@ from policy.model import (
     Selection,
     Selector,
 )
+from policy.plan import labels
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -82,7 +83,7 @@ def pod(obj: Json) -> Pod:
     return Pod(
         name_of(obj),
         str(uid),
-        labels(meta.get("labels")),
+        labels.kept(meta.get("labels")),
         str(spec.get("nodeName") or ""),
         () if host or ended else _addresses(given),
         _named_ports(spec),
@@ -97,7 +98,7 @@ def name_of(obj: Json) -> Name:
 
 
 def namespace_labels(obj: Json) -> Mapping[str, str]:
-    return labels(object_or_empty(obj.get("metadata")).get("labels"))
+    return labels.kept(object_or_empty(obj.get("metadata")).get("labels"))
 
 
 def addresses(given: object) -> tuple[Address, ...]:
@@ -113,10 +114,6 @@ def _addresses(given: list[object]) -> tuple[Address, ...]:
         except ValueError:
             continue
     return tuple(dict.fromkeys(found))
-
-
-def labels(value: object) -> dict[str, str]:
-    return {str(key): str(text) for key, text in object_or_empty(value).items()}
 
 
 def _named_ports(spec: Json) -> dict[NamedPort, frozenset[int]]:

@@ -20,7 +20,7 @@ from agent.common.model.pods import ImageFacts, Pod
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.containers.work.configs import CgroupFacts
 from agent.images.model.pulls import SecretSource
-from agent.images.work.pull_secrets import PullSecrets
+from agent.images.work.pull_secrets import PullSecrets, UnreadSecrets
 from agent.resources.plan.cgroups import Policy
 from agent.resources.plan.container_limits import Machine
 from agent.volumes.work.manager import VolumeManager
@@ -398,7 +398,7 @@ def test_pull_secrets(server: ApiServer, tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.secret("pull", {".dockerconfigjson": b'{"auths":{"reg.io":{"username":"me","password":"x"}}}'})
         pod = await world.pod("web", imagePullSecrets=[{"name": "pull"}, {"name": "gone"}])
-        secrets = PullSecrets(world.built.objects, world.built.warnings)
+        secrets = PullSecrets(world.built.objects, world.built.warnings, UnreadSecrets())
         (found,) = await secrets.pull_auth(pod, "reg.io/a:1")
         assert found.auth == {"username": "me", "password": "x"}
         assert isinstance(found.source, SecretSource) and len(found.source.hash) == 64

@@ -18,6 +18,7 @@ from agent.explain.plan.exits import ends
 from agent.explain.plan.record import Record
 from agent.explain.plan.waits import failed_step, newest_failure, wait_for
 from agent.images.model.pulls import PullProgress
+from agent.images.plan.images import pull_policy
 from agent.images.plan.pull_progress import progress_text
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
 from agent.pods.plan.container_exits import how
@@ -133,14 +134,22 @@ def _not_started(record: Record, container: Json, waiting: Json) -> Iterator[Wai
     elif failure is not None:
         yield failed_step(record, on, failure, name)
     elif image is not None and image.phase is ImagePhase.FAILED:
-        began = newest_failure(record, Activity(ActivityKind.PULL, name), Activity(ActivityKind.IMAGE, name))
-        yield wait_for(record, f"image of {on}", reason, message, container=name, retry_at=image.retry_at, begun=began)
+        yield wait_for(
+            record,
+            f"image of {on}",
+            reason,
+            message,
+            container=name,
+            retry_at=image.retry_at,
+            begun=newest_failure(record, Activity(ActivityKind.PULL, name), Activity(ActivityKind.IMAGE, name)),
+            pull_policy=pull_policy(container),
+        )
     elif image is not None and image.phase is ImagePhase.PULLING:
         yield _pulling(record, f"image of {on}", name)
     elif reason in ("PodInitializing", "ContainerCreating"):
         yield from ended_for_its_hook(record, container, on)
     else:
-        yield wait_for(record, on, reason, message, container=name)
+        yield wait_for(record, on, reason, message, container=name, pull_policy=pull_policy(container))
 
 
 def _pulling(record: Record, on: str, key: str) -> Wait:

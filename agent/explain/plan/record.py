@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.common.model.pods import ObservedPod, Pod
 from agent.explain.plan.remedies import Subject, action_for
-from agent.images.model.pulls import PullProgress
+from agent.images.model.pulls import PullProgress, UnreadSecret
 from agent.pods.model.facts import Facts
 from agent.pods.model.steps import PodPlan
 from agent.pods.model.timeline import TimelineEntry
@@ -20,7 +20,7 @@ class Record:
     """All that the node knows of one pod at `facts.now`.
 
     `node_problems` is what the runtime says the node lacks. `refused_for` says what a refused pod asked for and what
-    was free; `limited`, why the pod may begin few connections.
+    was free; `unread_secrets`, which pull secrets cannot be used; `limited`, why the pod may begin few connections.
     """
 
     node: str
@@ -30,6 +30,7 @@ class Record:
     facts: Facts
     plan: PodPlan = field(default_factory=PodPlan)
     pulls: Mapping[str, PullProgress] = field(default_factory=dict)
+    unread_secrets: tuple[UnreadSecret, ...] = ()
     probes: tuple[ProbeAnswer, ...] = ()
     timeline: tuple[TimelineEntry, ...] = ()
     under_way: tuple[TimelineEntry, ...] = ()
@@ -37,6 +38,7 @@ class Record:
     refused_for: str = ""
     limited: str = ""
 
-    def action(self, reason: str, error: str, container: str = "") -> str:
+    def action(self, reason: str, error: str, container: str = "", pull_policy: str = "") -> str:
         """What a user can do about it; "" when the error says it already."""
-        return action_for(reason, error, Subject(self.pod.namespace, self.pod.name, container))
+        about = Subject(self.pod.namespace, self.pod.name, container, pull_policy, self.unread_secrets)
+        return action_for(reason, error, about)

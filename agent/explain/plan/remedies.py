@@ -7,38 +7,58 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.explain.plan import pull_secrets
+from agent.images.model.pulls import UnreadSecret
 from nodelib.advice import advised
 from nodelib.advice import rule as _rule
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The pod and container that the advice may name."""
+    """The pod and container that the advice may name.
+
+    `pull_policy`: of the container's image, "" for not known; `unread`: pull secrets of the pod that cannot be used.
+    """
 
     namespace: str
     pod: str
     container: str = ""
+    pull_policy: str = ""
+    unread: tuple[UnreadSecret, ...] = ()
 
 
 def action_for(reason: str, message: str, subject: Subject) -> str:
     """The advice; "" when there is nothing to add to the message."""
-    words = {"namespace": subject.namespace, "pod": subject.pod, "container": subject.container}
-    return advised(_RULES, reason, message, words)
+    words = {
+        "namespace": subject.namespace,
+        "pod": subject.pod,
+        "container": subject.container,
+        "and_policy": "" if subject.pull_policy == _IF_NOT_PRESENT else f" and set imagePullPolicy: {_IF_NOT_PRESENT}",
+    }
+    found = advised(_RULES, reason, message, words)
+    if not subject.unread or reason not in _PULL.split():
+        return found
+    own = pull_secrets.advice(subject.unread, subject.namespace)
+    return own if advised(_REFUSED, reason, message, words) else f"{found} {own}"
 
 
+_IF_NOT_PRESENT = "IfNotPresent"
 _PULL = "ErrImagePull ImagePullBackOff RegistryUnavailable"
 _CREATE = "RunContainerError CreateContainerError"
 _NO_ROOM = "OutOfcpu OutOfmemory OutOfpods OutOfephemeral-storage"
 _PROBE = "ReadinessProbeFailed StartupProbeFailed LivenessProbeFailed"
-_RULES = (
+_REFUSED = (
     _rule(_PULL, r"unauthorized|denied|forbidden|401|403", "Create a pull secret (`kubectl create secret "
           "docker-registry NAME -n {namespace} …`) and name it in the pod's imagePullSecrets. If it names one, see "
           "that it is there (`kubectl get secrets -n {namespace}`) and is for this registry: a missing one is left out "
           "of the pull. Or check that the image exists."),
+)  # fmt: skip
+_RULES = (
+    *_REFUSED,
     _rule(_PULL, r"not found|manifest unknown|404", "Check the image's name and tag: the registry does not have it."),
     _rule(_PULL, r"no such host|timeout|refused|unreachable|dial tcp", "The node cannot reach the registry: check "
-          "the registry's name, the node's DNS and its outgoing connections; or load the image onto the node and "
-          "set imagePullPolicy: IfNotPresent."),
+          "the registry's name, the node's DNS and its outgoing connections; or load the image onto the "
+          "node{and_policy}."),
     _rule(_PULL, r"x509|certificate", "The node does not trust the registry's certificate: install its CA on the "
           "node; in a cluster of `nodewright up`, as caFile of `registries` in the file of --config."),
     _rule(_PULL, r"first record does not look like a tls|http response to https", "The registry answers without TLS: "

@@ -24,10 +24,11 @@ def wait_for(
     container: str = "",
     retry_at: float | None = None,
     begun: TimelineEntry | None = None,
+    pull_policy: str = "",
 ) -> Wait:
     """`retry_at` in steady seconds."""
     next_try = record.facts.shown(retry_at) if retry_at is not None else None
-    action = record.action(reason, error, container)
+    action = record.action(reason, error, container, pull_policy)
     return Wait(on, reason, error, action, begun.at if begun else None, next_try, begun.times if begun else 0)
 
 

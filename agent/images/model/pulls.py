@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from nodelib.json_values import Json
 
+NOT_FOUND = "not found"  # what is wrong with a Secret that is not there
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SecretSource:
@@ -33,6 +35,14 @@ class PullCredential:
 
     auth: Json = field(repr=False)
     source: SecretSource | AccountSource | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadSecret:
+    """A Secret of a pod's imagePullSecrets that no credential came of, and why; "" where that is not known."""
+
+    name: str
+    problem: str = NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True)

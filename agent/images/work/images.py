@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.common.metrics import Metrics, image_size_class
 from agent.common.model.errors import CriError, CriUnavailable
@@ -35,6 +35,7 @@ from agent.images.plan.images import (
 from agent.images.work.pull_credentials import Secrets
 from agent.images.work.pull_progress import PullWatcher
 from agent.images.work.pull_records import PullRecords
+from agent.images.work.pull_secrets import UnreadSecrets
 from agent.runtime.ports import ImageService
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError, Temporary
@@ -64,6 +65,7 @@ class ImageManagerDeps:
     metrics: Metrics
     on_pulled: OnPulled
     watch: PullWatcher | None = None
+    unread_secrets: UnreadSecrets = field(default_factory=UnreadSecrets)
 
 
 class ImageManager:
@@ -86,6 +88,7 @@ class ImageManager:
         self._images, self._credentials, self._events = deps.images, deps.credentials, deps.events
         self._clock, self._records, self._watch = deps.clock, deps.records, deps.watch
         self._metrics, self._on_pulled = deps.metrics, deps.on_pulled
+        self.unread_secrets = deps.unread_secrets  # of pods whose images cannot be pulled, perhaps for that
         self._slots = Gate(parallel, longest)
         self._backoff: dict[str, dict[str, tuple[BackOff, Waiting]]] = {}  # by pod UID and image
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -162,6 +165,7 @@ class ImageManager:
         for key in [key for key in self._pulls if key[0] == uid]:
             self._pulls.pop(key).cancel()
         self._backoff.pop(uid, None)
+        self.unread_secrets.drop_pod(uid)
 
     async def refresh(self) -> None:
         """Refresh pulls(), unless the runtime does not answer in time: people ask just when it hangs."""

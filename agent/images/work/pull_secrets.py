@@ -8,7 +8,7 @@ from typing import Protocol
 from agent.common.model.pods import Pod
 from agent.common.work.namespace_threads import NamespaceThreads
 from agent.common.work.pod_warnings import PodWarnings
-from agent.images.model.pulls import PullCredential
+from agent.images.model.pulls import NOT_FOUND, PullCredential, UnreadSecret
 from agent.images.plan import keyring
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
@@ -26,11 +26,31 @@ class SecretReader(Protocol):
         ...
 
 
-class PullSecrets:
-    """Reads a pod's pull secrets and picks the credentials that match an image."""
+class UnreadSecrets:
+    """Pull secrets of which nothing came when they were read last, by pod: what `why` names beside a failed pull."""
 
-    def __init__(self, secrets: SecretReader, warnings: PodWarnings) -> None:
-        self._secrets, self._warnings = secrets, warnings
+    def __init__(self) -> None:
+        self._by_pod: dict[str, tuple[UnreadSecret, ...]] = {}
+
+    def of(self, uid: str) -> tuple[UnreadSecret, ...]:
+        return self._by_pod.get(uid, ())
+
+    def note(self, pod: Pod, unread: tuple[UnreadSecret, ...]) -> None:
+        """Instead of what was noted of the pod before."""
+        if unread:
+            self._by_pod[pod.uid] = unread
+        else:
+            self._by_pod.pop(pod.uid, None)
+
+    def drop_pod(self, uid: str) -> None:
+        self._by_pod.pop(uid, None)
+
+
+class PullSecrets:
+    """Reads a pod's pull secrets and picks the credentials that match an image. `unread`: told of all others."""
+
+    def __init__(self, secrets: SecretReader, warnings: PodWarnings, unread: UnreadSecrets) -> None:
+        self._secrets, self._warnings, self._unread = secrets, warnings, unread
         self._threads = NamespaceThreads()
 
     async def pull_auth(self, pod: Pod, image: str) -> list[PullCredential]:
@@ -48,10 +68,11 @@ class PullSecrets:
                 problems.append((name, error.message))
                 continue
             if found is None:
-                problems.append((name, "not found"))
+                problems.append((name, NOT_FOUND))
             else:
                 secrets[name] = found
         matching, more = await self._threads.run(pod.namespace, _matching, image, secrets) if secrets else ([], [])
+        self._unread.note(pod, tuple(UnreadSecret(*one) for one in (*problems, *more)))
         for name, problem in (*problems, *more):
             message = f"Unable to retrieve some image pull secrets ({name}: {problem}); the pull may not succeed."
             self._warnings.warn_once(pod, "FailedToRetrieveImagePullSecret", message)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from agent.pods.model.timeline import ActivityKind, TimelineEntry
-from agent.pods.plan.scheduled import Scheduled
+from agent.pods.plan.scheduled import Scheduled, scheduled_of
+from nodelib.json_values import Json
 from nodelib.traces.model import Span, SpanContext
 from nodelib.traces.sampling import span_id, trace_id
 
@@ -156,11 +157,12 @@ class Sync:
         return Span(self.context, self.name, self.began, ended - self.began, parent, attributes, links=links)
 
 
-def record_spans(pod: TracedPod, entries: Sequence[TimelineEntry], now: float) -> list[Span]:
+def record_spans(pod: TracedPod, meta: Json, entries: Sequence[TimelineEntry], now: float) -> list[Span]:
     """A pod's whole record as one trace, for who asks later: what was done until the API showed the pod ready is in
     its start; the rest stands beside that. What happened again and again is there as it was last.
 
-    Entries under way last until `now`.
+    `meta`: the pod's metadata, with what its scheduler wrote there; the node heard of it when its record began. Entries
+    under way last until `now`.
     """
     trace = pod.context.trace
     newest = [_newest(one, now) for one in entries if has_span(one)]
@@ -169,9 +171,7 @@ def record_spans(pod: TracedPod, entries: Sequence[TimelineEntry], now: float) -
     ended = min(
         (one.at + (one.seconds or 0.0) for one in newest if one.what.kind is ActivityKind.SHOWN_READY), default=now
     )
-    # As the node believed it when it heard of the pod (plan/scheduled.py).
-    scheduled = pod.scheduled if pod.scheduled is not None and pod.scheduled.bound <= begin else None
-    heard = replace(pod, seen=begin, scheduled=scheduled)
+    heard = replace(pod, seen=begin, scheduled=scheduled_of(meta, pod.created, begin))
     spans = list(start_span(heard, max(ended, begin), "" if ready else "it is not ready"))
     for one in newest:
         parent = _parent(one, newest)

@@ -7,6 +7,7 @@ import sys
 
 from cli.clusters import find, kubeconfig_of, refuse_if_stopped
 from cli.commands.view.answers import ClusterAnswers
+from cli.display.quiet import is_quiet, note
 from cli.why.wording import Wording
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import DEFAULT_NAME
@@ -30,9 +31,9 @@ def run(name: str, *, kubeconfig: str, port: int) -> None:
     memory.settle_allocator()
 
     def ready(address: str) -> None:
-        print(
-            f"Open {address}\nThe address has a secret: whoever knows it sees the cluster. Ctrl-C ends it.", flush=True
-        )
+        print(f"Open {address}")
+        note("The address has a secret: whoever knows it sees the cluster. Ctrl-C ends it.")
+        sys.stdout.flush()
 
     async def work() -> None:
         async with KubeClient(access, user_agent="nodewright-view", timeout=10) as client:
@@ -42,4 +43,5 @@ def run(name: str, *, kubeconfig: str, port: int) -> None:
             await serve(access, answers, title, port=port, ready=ready)
 
     asyncio.run(work())
-    print("ended", file=sys.stderr)
+    if not is_quiet():
+        print("ended", file=sys.stderr)

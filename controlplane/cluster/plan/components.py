@@ -51,6 +51,29 @@ def needed(options: Options) -> tuple[str, ...]:
     return tuple(names)
 
 
+def programs(cluster: Cluster, unit: str, tools: Tools) -> tuple[Program, ...]:
+    """All that runs in a unit of a cluster that is not kubeadm's, in the order in which it is started."""
+    if unit == CONTROL_PLANE:
+        return storage(cluster, tools) + controllers(cluster, tools)
+    if unit == PORTS:
+        return (ports(cluster, tools),)
+    node = next(one for one in cluster.nodes if one.name == unit)
+    found = [runtime(cluster, node, tools), agent(cluster, node, tools), proxy(cluster, node, tools)]
+    if cluster.options.enforces_policies:
+        found.append(policy(cluster, node, tools))
+    if cluster.options.gives_addresses:
+        found.append(load_balancer(cluster, node, tools))
+    if cluster.options.provides_volumes:
+        found.extend(volumes(cluster, node, tools))
+    return tuple(found)
+
+
+def program_names(cluster: Cluster, unit: str) -> tuple[str, ...]:
+    """Names of programs(), wherever their executables are."""
+    nowhere = Tools(dict.fromkeys(needed(cluster.options), ""), "", "")
+    return tuple(one.name for one in programs(cluster, unit, nowhere))
+
+
 def storage(cluster: Cluster, tools: Tools) -> tuple[Program, ...]:
     """etcd and the API server, which must run before the rest can."""
     return (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from controlplane.cluster.model import BALANCER_HOST, Cluster, IPNetwork
 from controlplane.cluster.plan.certificates import BALANCER_USER
 from controlplane.cluster.plan.manifests import Object, binding, typed
 from loadbalancer.model import NAMESPACE
 from loadbalancer.plan.pool import Pool, Range, parse
-from nodelib.errors import WrongUsage
+from nodelib.errors import Invalid
 
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
@@ -50,23 +52,30 @@ def default_pool(cluster: Cluster) -> Pool:
     return Pool(tuple(found))
 
 
-def check(cluster: Cluster) -> None:
-    """Raises Invalid for a pool whose addresses nobody would find, or that others have."""
+def problem(cluster: Cluster) -> str:
+    """Why the pool has addresses that nobody would find, or that others have; "" if it has not."""
     options = cluster.options
-    if options.gives_addresses and not pool(cluster).ranges:
-        raise _invalid(f"the nodes' subnet {cluster.subnet} has no room for addresses of Services beside its nodes")
-    if not options.load_balancer_pool:
-        return
+    try:
+        ranges = pool(cluster).ranges
+    except Invalid as error:
+        return error.message
+    if options.gives_addresses and not ranges:
+        return f"the nodes' subnet {cluster.subnet} has no room for addresses of Services beside its nodes"
+    return next(_strays(cluster, ranges), "") if options.load_balancer_pool else ""
+
+
+def _strays(cluster: Cluster, ranges: Iterable[Range]) -> Iterator[str]:
     subnets = " and ".join(map(str, cluster.networks))
-    for one in pool(cluster).ranges:
+    for one in ranges:
         home = next((network for network in cluster.networks if _within(one, network)), None)
         if home is None:
-            raise _invalid(f"{one} is not in the nodes' subnet {subnets}: nobody would ask for it on their link")
+            yield f"{one} is not in the nodes' subnet {subnets}: nobody would ask for it on their link"
+            continue
         for number in (0, 1, 2, BALANCER_HOST, *(BALANCER_HOST + member.number for member in cluster.members)):
             if home[number] in one:
-                raise _invalid(f"{one} has {home[number]}, which is an address of the cluster itself")
+                yield f"{one} has {home[number]}, which is an address of the cluster itself"
         if home.version == 4 and home[-1] in one:
-            raise _invalid(f"{one} has the broadcast address {home[-1]}")
+            yield f"{one} has the broadcast address {home[-1]}"
 
 
 def objects() -> list[Object]:
@@ -84,13 +93,3 @@ def objects() -> list[Object]:
 
 def _within(one: Range, network: IPNetwork) -> bool:
     return one.first in network and one.last in network
-
-
-def _invalid(text: str) -> WrongUsage:
-    return WrongUsage(
-        text,
-        obj="--load-balancer-pool",
-        step="check the options",
-        action="Give free addresses of the nodes' subnet, such as its last quarter, or leave the option out;"
-        " --no-load-balancer does without.",
-    )

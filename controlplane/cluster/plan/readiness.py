@@ -49,10 +49,9 @@ def node_state(node: dict[str, Any] | None, boot: str = "", given: Iterable[Tain
     """
     if node is None:
         return NodeState("not registered", "not registered")
-    conditions = {c["type"]: c for c in node.get("status", {}).get("conditions", [])}
-    ready = conditions.get("Ready")
-    if ready is None or ready["status"] != "True":
-        return NodeState("not Ready", f"not Ready: {(ready or {}).get('message') or 'no condition yet'}")
+    ready = _ready_condition(node)
+    if not is_ready(node):
+        return NodeState("not Ready", f"not Ready: {ready.get('message') or 'no condition yet'}")
     if str(ready.get("lastHeartbeatTime") or "9") < boot:
         return NodeState("not heard of", "nothing was heard from its agent since it was started")
     if not node["spec"].get("podCIDR"):
@@ -65,15 +64,20 @@ def node_state(node: dict[str, Any] | None, boot: str = "", given: Iterable[Tain
     return NodeState("tainted", f"tainted {', '.join(one.key for one in taints)}", taints)
 
 
-def node_waits_for(node: dict[str, Any] | None, boot: str = "", given: Iterable[Taint] = ()) -> str:
-    """Why no pods can be scheduled to the node, "" if they can; as node_state()."""
-    return node_state(node, boot, given).waits_for
+def is_ready(node: dict[str, Any] | None) -> bool:
+    """Whether it is what kubectl calls Ready: a cordoned node is, though it takes no new pods."""
+    return _ready_condition(node or {}).get("status") == "True"
+
+
+def _ready_condition(node: dict[str, Any]) -> dict[str, Any]:
+    conditions = node.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == "Ready"), {})
 
 
 def start_waits_for(node: dict[str, Any] | None, boot: str = "", given: Iterable[Taint] = ()) -> str:
     """Why a node that was started is not up yet, "" if it is.
 
-    Unlike node_waits_for() it leaves aside what only a person takes away again: a cordon, and taints of their own.
+    Unlike node_state() it leaves aside what only a person takes away again: a cordon, and taints of their own.
     """
     state = node_state(node, boot, given)
     passes = any(one.key != _CORDON and one.key.startswith(_OF_THE_CLUSTER) for one in state.taints)

@@ -53,9 +53,8 @@ async def start_storage(cluster: Cluster, tools: Tools, clock: Clock) -> None:
     """
     folder = cluster.unit_dir(CONTROL_PLANE)
     running = units.programs(folder)
-    programs = components.storage(cluster, tools)
-    if "kube-scheduler" in running:
-        programs += components.controllers(cluster, tools)
+    begun = "kube-scheduler" in running
+    programs = components.programs(cluster, CONTROL_PLANE, tools) if begun else components.storage(cluster, tools)
     server = running.get("kube-apiserver")
     flags = next(list(one.argv) for one in programs if one.name == "kube-apiserver")
     other = bool(server and server["alive"]) and units.arguments(folder, "kube-apiserver") != flags
@@ -128,5 +127,5 @@ async def start_controllers(cluster: Cluster, tools: Tools) -> None:
     if scheduler.is_timed(cluster):
         document = json.dumps(scheduler.config(cluster), indent=1)
         files.write_if_changed(scheduler.config_path(cluster), document)
-    programs = components.storage(cluster, tools) + components.controllers(cluster, tools)
+    programs = components.programs(cluster, CONTROL_PLANE, tools)
     await asyncio.to_thread(start_unit, cluster, CONTROL_PLANE, programs, tools.project)

@@ -23,7 +23,6 @@ from controlplane.machine.edge import files, oom, process_one
 from controlplane.progress import Say
 from controlplane.supervisor.edge import units
 from controlplane.supervisor.edge.procfs import age
-from controlplane.supervisor.model import Program
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.files import text_of
@@ -140,18 +139,7 @@ def start_runtime(cluster: Cluster, node: Node, tools: Tools) -> None:
 
 def start_daemons(cluster: Cluster, node: Node, tools: Tools) -> None:
     """Start containerd, agent and proxy, what enforces policies, announces addresses and provides volumes."""
-    programs: tuple[Program, ...] = (
-        components.runtime(cluster, node, tools),
-        components.agent(cluster, node, tools),
-        components.proxy(cluster, node, tools),
-    )
-    if cluster.options.enforces_policies:
-        programs = (*programs, components.policy(cluster, node, tools))
-    if cluster.options.gives_addresses:
-        programs = (*programs, components.load_balancer(cluster, node, tools))
-    if cluster.options.provides_volumes:
-        programs = (*programs, *components.volumes(cluster, node, tools))
-    start_unit(cluster, node.name, programs, tools.project)
+    start_unit(cluster, node.name, components.programs(cluster, node.name, tools), tools.project)
 
 
 def boot_time(cluster: Cluster, node: Node) -> str:

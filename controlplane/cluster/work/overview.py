@@ -12,7 +12,7 @@ from controlplane.cluster.advice import ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import state_root
 from controlplane.cluster.model import CONTROL_PLANE, PORTS, Cluster, Options
-from controlplane.cluster.plan.readiness import node_waits_for
+from controlplane.cluster.plan.readiness import is_ready
 from controlplane.machine.edge import cgroups
 from controlplane.machine.edge.locks import is_held
 from controlplane.supervisor.edge import units
@@ -39,7 +39,7 @@ class Overview:
     state: str
     problem: str
     nodes: int
-    ready: int
+    ready: int  # as kubectl says it, cordoned or not
     version: str  # of the API server, as far as known
     created: float
     processes: int
@@ -91,11 +91,7 @@ async def _living(cluster: Cluster) -> tuple[int, str, str]:
     except NodewrightError as error:
         return 0, "", f"the API server does not answer ({one_line(error.message, 200)}): {mends}"
     by_name = {item["metadata"]["name"]: item for item in nodes}
-    waits = {
-        node.name: node_waits_for(by_name.get(node.name), given=cluster.member(node.name).taints)
-        for node in cluster.nodes
-    }
-    ready = sum(not reason for reason in waits.values())
+    ready = sum(is_ready(by_name.get(node.name)) for node in cluster.nodes)
     if lost:
         return ready, version, f"nothing keeps {', '.join(lost)} running: {mends}"
     return ready, version, ""

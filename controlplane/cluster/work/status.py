@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from controlplane.cluster.edge import ask
 from controlplane.cluster.model import CONTROL_PLANE, PORTS, Cluster, Node
+from controlplane.cluster.plan import components
 from controlplane.cluster.plan.readiness import (
     NodeState,
     Pod,
@@ -40,7 +41,7 @@ NODES, PODS = "/api/v1/nodes", "/api/v1/pods"  # what is read of the API server
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A supervised program."""
+    """A supervised program. `starts`: 0 for one that should run and was never started."""
 
     unit: str
     name: str
@@ -164,7 +165,10 @@ def _node(cluster: Cluster, node: Node, obj: dict[str, Any] | None, pods: int, p
 
 def _daemons(cluster: Cluster, unit: str) -> list[Daemon]:
     rows = units.programs(cluster.unit_dir(unit))
-    return [
+    # `up` tells a supervisor of some programs only when others are ready: one that was interrupted never came to them.
+    meant = () if cluster.options.kubeadm else components.program_names(cluster, unit)
+    never = [Daemon(unit, name, alive=False, pid=0, starts=0, last_exit="") for name in meant if name not in rows]
+    begun = [
         Daemon(
             unit,
             name,
@@ -175,6 +179,7 @@ def _daemons(cluster: Cluster, unit: str) -> list[Daemon]:
         )
         for name, row in rows.items()
     ]
+    return begun + never
 
 
 def _missing(cluster: Cluster) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.app import app
+from controlplane.config.model import API_VERSION, KIND
 from tests.unit.cli.options.test_help import EVERY
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -76,6 +77,32 @@ def test_the_status_says_how_it_went(line: str, status: int) -> None:
     assert done.exit_code == status, done.output
     assert "Traceback" not in done.output + done.stderr
     assert ("error" in done.stderr.lower()) == (status != 0), "a failure says why on standard error"
+
+
+_HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "status", "said"),
+    [
+        ("nosuch: 1", "", 1, "cluster.yaml, line 3"),
+        ("storage: true\nkubeadm: {}", "", 1, "cluster.yaml, line 3"),
+        ("networking:\n  routed: true\n  loadBalancerPool: 10.0.0.1", "", 1, "cluster.yaml, line 5"),
+        ("nodes: 2\nkubeadm: {controlPlanes: 3}", "", 1, "cluster.yaml, line 3"),
+        ("networking: {routed: true}", "--agent upstream", 1, "networking.routed"),
+        ("kubeadm: {}", "--storage", 1, "storage is for clusters that `up` sets up itself: leave out kubeadm"),
+        ("nodes: 1", "--storage --kubeadm", 2, "leave out --kubeadm"),
+        ("storage: true\nkubeadm: {}", "--no-storage", 0, ""),
+        ("nodes: 1", "--nodes 0", 2, "--nodes"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_no_wrong_command_line(
+    text: str, options: str, status: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "cluster.yaml").write_text(f"{_HEAD}{text}\n")
+    words = ["up", "--print-config", "--config", f"{tmp_path}/cluster.yaml", *options.split()]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, said in done.stderr) == (status, True), done.output + done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user is told that root is needed")

@@ -27,8 +27,8 @@ from cli.why.model import KINDS, OTHERS, Facts
 from cli.why.sources import Answers
 from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan.readiness import (
+    node_state,
     node_versions,
-    node_waits_for,
     pod_facts,
     serving_waits_for,
     unexpected_conditions,
@@ -303,7 +303,7 @@ def explained(lists: Mapping[str, tuple[Json, ...]]) -> str:
 def of_status(lists: Mapping[str, tuple[Json, ...]]) -> None:
     """What `status`, `clusters` and `doctor` read."""
     for node in lists["/api/v1/nodes"]:
-        node_waits_for(node)
+        node_state(node)
         unexpected_conditions(node)
         serving_waits_for(node)
         node_versions(node)

@@ -12,7 +12,7 @@ from agent.common.model.states import BackOff, Failure, ImagePhase, ImageState, 
 from agent.explain.plan.explain import explain
 from agent.explain.plan.record import Record
 from agent.explain.plan.remedies import Subject, action_for
-from agent.images.model.pulls import PullProgress
+from agent.images.model.pulls import PullProgress, UnreadSecret
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import PodPlan
 from agent.pods.model.timeline import Activity, ActivityKind, TimelineEntry
@@ -269,6 +269,59 @@ def test_images_that_are_there_are_no_wait() -> None:
 def test_advice(reason: str, message: str, expected: str) -> None:
     found = action_for(reason, message, Subject("shop", "web", "app"))
     assert expected in found if expected else found == ""
+
+
+UNREACHED = "dial tcp: lookup registry.example: no such host"
+
+
+@pytest.mark.parametrize(
+    ("image", "policy", "advised"),
+    [
+        ("web:1", "Always", True),
+        ("web:1", "IfNotPresent", False),
+        ("web", "", True),
+        ("web:1", "", False),
+    ],
+    ids=["always", "already", "the default of latest", "the default of a tag"],
+)
+def test_a_policy_that_the_container_has_is_not_advised(image: str, policy: str, advised: bool) -> None:
+    box = {**container("app"), "image": image, "imagePullPolicy": policy}
+    failed = {"app": ImageState(0, ImagePhase.FAILED)}
+    (wait,) = explain(record(pod=pod(box), status=waiting("ErrImagePull", UNREACHED), images=failed)).waits
+    assert "load the image onto the node" in wait.action
+    assert ("set imagePullPolicy: IfNotPresent" in wait.action) is advised
+
+
+DENIED = "failed to authorize: failed to fetch anonymous token: 401 Unauthorized"
+
+
+@pytest.mark.parametrize(
+    ("message", "unread", "said", "unsaid"),
+    [
+        (DENIED, [UnreadSecret("regcred")], "Create the Secret regcred, which", "see that it is there"),
+        (DENIED, [UnreadSecret("regcred")], "`kubectl create secret docker-registry regcred -n d …`", "NAME"),
+        (DENIED, [UnreadSecret("regcred", "data is not base64")], "could not be used: data is not base64", "Create"),
+        (DENIED, [UnreadSecret(f"s{number}") for number in range(9)], "So it is with 6 more", "s3"),
+        (UNREACHED, [UnreadSecret("regcred")], "Create the Secret regcred", "NAME"),
+        (UNREACHED, [UnreadSecret("regcred")], "The node cannot reach the registry", "NAME"),
+        (DENIED, [], "name it in the pod's imagePullSecrets", "Create the Secret"),
+    ],
+    ids=["missing", "its command", "malformed", "many", "not the only cause", "the other cause", "none"],
+)
+def test_a_pull_secret_that_is_not_there_is_named(
+    message: str, unread: list[UnreadSecret], said: str, unsaid: str
+) -> None:
+    subject = pod(container("app"), meta={"namespace": "d"})
+    failed = {"app": ImageState(0, ImagePhase.FAILED)}
+    state = waiting("ImagePullBackOff", f'Back-off pulling image "x": ErrImagePull: {message}')
+    (wait,) = explain(record(pod=subject, status=state, images=failed, unread_secrets=tuple(unread))).waits
+    assert said in wait.action and unsaid not in wait.action
+
+
+def test_a_pull_secret_is_no_matter_of_other_waits() -> None:
+    unread = (UnreadSecret("regcred"),)
+    (wait,) = explain(record(status=waiting("CreateContainerConfigError", "x"), unread_secrets=unread)).waits
+    assert "regcred" not in wait.action
 
 
 def test_the_progress_of_a_pull_or_its_place_in_the_queue() -> None:

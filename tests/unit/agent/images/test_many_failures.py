@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from agent.common.model.pods import Pod
+from agent.images.model.pulls import UnreadSecret
 from agent.images.plan.images import Wanted
 from agent.images.work.images import ImageManager, ImageManagerDeps
 from tests.builders.metrics import metrics
@@ -37,6 +38,14 @@ def test_no_back_off_gives_way_to_those_of_another_pod() -> None:
     assert {one.delay for one, _ in made._backoff["greedy"].values()} == {40.0}
     made.remove("greedy")
     assert made._backoff.keys() == {"other"}
+
+
+def test_a_pod_that_is_gone_leaves_no_word_of_its_secrets() -> None:
+    made, who = manager(), pod(container(), meta={"uid": "u"})
+    made.unread_secrets.note(who, (UnreadSecret("regcred"),))
+    assert made.unread_secrets.of("u")
+    made.remove("u")
+    assert not made.unread_secrets.of("u")
 
 
 def test_images_that_change_without_end() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from agent.common.work.pod_warnings import PodWarnings
+from agent.images.model.pulls import UnreadSecret
 from agent.images.plan import keyring
 from agent.images.plan.keyring import read_secret
-from agent.images.work.pull_secrets import PullSecrets
+from agent.images.work.pull_secrets import PullSecrets, UnreadSecrets
 from agent.volumes.model.sources import SECRET, ObjectRef
 from tests.builders.pods import pod
 from tests.fakes.volumes import FakeObjects
@@ -35,7 +36,9 @@ def objects() -> FakeObjects:
 
 
 async def users(objects: FakeObjects, subject: Any, image: str, warned: list[tuple[str, str]], times: int = 1) -> Any:
-    secrets = PullSecrets(objects, PodWarnings(lambda _, reason, message: warned.append((reason, message))))
+    secrets = PullSecrets(
+        objects, PodWarnings(lambda _, reason, message: warned.append((reason, message))), UnreadSecrets()
+    )
     for _ in range(times):
         found = await secrets.pull_auth(subject, image)
     return [one.auth["username"] for one in found]
@@ -63,6 +66,25 @@ async def test_a_secret_of_no_use_is_warned_of_once_and_left_out(
     assert reason == "FailedToRetrieveImagePullSecret"
     assert message.startswith(f"Unable to retrieve some image pull secrets (bad: {problem}")
     assert message.endswith("); the pull may not succeed.")
+
+
+async def test_what_cannot_be_read_is_known_until_it_can(objects: FakeObjects) -> None:
+    unread = UnreadSecrets()
+    secrets = PullSecrets(objects, PodWarnings(lambda *_: None), unread)
+    subject = pod(imagePullSecrets=[{"name": "bad"}, {"name": "good"}])
+    await secrets.pull_auth(subject, "reg.io/a:1")
+    assert unread.of(subject.uid) == (UnreadSecret("bad"),)
+    objects.found[ObjectRef(SECRET, "bad")] = BAD
+    await secrets.pull_auth(subject, "reg.io/a:1")
+    (found,) = unread.of(subject.uid)
+    assert found.name == "bad" and found.problem.startswith(".dockerconfigjson is not JSON")
+    objects.found[ObjectRef(SECRET, "bad")] = GOOD
+    await secrets.pull_auth(subject, "reg.io/a:1")
+    assert unread.of(subject.uid) == ()
+    del objects.found[ObjectRef(SECRET, "bad")]
+    await secrets.pull_auth(subject, "reg.io/a:1")
+    unread.drop_pod(subject.uid)
+    assert unread.of(subject.uid) == ()
 
 
 async def test_a_silent_api_server_is_warned_of(objects: FakeObjects) -> None:

@@ -241,13 +241,13 @@ RECORDS: Mapping[str, tuple[list[TimelineEntry], Tree]] = {
 
 @pytest.mark.parametrize(("entries", "expected"), RECORDS.values(), ids=RECORDS)
 def test_a_record_is_a_trace(entries: list[TimelineEntry], expected: Tree) -> None:
-    spans = record_spans(POD, entries, now=60.0)
+    spans = record_spans(POD, {}, entries, now=60.0)
     assert tree(spans) == expected
     assert {one.context.trace for one in spans} == {POD.context.trace}
 
 
 def test_what_is_under_way_lasts_until_now_and_the_start_says_that_it_is_not_over() -> None:
-    spans = {one.name: one for one in record_spans(POD, [entry(ActivityKind.SANDBOX, 10.0, None)], now=60.0)}
+    spans = {one.name: one for one in record_spans(POD, {}, [entry(ActivityKind.SANDBOX, 10.0, None)], now=60.0)}
     assert spans["create sandbox"].seconds == 50.0
     assert (spans["pod start"].begin, spans["pod start"].seconds) == (10.0, 50.0)
     assert spans["pod start"].error == "it is not ready"
@@ -256,9 +256,16 @@ def test_what_is_under_way_lasts_until_now_and_the_start_says_that_it_is_not_ove
 @pytest.mark.parametrize(("seen", "waits"), [(100.9, False), (130.0, True)])
 def test_a_wait_for_a_node_is_told_only_if_whole_seconds_tell_it(seen: float, waits: bool) -> None:
     pod = TracedPod("u1", "shop", "web", created=100.0)
-    spans = {one.name: one for one in record_spans(pod, [entry(ActivityKind.ADMIT, seen)], now=seen + 5)}
+    spans = {one.name: one for one in record_spans(pod, {}, [entry(ActivityKind.ADMIT, seen)], now=seen + 5)}
     assert ("wait for a node" in spans) is waits
     assert spans["pod start"].begin == (100.0 if waits else seen)
+
+
+def timed(queued: str, bound: str) -> Json:
+    """Metadata with what the scheduler writes; seconds of one minute."""
+    names = ("nodewright.io/queued-at", "nodewright.io/bound-at")
+    values = [f"1970-01-01T00:00:{one}Z" if one else "" for one in (queued, bound)]
+    return {"annotations": dict(zip(names, values, strict=True))}
 
 
 SCHEDULED: Mapping[str, tuple[tuple[str, str], Scheduled | None]] = {
@@ -275,10 +282,7 @@ SCHEDULED: Mapping[str, tuple[tuple[str, str], Scheduled | None]] = {
 def test_times_of_the_scheduler_are_believed_only_where_they_can_be(
     written: tuple[str, str], expected: Scheduled | None
 ) -> None:
-    names = ("nodewright.io/queued-at", "nodewright.io/bound-at")
-    values = [f"1970-01-01T00:00:{one}Z" if one else "" for one in written]
-    meta = {"annotations": dict(zip(names, values, strict=True))}
-    assert scheduled_of(meta, created=1.0, seen=2.0) == expected
+    assert scheduled_of(timed(*written), created=1.0, seen=2.0) == expected
 
 
 @pytest.mark.parametrize("meta", [{}, {"annotations": None}, {"annotations": {"nodewright.io/queued-at": 7}}])
@@ -287,15 +291,15 @@ def test_a_pod_without_times_of_the_scheduler_has_none(meta: Json) -> None:
 
 
 def test_a_wait_that_the_scheduler_timed_is_told_to_the_millisecond() -> None:
-    pod = TracedPod("u1", "shop", "web", 100.0, scheduled=Scheduled(100.25, 100.5))
-    spans = record_spans(pod, [entry(ActivityKind.ADMIT, 100.75)], now=103.0)
+    pod = TracedPod("u1", "shop", "web", 10.0)
+    spans = record_spans(pod, timed("10.25", "10.5"), [entry(ActivityKind.ADMIT, 10.75)], now=13.0)
     assert tree(spans) == {"pod start": {"wait for a node": {"schedule": {}, "bind": {}}, "admit": {}}}
     assert {one.name: (one.begin, one.seconds) for one in spans} == {
-        "pod start": (100.25, 2.75),
-        "wait for a node": (100.25, 0.5),
-        "schedule": (100.25, 0.25),
-        "bind": (100.5, 0.25),
-        "admit": (100.75, 1.0),
+        "pod start": (10.25, 2.75),
+        "wait for a node": (10.25, 0.5),
+        "schedule": (10.25, 0.25),
+        "bind": (10.5, 0.25),
+        "admit": (10.75, 1.0),
     }
 
 
@@ -312,8 +316,9 @@ def test_a_pod_that_was_there_before_the_scheduler_has_waited_since_it_was_creat
 
 def test_a_record_that_began_before_the_pod_was_bound_has_no_scheduler() -> None:
     """Whoever may create pods may write the times, too, and a later reader has only the record to compare them with."""
-    pod = TracedPod("u1", "shop", "web", 100.0, scheduled=Scheduled(100.25, 101.5))
-    assert tree(record_spans(pod, [entry(ActivityKind.ADMIT, 100.75)], now=103.0)) == {"pod start": {"admit": {}}}
+    pod = TracedPod("u1", "shop", "web", 10.0)
+    spans = record_spans(pod, timed("10.25", "11.5"), [entry(ActivityKind.ADMIT, 10.75)], now=13.0)
+    assert tree(spans) == {"pod start": {"admit": {}}}
 
 
 async def test_a_plan_lasts_from_what_made_it_due(world: World) -> None:
@@ -343,7 +348,7 @@ async def test_the_record_read_later_has_the_ids_that_were_exported(world: World
     memory = world.registry.memory("u1")
     assert memory is not None
     exported = {one.context for one in start_of(world)}
-    read = record_spans(POD, memory.timeline.entries(), world.clock.now())
+    read = record_spans(POD, {}, memory.timeline.entries(), world.clock.now())
     assert {one.name for one in read if one.context not in exported} == set()
     assert {"pod start", "admit", "create sandbox", "cgroup", "tell that it is ready"} <= {one.name for one in read}
 

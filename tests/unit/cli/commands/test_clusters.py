@@ -20,7 +20,9 @@ from cli.display.terminal import new_console
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
 from controlplane.cluster.work.down import Removed
-from controlplane.cluster.work.overview import Overview
+from controlplane.cluster.work.overview import Overview, read_all
+from tests.builders.services import node
+from tests.fakes.apiserver import FakeApiServer
 
 RUNNER = CliRunner()
 NOWHERE = """apiVersion: v1
@@ -180,6 +182,22 @@ def test_a_cluster_as_json() -> None:
         700 << 20,
     )
     assert found["created"] == "2027-01-15T05:58:30Z"
+
+
+async def test_a_cordoned_node_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kubectl says it: Ready,SchedulingDisabled."""
+    for name, value in saved(tmp_path, "lab").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("controlplane.machine.edge.cgroups.members", lambda *_: {os.getpid()})
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    ready = {"type": "Ready", "status": "True"}
+    async with FakeApiServer() as api:
+        (tmp_path / "lab/admin.conf").write_text(NOWHERE.replace("https://127.0.0.1:1", api.url))
+        api.objects["/version"] = {"gitVersion": "v1.37.1"}
+        await api.put("/api/v1/nodes/node1", node("node1", conditions=[ready], taints=[cordon]))
+        await api.put("/api/v1/nodes/node2", node("node2", conditions=[{**ready, "status": "Unknown"}]))
+        found = {one.name: one for one in await read_all()}
+    assert (found["lab"].ready, found["lab"].nodes) == (1, 2)
 
 
 def test_the_records_of_clusters_that_do_not_run(tmp_path: Path) -> None:

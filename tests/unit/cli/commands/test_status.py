@@ -117,6 +117,17 @@ def test_what_is_wrong_is_a_sentence_below(name: str, row: str, sentence: str, m
     assert row in text and sentence in text
 
 
+def test_daemons_that_up_never_came_to_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no log to name."""
+    names = ("kube-controller-manager", "kube-scheduler")
+    never = [Daemon("control-plane", name, False, 0, 0, "") for name in names]
+    shown = printed(replace(WELL, daemons=(*WELL.daemons, *never)), monkeypatch, terminal=False)
+    assert "control-plane  kube-scheduler           down" in "\n".join(shown)
+    assert "  control-plane: kube-controller-manager, kube-scheduler have not been started" in shown
+    assert "  `./nodewright up --name lab` starts what is down." in shown
+    assert not any("log:" in line for line in shown)
+
+
 @pytest.mark.parametrize(
     ("bodies", "error", "wanted"),
     [

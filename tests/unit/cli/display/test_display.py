@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import io
 import os
@@ -47,6 +48,34 @@ def test_a_failed_step_is_marked() -> None:
     with Display(plain=True, out=out) as display, pytest.raises(ValueError), display.step("links"):
         raise ValueError
     assert re.fullmatch(r" +\d\.\d\d s  FAILED links  \[\d\.\d\d s\]\n", out.getvalue())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, asyncio.CancelledError])
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "live"])
+def test_a_step_that_ctrl_c_cuts_off_has_not_failed(plain: bool, error: type[BaseException]) -> None:
+    out = io.StringIO()
+    with Display(plain=plain, out=out) as display, pytest.raises(error), display.step("build") as say:
+        say("5 of 9")
+        raise error
+    assert "interrupted" in out.getvalue() and "5 of 9" in out.getvalue()
+    assert "FAILED" not in out.getvalue() and "✗" not in out.getvalue()
+
+
+def test_the_step_that_others_are_cut_off_for_has_failed() -> None:
+    async def work(display: Display) -> None:
+        async def fails() -> None:
+            with display.step("one"):
+                raise ValueError
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails())
+            with display.step("other"):
+                await asyncio.Event().wait()
+
+    out = io.StringIO()
+    with Display(plain=True, out=out) as display, pytest.raises(ExceptionGroup):
+        asyncio.run(work(display))
+    assert [line.split()[2:4] for line in out.getvalue().splitlines()] == [["FAILED", "one"], ["interrupted", "other"]]
 
 
 def test_a_file_is_no_terminal() -> None:

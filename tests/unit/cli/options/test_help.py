@@ -81,6 +81,11 @@ def test_commands_that_show_progress_can_be_quiet(path: tuple[str, ...]) -> None
     assert ("--plain" in options) == ("--quiet" in options)
 
 
+@pytest.mark.parametrize("command", ["status", "why", "view"])
+def test_what_goes_on_until_ctrl_c_can_be_plain(command: str) -> None:
+    assert "--plain" in {option for one in EVERY[(command,)].params for option in one.opts}
+
+
 def test_the_help_of_test_says_what_our_tiers_are_before_it_speaks_of_pytest() -> None:
     text = shown(("test",))
     assert text.index("tier by tier") < text.index("contracts:") < text.index("pytest")

@@ -17,7 +17,7 @@ from cli.display.terminal import new_console
 from cli.watching.changes import Change, Frame, changes, differs, lines
 from cli.watching.collections import Collections
 from cli.watching.follow import follow
-from cli.watching.screens import Cut, Documents, Lines
+from cli.watching.screens import Cut, Documents, Lines, screen
 from cli.why import news
 from cli.why.model import Explained, Facts
 from cli.why.sources import Answers
@@ -181,6 +181,18 @@ def test_a_pipe_gets_everything_and_then_what_changes(capsys: pytest.CaptureFixt
     for state in ("1", "1", "2"):
         screen.show(moment({"a": ("same",), "b": (state,)}))
     assert [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()] == ["a: same", "b: 1", "b: 2"]
+
+
+@pytest.mark.parametrize(("plain", "drawn"), [(True, False), (False, True)])
+def test_a_terminal_gets_lines_too_if_they_are_asked_for(
+    plain: bool, drawn: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what rich takes for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    with screen("status", as_json=False, plain=plain) as shown:
+        shown.show(moment({"a": ("same",)}))
+    assert isinstance(shown, Lines) is not drawn
+    assert ("\x1b[" in capsys.readouterr().out) is drawn
 
 
 @pytest.mark.parametrize(("width", "height"), [(20, 5), (40, 12), (200, 3), (1, 1)])

@@ -194,6 +194,34 @@ def test_what_the_api_server_alone_tells(name: str) -> None:
     assert not found.is_well
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unable to retrieve some image pull secrets (other, regcred); attempting to pull the image may not succeed.",
+        "Unable to retrieve some image pull secrets (regcred: not found); the pull may not succeed.",
+    ],
+    ids=["upstream's kubelet", "ours"],
+)
+def test_a_pull_secret_is_named_that_the_kubelet_could_not_read(message: str) -> None:
+    state = {"waiting": {"reason": "ErrImagePull", "message": "401 Unauthorized"}}
+    pod = one(status(box(state)), imagePullSecrets=[{"name": "regcred"}])
+    told = (event("FailedToRetrieveImagePullSecret", message),)
+    (found,) = judge.explained({}, Facts({"node": (NODE,), "pod": (pod,), "event": told}))
+    (wait,) = found.found.waits
+    assert "See that the Secret regcred" in wait.action and "`kubectl get secret regcred -n shop`" in wait.action
+    assert "other" not in wait.action
+
+
+@pytest.mark.parametrize("policy", ["Always", "IfNotPresent"])
+def test_a_pull_policy_that_the_container_has_is_not_advised(policy: str) -> None:
+    state = {"waiting": {"reason": "ErrImagePull", "message": "dial tcp: lookup registry.example: no such host"}}
+    pod = one(status(box(state)), containers=[{**container("app"), "image": "a:1", "imagePullPolicy": policy}])
+    (found,) = judge.explained({}, Facts({"node": (NODE,), "pod": (pod,)}))
+    (wait,) = found.found.waits
+    assert "load the image onto the node" in wait.action
+    assert ("set imagePullPolicy: IfNotPresent" in wait.action) is (policy == "Always")
+
+
 def test_an_agent_that_has_just_started_is_corrected_by_the_events() -> None:
     wait = Wait("container app", "CrashLoopBackOff", "it exits by itself with exit code 0", "Run it as a Job.")
     mine = Explanation("shop", "web", "u-web", "n1", "Running", f"Running, waits: {wait.error}", (wait,))

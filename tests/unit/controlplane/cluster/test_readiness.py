@@ -9,7 +9,7 @@ import pytest
 from controlplane.cluster.model import Options
 from controlplane.cluster.plan.readiness import (
     closed_nodes,
-    node_waits_for,
+    node_state,
     pod_facts,
     pods_wait_for,
     runtime_problem,
@@ -54,8 +54,9 @@ IN_D = {"namespace": "d"}
         ),
     ],
 )
-def test_node_waits_for(given: Any, words: str) -> None:
-    assert words in node_waits_for(given) if words else node_waits_for(given) == ""
+def test_node_state(given: Any, words: str) -> None:
+    said = node_state(given).waits_for
+    assert words in said if words else said == ""
 
 
 def tainted(*keys: str, **more: Any) -> Any:
@@ -98,7 +99,8 @@ def test_nodes_that_a_person_closed_are_named() -> None:
 )
 def test_a_node_that_was_ready_before_it_was_started_is_not(heartbeat: str, boot: str, words: str) -> None:
     given = node(conditions=[{**READY, "lastHeartbeatTime": heartbeat}])
-    assert words in node_waits_for(given, boot) if words else node_waits_for(given, boot) == ""
+    said = node_state(given, boot).waits_for
+    assert words in said if words else said == ""
 
 
 STARTS = 'time="t" level=info msg="starting containerd" revision= version=v2.4.2\n'
