@@ -103,8 +103,8 @@ def requested(name: str, given: dict[str, Any], line: Line) -> Request:
     options = Options(**asked.options, members=members, custom=asked.custom)
     of_file = frozenset(asked.options.keys() - flags.keys() if source else ())
     if source:
-        discords = together.in_file(together.discords(options, explicit), of_file)
-        if wrong := source.errors([*contradictions(asked), *discords]):
+        conflicts = together.in_file(together.conflicts(options, explicit), of_file)
+        if wrong := source.errors([*contradictions(asked), *conflicts]):
             raise wrong
     return Request(
         name=name or asked.name or DEFAULT_NAME,

@@ -87,8 +87,8 @@ def _unread_secrets(pod: Json, facts: Facts) -> tuple[UnreadSecret, ...]:
     named = set[str]()
     for event in facts.events(pod) if wanted else ():
         if event.get("reason") == "FailedToRetrieveImagePullSecret":
-            for told in _UNREAD.findall(str(event.get("message") or "")):
-                named.update(one.partition(":")[0] for one in told.split(", "))
+            for listed in _UNREAD.findall(str(event.get("message") or "")):
+                named.update(one.partition(":")[0] for one in listed.split(", "))
     return tuple(UnreadSecret(name, "") for name in wanted if name in named)
 
 

@@ -45,7 +45,7 @@ def check_options(options: Options, asked: Iterable[str] = ()) -> None:
             step="check the options",
             action=f"Choose from: {', '.join(sorted(addons.TABLE))}.",
         )
-    for one in together.discords(options, frozenset(asked)):
+    for one in together.conflicts(options, frozenset(asked)):
         text = one.said(together.flag)
         raise WrongUsage(text, obj="up", step="check the options", action="See `./nodewright up --help`.")
 

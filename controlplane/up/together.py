@@ -24,7 +24,7 @@ _FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Discord:
+class Conflict:
     """Options of which one has to go. `text` has their names in braces."""
 
     text: str
@@ -48,17 +48,17 @@ def field(option: str) -> str:
     return _FIELDS.get(option, option)
 
 
-def in_file(discords: Iterable[Discord], given: Set[str]) -> Iterator[Problem]:
+def in_file(conflicts: Iterable[Conflict], given: Set[str]) -> Iterator[Problem]:
     """Those that a file is to blame for: it gives one of the options at least. `given`: what it gives."""
-    for one in discords:
+    for one in conflicts:
         if blamed := [name for name in one.options if name in given]:
             path = tuple(field(blamed[0]).split("."))
             yield Problem(path, one.said(field), "Correct one of these fields.")
 
 
-def discords(options: Options, asked: Set[str] = frozenset()) -> Iterator[Discord]:
+def conflicts(options: Options, asked: Set[str] = frozenset()) -> Iterator[Conflict]:
     """What is on by default may be left out unless it was `asked` for."""
-    return (Discord(text) for wrong, text in _looked_at(options, asked) if wrong)
+    return (Conflict(text) for wrong, text in _looked_at(options, asked) if wrong)
 
 
 def _looked_at(options: Options, asked: Set[str]) -> Iterator[tuple[bool, str]]:

@@ -304,12 +304,12 @@ def test_a_wait_that_the_scheduler_timed_is_told_to_the_millisecond() -> None:
 
 
 def test_a_pod_that_was_there_before_the_scheduler_has_waited_since_it_was_created() -> None:
-    pod = TracedPod("u1", "shop", "web", 100.0, scheduled=Scheduled(107.25, 107.5))
-    spans = record_spans(pod, [entry(ActivityKind.ADMIT, 107.75)], now=109.0)
+    pod = TracedPod("u1", "shop", "web", 10.0)
+    spans = record_spans(pod, timed("17.25", "17.5"), [entry(ActivityKind.ADMIT, 17.75)], now=19.0)
     assert tree(spans) == {"pod start": {"wait for a node": {"schedule": {}, "bind": {}}, "admit": {}}}
     found = {one.name: (one.begin, one.seconds) for one in spans}
-    assert found["pod start"] == (100.0, 9.0) and found["wait for a node"] == (100.0, 7.75)
-    assert found["schedule"] == (107.25, 0.25)
+    assert found["pod start"] == (10.0, 9.0) and found["wait for a node"] == (10.0, 7.75)
+    assert found["schedule"] == (17.25, 0.25)
     (wait,) = (one for one in spans if one.name == "wait for a node")
     assert wait.attributes["nodewright.precision"] == "1s", "nobody has timed the creation"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controlplane.cluster.model import Options
-from controlplane.up.together import discords, field, flag, in_file
+from controlplane.up.together import conflicts, field, flag, in_file
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from controlplane.up.together import discords, field, flag, in_file
     ],
 )
 def test_options_go_together(options: Options, good: bool) -> None:
-    assert (not list(discords(options))) is good
+    assert (not list(conflicts(options))) is good
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,15 @@ def test_options_go_together(options: Options, good: bool) -> None:
 def test_what_somebody_asked_for_is_not_left_out_without_a_word(
     options: Options, asked: tuple[str, ...], good: bool
 ) -> None:
-    assert (not list(discords(options, frozenset(asked)))) is good
+    assert (not list(conflicts(options, frozenset(asked)))) is good
 
 
 def test_each_is_told_in_the_words_in_which_it_was_written() -> None:
-    (found,) = discords(Options(kubeadm=True, storage=True, nodes=2))
+    (found,) = conflicts(Options(kubeadm=True, storage=True, nodes=2))
     assert found.options == ("storage", "kubeadm")
     assert found.said(flag).endswith("sets up itself: leave out --kubeadm")
     pool = Options(load_balancer_pool="10.89.0.200", routed=True)
-    (found,) = discords(pool)
+    (found,) = conflicts(pool)
     assert found.said(field).startswith("networking.loadBalancerPool needs networking.loadBalancer,")
 
 
@@ -63,5 +63,5 @@ def test_each_is_told_in_the_words_in_which_it_was_written() -> None:
     ids=["both", "one of them", "another field", "by the command line alone"],
 )
 def test_a_file_is_to_blame_for_what_it_gives(given: set[str], path: tuple[str, ...] | None) -> None:
-    found = list(in_file(discords(Options(kubeadm=True, storage=True, nodes=2)), given))
+    found = list(in_file(conflicts(Options(kubeadm=True, storage=True, nodes=2)), given))
     assert [one.path for one in found] == ([path] if path else [])
