@@ -43,6 +43,8 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
+# For each command, of which a namespace may have hundreds under way; the runtime would send 16 MiB of what it wrote.
+_COMMAND_OPTIONS = [*{**dict(_OPTIONS), "grpc.max_receive_message_length": 1024 * 1024}.items()]
 # Names in upstream's metrics, where they differ from the step (kuberuntime/instrumented_services.go).
 _OPERATIONS = {
     "list sandboxes": "list_podsandbox",
@@ -84,7 +86,9 @@ class Cri:
             if self._image_endpoint == self._endpoint
             else grpc.aio.insecure_channel(self._image_endpoint, options=_OPTIONS)
         )
+        self._commands_channel = grpc.aio.insecure_channel(self._endpoint, options=_COMMAND_OPTIONS)
         self._runtime = api_pb2_grpc.RuntimeServiceStub(traced(self._channel))
+        self._commands = api_pb2_grpc.RuntimeServiceStub(traced(self._commands_channel))
         self._images = api_pb2_grpc.ImageServiceStub(traced(self._image_channel))
         self._starts = KeptStarts(self._endpoint, _OPTIONS, traced)
         self._runtime_name = ""
@@ -96,7 +100,7 @@ class Cri:
 
     async def close(self) -> None:
         await self._starts.close()
-        for channel in {self._channel, self._image_channel}:
+        for channel in {self._channel, self._image_channel, self._commands_channel}:
             await channel.close(grace=None)
 
     async def list_sandboxes(self, uid: str | None = None) -> tuple[SandboxState, ...]:
@@ -207,13 +211,14 @@ class Cri:
                 raise
 
     async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
-        """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED."""
+        """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED; one
+        that ended and wrote more than a MiB, code RESOURCE_EXHAUSTED."""
         # CRI counts whole seconds; a fraction must not become 0, which means no limit.
         seconds = max(1, round(timeout)) if timeout > 0 else 0
         request = convert.build(
             pb.ExecSyncRequest, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds
         )
-        call = self._runtime.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
+        call = self._commands.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
         answer = await self._ask("exec", container_id, call, operation="exec_sync")
         return ExecResult(answer.exit_code, answer.stdout, answer.stderr)
 

@@ -88,6 +88,9 @@ class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
         self.stopped.append((request.container_id, request.timeout))
         return pb.StopContainerResponse()
 
+    async def ExecSync(self, request: Any, context: Any) -> Any:
+        return pb.ExecSyncResponse(stdout=b"x" * int(request.cmd[0]), exit_code=3)
+
     async def ListPodSandboxStats(self, request: Any, context: Any) -> Any:
         by_box: dict[str, list[Any]] = {one.id: [] for one in self.sandboxes}
         for one in self.containers:
@@ -204,7 +207,7 @@ def test_groups_of_a_container() -> None:
 
 
 def test_messages_of_the_runtime() -> None:
-    """They quote the pod: a command of megabytes, which a ConfigMap gives to each of a thousand containers."""
+    """They quote the pod: a path of a megabyte, once or more."""
     found = convert.container_status(pb.ContainerStatus(id="c", message="beginning" + "x" * 3_000_000 + "cause"))
     assert len(found.message) <= 16 * 1024
     assert found.message.startswith("beginning") and found.message.endswith("cause")
@@ -215,3 +218,12 @@ async def test_a_grace_of_billions_of_years(served: tuple[Cri, _Runtime]) -> Non
     cri, runtime = served
     await cri.stop_container("c", 2**63 - 1)
     assert runtime.stopped == [("c", 10**9)]
+
+
+async def test_what_a_command_writes(served: tuple[Cri, _Runtime]) -> None:
+    """The runtime sends 16 MiB of it, and a namespace has hundreds of probes that may end together."""
+    cri, _ = served
+    assert (await cri.exec_sync("c", ["1000000"], 1)).exit_code == 3
+    with pytest.raises(CriError) as caught:
+        await cri.exec_sync("c", ["1100000"], 1)
+    assert caught.value.code == "RESOURCE_EXHAUSTED"
