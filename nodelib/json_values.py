@@ -9,6 +9,8 @@ import json
 import math
 from typing import Any
 
+import orjson
+
 Json = dict[str, Any]  # a JSON object
 
 
@@ -52,6 +54,11 @@ def _finite(text: str) -> float:
 def compact(value: Any) -> str:
     """JSON as Go's encoder writes it, for files and hashes that upstream's kubelet reads or computes too."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def encoded_size(value: Any) -> int:
+    """Bytes of it as JSON: 3 ms for a megabyte. It must be what was read from JSON."""
+    return len(orjson.dumps(value))
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

@@ -12,10 +12,12 @@ import itertools
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, Pod, ProbeState
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 _ATTEMPTS_ON_ERROR = 3
 _FIRST_ROUND = 1.0  # seconds
 _MOST_ASKED = 64  # probes by a network at a time: each is a millisecond of the loop, and ten with redirects
+_MOST_COMMANDS = 32  # commands of a namespace under way: the runtime keeps up to 36 MiB for each, as played
 _MOST_DECODED = 16  # answers over HTTP/2 at a time: some milliseconds of the loop for each, as its server likes
 _RESULT_LABELS = {Verdict.SUCCESS: "successful", Verdict.WARNING: "successful", Verdict.FAILURE: "failed"}
 
@@ -90,6 +93,7 @@ class ProbeManager:
     ) -> None:
         self._commands, self._gates = commands or Gate(), gates
         self._decoded, self._asked = decoded or Gate(_MOST_DECODED), asked or Gate(_MOST_ASKED)
+        self._own_commands: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by namespace
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.steady()
@@ -317,17 +321,22 @@ class ProbeManager:
             except Invalid as error:
                 return Outcome(Verdict.ERROR, error.message)
             namespace = kept.pod.namespace
-            async with self._gate_of(request).place(group=namespace):
+            async with self._places(request, namespace):
                 with of_namespace(namespace):
                     outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)
             if outcome.verdict is not Verdict.ERROR:
                 break
         return outcome
 
-    def _gate_of(self, request: ProbeRequest) -> Gate:
-        if not plan.is_costly(request):
-            return self._asked
-        return self._commands if isinstance(request, ExecRequest) else self._decoded
+    @asynccontextmanager
+    async def _places(self, request: ProbeRequest, namespace: str) -> AsyncIterator[None]:
+        if isinstance(request, ExecRequest):
+            own = self._own_commands.setdefault(namespace, asyncio.Semaphore(_MOST_COMMANDS))
+            async with own, self._commands.place(group=namespace):
+                yield
+        else:
+            async with (self._decoded if plan.is_costly(request) else self._asked).place(group=namespace):
+                yield
 
     def _report(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome) -> None:
         if outcome.verdict is Verdict.SUCCESS:

@@ -22,6 +22,9 @@ from nodelib.text_numbers import is_number
 
 MAX_FAILURES = 3  # failures of a worker, with nothing of the pod running, until its spec counts as invalid
 INVALID_SPEC = "InvalidSpec"
+MOST_CONTAINERS = 2000
+"""Of a pod, of any kind: as many as a list of the runtime has room for, with the last attempt of each. Upstream has no
+limit."""
 
 
 def admission_order(pods: Iterable[Pod], known: Container[str]) -> list[Pod]:
@@ -41,8 +44,10 @@ def _created_at(pod: Pod) -> float:
 
 
 def spec_problem(pod: Pod) -> str:
-    """Why the pod cannot be planned, as far as its spec shows; "" for every pod that an API server has validated."""
+    """Why the pod cannot be planned, as far as its spec shows; "" for nearly all that an API server has validated."""
     try:
+        if len(list(pod.containers())) > MOST_CONTAINERS:
+            return f"it has more than {MOST_CONTAINERS} containers"
         computed_qos(pod)
         allocation_of(pod)
         pod_requests(pod)

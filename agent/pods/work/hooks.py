@@ -45,6 +45,8 @@ class Hooks:
         try:
             done = await self._runtime.exec_sync(container_id, argv, 0)
         except CriError as error:
+            if error.code == "RESOURCE_EXHAUSTED":
+                return  # it has ended, and wrote so much that the runtime's answer was not taken
             raise Permanent(f"error: {one_line(error.message, _MOST_OUTPUT)}", obj=what) from error
         if done.exit_code != 0:
             output = one_line(done.head(_MOST_OUTPUT).decode(errors="replace"), _MOST_OUTPUT)

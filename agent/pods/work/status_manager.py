@@ -18,10 +18,11 @@ from agent.pods.plan.status_patch import is_urgent, status_patch
 from agent.pods.plan.status_size import MOST, MOST_AFTER_REFUSAL, fitted, is_too_large
 from agent.pods.plan.terminations import newly_ended
 from agent.pods.ports import ApiPods
+from agent.pods.work.status_turns import StatusTurns
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError, Temporary
-from nodelib.json_values import Json
+from nodelib.json_values import Json, encoded_size
 from nodelib.kube.client import ApiError
 from nodelib.tasks import cancel_and_wait
 from nodelib.text_numbers import is_number
@@ -54,6 +55,7 @@ class _PodStatus:
     most: int = MOST
     whole: Json = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
+    size: int = 0  # bytes of the pod as the API server answered last
     gone: bool = False  # the API has no such pod any more
     awaited: bool = False  # flush() waits for it
 
@@ -69,6 +71,7 @@ class StatusManager:
     ) -> None:
         self._api, self._clock, self._metrics, self._on_ready = api, clock, metrics, on_ready
         self._slots: dict[str, _PodStatus] = {}
+        self._turns = StatusTurns(clock)
 
     def set(self, pod: Pod, status: Json) -> None:
         """Send this status of `pod` soon. Never blocks."""
@@ -134,6 +137,11 @@ class StatusManager:
                 if not slot.urgent.is_set():
                     await self._collect(slot)
                     continue
+                if await self._turns.wait(slot.pod.namespace, slot.size):
+                    patch = status_patch(slot.pod, slot.shown, slot.wanted)
+                    if patch is None:
+                        break
+                self._turns.charge(slot.pod.namespace, slot.size)
                 slot.urgent.clear()
                 slot.changed.clear()
                 try:
@@ -166,7 +174,10 @@ class StatusManager:
             slot.sent.set()
 
     def _answered(self, slot: _PodStatus, answer: Json) -> None:
-        version = _version(answer)
+        version, size = _version(answer), encoded_size(answer)
+        if not slot.size:
+            self._turns.charge(slot.pod.namespace, size)
+        slot.size = size
         if version >= slot.version:
             self._show(slot, answer.get("status") or {}, version)
 

@@ -14,7 +14,9 @@ from google.protobuf import message_factory
 from agent.common.model.errors import CriInvalid
 from agent.common.model.pods import ContainerState, ImageFacts, RunState, SandboxState, is_uid
 from agent.runtime.model import RuntimeEvent, pod_ips
+from nodelib.json_values import Json
 from nodelib.plugin_apis.plain import to_plain
+from nodelib.text import cut
 
 _STATES = {
     api_pb2.CONTAINER_CREATED: RunState.CREATED,
@@ -22,6 +24,8 @@ _STATES = {
     api_pb2.CONTAINER_EXITED: RunState.EXITED,
 }
 POD_UID = "io.kubernetes.pod.uid"
+_MOST_MESSAGE = 16 * 1024  # bytes; the runtime's errors quote what the pod says: a command, a path, of megabytes
+_MOST_GROUPS = 1024  # that are shown: an image may name its user in a million, with which no process can be started
 # Texts of containerd (internal/cri/server/container_start.go). A start cancelled in _LAST_CALL may have run something.
 _FAILED_START, _CALLER_GONE, _LAST_CALL = "StartError", "context canceled", "failed to start containerd task"
 # A containerd that was killed during a start removes the container's pipes and still lists it as created (restart.go):
@@ -89,31 +93,31 @@ def container_status(status: Any, runtime: str = "containerd") -> ContainerState
 
     A container whose start was cut off with its caller or with the runtime never ran: it counts as created.
     """
-    cut = _start_was_cut(status)
+    was_cut = _start_was_cut(status)
     return ContainerState(
         id=status.id,
         sandbox_id="",
         uid=_uid(status.labels.get(POD_UID, "")),
         name=status.metadata.name,
         attempt=status.metadata.attempt,
-        state=RunState.CREATED if cut else _STATES.get(status.state, RunState.UNKNOWN),
+        state=RunState.CREATED if was_cut else _STATES.get(status.state, RunState.UNKNOWN),
         created_at=status.created_at,
         started_at=status.started_at,
-        finished_at=0 if cut else status.finished_at,
-        exit_code=0 if cut else status.exit_code,
+        finished_at=0 if was_cut else status.finished_at,
+        exit_code=0 if was_cut else status.exit_code,
         reason=status.reason,
-        message=status.message,
+        message=cut(status.message, _MOST_MESSAGE),
         image=status.image.image,
         image_ref=status.image_ref,
         image_id=status.image_id,
         log_path=status.log_path,
         labels=dict(status.labels),
         annotations=dict(status.annotations),
-        mounts=tuple(to_plain(mount) for mount in status.mounts),
+        mounts=tuple(_mount(one) for one in status.mounts),
         resources=to_plain(status.resources.linux) if status.resources.HasField("linux") else {},
-        user=to_plain(status.user.linux) if status.user.HasField("linux") else {},
+        user=_user(status.user.linux) if status.user.HasField("linux") else {},
         stop_signal=_name(api_pb2.Signal, status.stop_signal) if status.stop_signal else "",
-        cut=cut,
+        cut=was_cut,
         runtime=runtime,
     )
 
@@ -146,6 +150,39 @@ def _start_was_cut(status: Any) -> bool:
     message = status.message
     cancelled = _CALLER_GONE in message and _LAST_CALL not in message
     return cancelled or all(text in message for text in _PIPES_GONE)
+
+
+def _mount(mount: Any) -> Json:
+    """What is asked about one of a container's mounts, of which a pod has room for 25,000."""
+    found: Json = {
+        "container_path": mount.container_path,
+        "host_path": mount.host_path,
+        "recursive_read_only": mount.recursive_read_only,
+    }
+    return found | {"image": {"image": mount.image.image}} if mount.HasField("image") else found
+
+
+def _user(user: Any) -> Json:
+    return {"uid": user.uid, "gid": user.gid, "supplemental_groups": list(user.supplemental_groups[:_MOST_GROUPS])}
+
+
+def layers(stats: Any) -> Json:
+    """Of a PodSandboxStats the writable layers of its containers: the rest is read from the node's cgroups."""
+    return {
+        "linux": {
+            "containers": [
+                {
+                    "attributes": {"id": one.attributes.id},
+                    "writable_layer": {
+                        "timestamp": one.writable_layer.timestamp,
+                        "used_bytes": {"value": one.writable_layer.used_bytes.value},
+                        "inodes_used": {"value": one.writable_layer.inodes_used.value},
+                    },
+                }
+                for one in stats.linux.containers
+            ]
+        }
+    }
 
 
 def image_facts(image: Any) -> ImageFacts:

@@ -8,7 +8,7 @@ upstream's remote_runtime.go and remote_image.go. A pull has none: its caller de
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,7 +18,7 @@ from cri_api.v1 import api_pb2, api_pb2_grpc
 
 from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
 from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, SandboxState
-from agent.runtime.edge import convert
+from agent.runtime.edge import convert, lists
 from agent.runtime.edge.starts import KeptStarts
 from agent.runtime.model import CallLimits, RuntimeEvent
 from nodelib.json_values import Json
@@ -28,6 +28,7 @@ from nodelib.plugin_apis.plain import to_plain
 pb: Any = api_pb2
 
 _EXEC_SLACK = 10.0  # seconds; the runtime enforces the caller's limit itself; this is only for a runtime that does not
+_LONGEST_GRACE = 10**9  # seconds; a call with a deadline in 292 years or more is out of time before it is sent
 _MESSAGE_BYTES = 16 * 1024 * 1024
 
 # A runtime that restarts is back in a second or two: gRPC's default of up to two minutes between dials is too slow.
@@ -42,6 +43,8 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
+# For each command, of which a namespace may have hundreds under way; the runtime would send 16 MiB of what it wrote.
+_COMMAND_OPTIONS = [*{**dict(_OPTIONS), "grpc.max_receive_message_length": 1024 * 1024}.items()]
 # Names in upstream's metrics, where they differ from the step (kuberuntime/instrumented_services.go).
 _OPERATIONS = {
     "list sandboxes": "list_podsandbox",
@@ -83,7 +86,9 @@ class Cri:
             if self._image_endpoint == self._endpoint
             else grpc.aio.insecure_channel(self._image_endpoint, options=_OPTIONS)
         )
+        self._commands_channel = grpc.aio.insecure_channel(self._endpoint, options=_COMMAND_OPTIONS)
         self._runtime = api_pb2_grpc.RuntimeServiceStub(traced(self._channel))
+        self._commands = api_pb2_grpc.RuntimeServiceStub(traced(self._commands_channel))
         self._images = api_pb2_grpc.ImageServiceStub(traced(self._image_channel))
         self._starts = KeptStarts(self._endpoint, _OPTIONS, traced)
         self._runtime_name = ""
@@ -95,25 +100,30 @@ class Cri:
 
     async def close(self) -> None:
         await self._starts.close()
-        for channel in {self._channel, self._image_channel}:
+        for channel in {self._channel, self._image_channel, self._commands_channel}:
             await channel.close(grace=None)
 
     async def list_sandboxes(self, uid: str | None = None) -> tuple[SandboxState, ...]:
-        selector = {convert.POD_UID: uid} if uid else {}
-        request = pb.ListPodSandboxRequest(filter={"label_selector": selector})
-        answer = await self._ask(
-            "list sandboxes", uid or "", self._runtime.ListPodSandbox(request, timeout=self._limits.call)
-        )
-        return tuple(convert.sandbox_listed(item) for item in answer.items)
+        async def ask(chosen: Json) -> Any:
+            request = pb.ListPodSandboxRequest(filter=chosen)
+            call = self._runtime.ListPodSandbox(request, timeout=self._limits.call)
+            return (await self._ask("list sandboxes", uid or "", call)).items
+
+        items = await lists.whole(ask, _pod_filter(uid), _id, lists.sandbox_states)
+        return tuple(convert.sandbox_listed(item) for item in items)
 
     async def list_containers(self, uid: str | None = None) -> tuple[ContainerState, ...]:
-        selector = {convert.POD_UID: uid} if uid else {}
-        request = pb.ListContainersRequest(filter={"label_selector": selector})
-        answer = await self._ask(
-            "list containers", uid or "", self._runtime.ListContainers(request, timeout=self._limits.call)
-        )
+        async def ask(chosen: Json) -> Any:
+            request = pb.ListContainersRequest(filter=chosen)
+            call = self._runtime.ListContainers(request, timeout=self._limits.call)
+            return (await self._ask("list containers", uid or "", call)).containers
+
+        async def sandboxes() -> Iterable[Json]:
+            return [{"pod_sandbox_id": one.id} for one in await self.list_sandboxes(uid)]
+
+        items = await lists.whole(ask, _pod_filter(uid), _id, sandboxes, lists.container_states)
         runtime = await self._name()
-        return tuple(convert.container_listed(item, runtime) for item in answer.containers)
+        return tuple(convert.container_listed(item, runtime) for item in items)
 
     async def sandbox_status(self, sandbox_id: str) -> SandboxState:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
@@ -166,8 +176,9 @@ class Cri:
         await self._ask("start container", container_id, await self._kept("StartContainer", request, self._limits.call))
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
-        request = pb.StopContainerRequest(container_id=container_id, timeout=grace_seconds)
-        call = self._runtime.StopContainer(request, timeout=grace_seconds + self._limits.call)
+        grace = min(grace_seconds, _LONGEST_GRACE)
+        request = pb.StopContainerRequest(container_id=container_id, timeout=grace)
+        call = self._runtime.StopContainer(request, timeout=grace + self._limits.call)
         await self._ignore_not_found("stop container", container_id, call)
 
     async def remove_container(self, container_id: str) -> None:
@@ -200,13 +211,14 @@ class Cri:
                 raise
 
     async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
-        """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED."""
+        """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED; one
+        that ended and wrote more than a MiB, code RESOURCE_EXHAUSTED."""
         # CRI counts whole seconds; a fraction must not become 0, which means no limit.
         seconds = max(1, round(timeout)) if timeout > 0 else 0
         request = convert.build(
             pb.ExecSyncRequest, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds
         )
-        call = self._runtime.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
+        call = self._commands.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
         answer = await self._ask("exec", container_id, call, operation="exec_sync")
         return ExecResult(answer.exit_code, answer.stdout, answer.stderr)
 
@@ -245,10 +257,18 @@ class Cri:
         await self._ask("checkpoint", container_id, call)
 
     async def sandbox_stats(self) -> list[Json]:
-        """PodSandboxStats of every sandbox, as plain dicts."""
-        call = self._runtime.ListPodSandboxStats(pb.ListPodSandboxStatsRequest(), timeout=self._limits.call)
-        answer = await self._ask("sandbox stats", "", call)
-        return [to_plain(item) for item in answer.stats]
+        """PodSandboxStats of every sandbox, as plain dicts with the writable layers of its containers and no more."""
+
+        async def ask(chosen: Json) -> Any:
+            request = pb.ListPodSandboxStatsRequest(filter=chosen)
+            call = self._runtime.ListPodSandboxStats(request, timeout=self._limits.call)
+            return (await self._ask("sandbox stats", "", call)).stats
+
+        async def sandboxes() -> Iterable[Json]:
+            return [{"id": one.id} for one in await self.list_sandboxes()]
+
+        items = await lists.whole(ask, {}, lambda item: str(item.attributes.id), sandboxes)
+        return [convert.layers(item) for item in items]
 
     async def status(self) -> Json:
         """StatusResponse as a plain dict: status.conditions, runtime_handlers, features."""
@@ -362,6 +382,14 @@ class Cri:
 
 def _address(endpoint: str) -> str:
     return endpoint if "://" in endpoint else f"unix://{endpoint}"
+
+
+def _id(item: Any) -> str:
+    return str(item.id)
+
+
+def _pod_filter(uid: str | None) -> Json:
+    return {"label_selector": {convert.POD_UID: uid}} if uid else {}
 
 
 def _pod_of(sandbox_config: Json) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from aiohttp import web
 
 from agent.common.model.pods import Pod, RunState
 from agent.server.work.dependencies import ServerDeps
-from agent.server.work.responses import Refused, find_pod, json, of_error
+from agent.server.work.responses import Refused, find_pod, json, of_error, pod_list
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound
 from nodelib.json_values import Json
@@ -24,12 +22,12 @@ class Pods:
     def __init__(self, deps: ServerDeps, clock: Clock) -> None:
         self._deps, self._clock = deps, clock
 
-    async def list(self, request: web.Request) -> web.Response:
-        return json(_pod_list(self._with_status(pod) for pod in self._deps.pods.pods()))
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        return await pod_list(request, (self._with_status(pod) for pod in self._deps.pods.pods()))
 
-    async def allocated(self, request: web.Request) -> web.Response:
+    async def allocated(self, request: web.Request) -> web.StreamResponse:
         """Pods that hold resources, as this node has granted them, and without their status."""
-        return json(_pod_list(_as_allocated(pod) for pod in self._deps.pods.active()))
+        return await pod_list(request, (_as_allocated(pod) for pod in self._deps.pods.active()))
 
     async def one_allocated(self, request: web.Request) -> web.Response:
         pod = find_pod(self._deps.pods, request, "pod not found")
@@ -38,7 +36,7 @@ class Pods:
             raise Refused(404, "pod not found")
         return json({"kind": "Pod", "apiVersion": "v1", **_as_allocated(pod)})
 
-    async def running(self, request: web.Request) -> web.Response:
+    async def running(self, request: web.Request) -> web.StreamResponse:
         """What the runtime reports as running, whether the agent wants it or not, as upstream."""
         try:
             containers = await self._deps.runtime.list_containers()
@@ -54,7 +52,7 @@ class Pods:
             if container.state is RunState.RUNNING and container.uid in pods:
                 entry = {"name": container.name, "image": container.image, "resources": {}}
                 pods[container.uid]["spec"]["containers"].append(entry)
-        return json(_pod_list(pods.values()))
+        return await pod_list(request, pods.values())
 
     async def checkpoint(self, request: web.Request) -> web.Response:
         """Let the runtime write a checkpoint, which needs CRIU. When it cannot, the answer has the runtime's error."""
@@ -83,7 +81,3 @@ class Pods:
 
 def _as_allocated(pod: Pod) -> Json:
     return {**pod.raw, "status": {}}
-
-
-def _pod_list(items: Iterable[Json]) -> Json:
-    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(items)}

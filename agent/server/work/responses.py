@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+
 import orjson
 from aiohttp import web
 
@@ -11,6 +14,7 @@ from agent.common.ports import PodView
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 
+_PART = 64 * 1024  # bytes of a long answer that are sent at once
 _CRI_STATUS = {"NOT_FOUND": 404, "RESOURCE_EXHAUSTED": 429}
 
 
@@ -30,6 +34,27 @@ def text(status: int, body: str | bytes) -> web.Response:
 
 def json(body: Json) -> web.Response:
     return web.Response(body=orjson.dumps(body), content_type="application/json")
+
+
+async def pod_list(request: web.Request, items: Iterable[Json]) -> web.StreamResponse:
+    """A PodList. A long one is sent while it is put together: a node may have a hundred pods of more than a megabyte,
+    and clients that read slowly. Others have their turn between any two parts."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    part, separator = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[', b""
+    for item in items:
+        part += separator + orjson.dumps(item)
+        separator = b","
+        if len(part) >= _PART:
+            if not response.prepared:
+                await response.prepare(request)
+            await response.write(part)
+            part = b""
+            await asyncio.sleep(0)
+    if not response.prepared:
+        return web.Response(body=part + b"]}", content_type="application/json")
+    await response.write(part + b"]}")
+    await response.write_eof()
+    return response
 
 
 def find_pod(pods: PodView, request: web.Request, message: str) -> Pod:

@@ -106,11 +106,10 @@ def _is_bound(target: str, wanted: os.stat_result) -> bool:
         there = os.lstat(target)
     except FileNotFoundError:
         return False
-    if mounts.mount_at(target) is None:
-        return False
     if (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino):
-        return True
-    mounts.detach(target)
+        return True  # the table of mounts, which may be long, need not be read for each
+    if mounts.mount_at(target) is not None:
+        mounts.detach(target)
     return False
 
 

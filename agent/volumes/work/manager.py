@@ -24,6 +24,7 @@ from agent.volumes.model.volumes import DiskVolume, MountedVolume, VolumePlan
 from agent.volumes.plan import claims, volumes
 from agent.volumes.plan.plugins import plugin_of
 from agent.volumes.ports import CsiMounter, LocalMounter, PodCertificates, VolumeDisk, VolumeObjects
+from agent.volumes.work.mount_places import MountPlaces
 from agent.volumes.work.sources import SourceReader
 from nodelib.clock import Clock, SystemClock
 from nodelib.errors import Temporary
@@ -63,7 +64,7 @@ class VolumeManager:
         self._sources = SourceReader(deps.objects, deps.certificates)
         self._disk, self._csi, self._local, self._node = deps.disk, deps.csi, deps.local, deps.node
         self._locks = KeyLocks[str]()  # by UID: a refresh runs beside the pod's worker
-        self._threads = NamespaceThreads()
+        self._threads, self._places = NamespaceThreads(), MountPlaces()
         self._measured, self._clock = deps.measured, deps.clock
         self._live: set[str] = set()
         self._wanted: dict[str, list[str]] = {}  # plugins of the volumes of a pod, by UID
@@ -76,6 +77,7 @@ class VolumeManager:
         with refuse_malformed(pod):
             names.check_names(pod)
             pod = volumes.with_used_volumes(pod)
+            self._places.take(pod)
             sources = await self._sources.read(pod)
             plans = await self._threads.run(pod.namespace, volumes.plan_volumes, pod, sources, self._node())
             local = [plan for plan in plans if isinstance(plan, LocalVolume)]
@@ -154,6 +156,7 @@ class VolumeManager:
         for plugin in self._mounted.pop(uid, ()):
             self._measured(plugin, "volume_unmount", self._clock.monotonic() - began)
         self._live.discard(uid)
+        self._places.leave(uid)
         self._sources.drop_pod(uid)
 
     async def pods_on_disk(self) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent.common.model.errors import CriError
 from agent.common.model.pods import ExecResult, Pod
 from agent.pods.work.hooks import Hooks
 from nodelib.clock import SystemClock
@@ -21,6 +22,11 @@ class Runtime:
 
     async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
         return self._result
+
+
+class Loud(Runtime):
+    async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
+        raise CriError("Received message larger than max", code="RESOURCE_EXHAUSTED")
 
 
 class Http:
@@ -61,3 +67,8 @@ async def test_a_short_output_is_whole() -> None:
 async def test_16_mib_of_an_answer() -> None:
     text = await _fail({"httpGet": {"port": 80, "path": "/" + "z" * (1 << 20)}})
     assert len(text.encode()) < 2048 and "\x00" not in text
+
+
+async def test_a_command_that_writes_more_than_is_taken_has_ended() -> None:
+    hooks = Hooks(Loud(ExecResult(0, b"", b"")), Http(), SystemClock())  # type: ignore[arg-type]
+    await hooks.run(POD, {"name": "c"}, "id", {"exec": {"command": ["x"]}}, ())

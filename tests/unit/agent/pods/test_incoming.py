@@ -10,7 +10,7 @@ from agent.common.model import labels
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState, SandboxState
 from agent.pods.plan.incoming import admission_order, orphan_pod, spec_problem, without_spec
 from nodelib.json_values import Json
-from tests.builders.pods import pod
+from tests.builders.pods import container, pod
 
 
 def test_running_pods_are_admitted_before_new_ones_and_older_before_younger_ones() -> None:
@@ -42,14 +42,21 @@ def test_a_pod_of_the_api_server_has_no_spec_problem() -> None:
     assert spec_problem(pod()) == ""
 
 
+def test_a_pod_has_two_thousand_containers_at_most() -> None:
+    """The runtime lists the containers of a pod that have exited in one message of 16 MiB."""
+    most = [container(f"c{number}") for number in range(2000)]
+    assert spec_problem(pod(*most)) == ""
+    assert spec_problem(pod(*most, initContainers=[container("first")])) == "it has more than 2000 containers"
+
+
 def test_an_orphan_is_made_from_its_labels_with_its_own_grace() -> None:
     named = {labels.POD_NAME: "web", labels.POD_NAMESPACE: "shop"}
     sandbox = SandboxState("s1", "u1", "shop", "web", 0, True, 1, labels=named, network_mode="NODE")
-    container = ContainerState("c1", "s1", "u1", "main", 0, RunState.RUNNING, 1, labels=named)
-    container = replace(container, annotations={labels.TERMINATION_GRACE: "7"})
-    found = orphan_pod(ObservedPod("u1", (sandbox,), (container,)))
+    main = ContainerState("c1", "s1", "u1", "main", 0, RunState.RUNNING, 1, labels=named)
+    main = replace(main, annotations={labels.TERMINATION_GRACE: "7"})
+    found = orphan_pod(ObservedPod("u1", (sandbox,), (main,)))
     assert found is not None and (found.uid, found.full_name, found.source) == ("u1", "shop/web", "runtime")
     assert found.host_network and found.spec["terminationGracePeriodSeconds"] == 7
-    without_sandbox = orphan_pod(ObservedPod("u1", (), (container,)))
+    without_sandbox = orphan_pod(ObservedPod("u1", (), (main,)))
     assert without_sandbox is not None and without_sandbox.full_name == "shop/web"
     assert orphan_pod(ObservedPod("u1")) is None

@@ -161,3 +161,37 @@ async def test_an_end_that_is_shown_is_counted_once() -> None:
         ("init_container", "0", "Completed"): 1,
     }
     await manager.close()
+
+
+class LargePods(FakeApi):
+    """Its pods are eight megabytes large: one stands for four of two megabytes."""
+
+    async def patch_status(self, pod: Pod, patch: Json) -> Json:
+        return {**await super().patch_status(pod, patch), "spec": {"text": "x" * 8_000_000}}
+
+
+async def written_in(seconds: int, *managers: StatusManager, clock: FakeClock) -> None:
+    """Each of these pods becomes ready, and unready again, every second."""
+    for number in range(seconds):
+        for manager in managers:
+            manager.set(pod(), {"conditions": [{"type": "Ready", "status": str(number % 2 == 0)}]})
+        await settle()
+        await clock.advance(1)
+        await settle()
+
+
+async def test_the_statuses_of_a_large_pod_that_changes_every_second() -> None:
+    """Each takes a tenth of a second of the event loop, as the answer has all of the pod."""
+    api, clock = LargePods(), FakeClock()
+    manager = StatusManager(api, clock, metrics())
+    await written_in(100, manager, clock=clock)
+    assert 20 < api.calls < 35, "sixteen MiB at once, then two each second"
+    await clock.advance(60)
+    await asyncio.wait_for(manager.flush("u"), 10)
+    assert api.status["conditions"][0]["status"] == "False", "the newest is sent in the end"
+
+
+async def test_small_pods_wait_for_nobody() -> None:
+    api, clock = FakeApi(), FakeClock()
+    await written_in(100, StatusManager(api, clock, metrics()), clock=clock)
+    assert api.calls == 100

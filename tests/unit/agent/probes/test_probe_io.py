@@ -14,7 +14,7 @@ import grpc
 import pytest
 from aiohttp import web
 
-from agent.common.model.errors import CriUnavailable
+from agent.common.model.errors import CriError, CriUnavailable
 from agent.common.model.pods import ExecResult
 from agent.probes.edge import ProbeIo
 from agent.probes.model import ExecRequest, GrpcRequest, HttpRequest, Outcome, TcpRequest, Verdict
@@ -286,3 +286,9 @@ async def test_time_in_which_the_agent_itself_did_not_run_is_not_the_containers(
 
     port = await serve(handler)
     assert await io.run(get(port), "c", 0.2) == Outcome(Verdict.SUCCESS, "here")
+
+
+async def test_a_command_that_writes_more_than_is_taken(io: ProbeIo, runtime: Runtime) -> None:
+    runtime.answer = CriError("Received message larger than max", code="RESOURCE_EXHAUSTED")
+    found = await io.run(ExecRequest(("x",)), "c", 1.0)
+    assert found == Outcome(Verdict.FAILURE, "the command wrote more than a MiB: have it write less")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agent.common.model.pod_settings import NodeContext
+from agent.common.model.pods import Pod
 from agent.volumes.model.sources import CONFIG_MAP, SECRET, Credential, ObjectRef
 from agent.volumes.model.volumes import AtomicVolume
 from agent.volumes.work.manager import VolumeManager, VolumeManagerDeps
-from nodelib.errors import Temporary
+from nodelib.errors import Invalid, Temporary
 from tests.builders.claims import bound
 from tests.builders.pods import container, pod, user_of
 from tests.fakes.volumes import FakeCertificates, FakeCsi, FakeDisk, FakeLocal, FakeObjects
@@ -171,3 +172,20 @@ async def test_a_volume_that_cannot_be_mounted_is_desired_and_not_there(world: W
         await world.volumes.mount(other)
     counts = world.volumes.counts()
     assert counts == {("kubernetes.io/host-path", "desired"): 2, ("kubernetes.io/host-path", "actual"): 1}
+
+
+async def test_mounts_of_a_namespace_come_back_with_the_end_of_its_pods(world: World) -> None:
+    """Linux has 100,000 for all pods of a node."""
+
+    def many(uid: str, count: int) -> Pod:
+        mounts = [{"name": "v", "mountPath": f"/m/{number}", "subPath": "a"} for number in range(count)]
+        return pod(container(volumeMounts=mounts), meta={"uid": uid}, volumes=[{"name": "v", "emptyDir": {}}])
+
+    with pytest.raises(Invalid, match="24000 mounts, more than 1000"):
+        await world.volumes.mount(many("u", 24_000))
+    for number in range(5):
+        await world.volumes.mount(many(f"u{number}", 1000))
+    with pytest.raises(Temporary, match="5000 are the most"):
+        await world.volumes.mount(many("late", 1))
+    await world.volumes.release("u3")
+    await world.volumes.mount(many("late", 1))
