@@ -56,8 +56,13 @@ def test_calls_of_the_runtime_wake_no_thread_of_the_event_engine(tmp_path: Path)
     with subprocess.Popen([sys.executable, "-c", _SERVER, where], stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None and server.stdout.readline() == "serves\n"
-            argv = [sys.executable, "-c", _CLIENT, where]
-            turns = int(subprocess.run(argv, cwd=_PROJECT, check=True, capture_output=True, text=True).stdout)
+            turns = [_turns(where) for _ in range(3)]
         finally:
             server.kill()
-    assert turns < 100  # 200 calls: each wakes one or two of them otherwise
+    # 200 calls: each wakes one or two of them otherwise. Timers wake them, too: often, where a busy machine takes long.
+    assert min(turns) < 100, turns
+
+
+def _turns(where: str) -> int:
+    argv = [sys.executable, "-c", _CLIENT, where]
+    return int(subprocess.run(argv, cwd=_PROJECT, check=True, capture_output=True, text=True).stdout)
