@@ -24,6 +24,9 @@ class FakeView:
     def pod(self, namespace: str, name: str) -> Pod | None:
         return next((pod for pod in self.by_uid.values() if (pod.namespace, pod.name) == (namespace, name)), None)
 
+    def pod_by_uid(self, uid: str) -> Pod | None:
+        return self.by_uid.get(uid)
+
     def active(self) -> list[Pod]:
         return self.pods()
 
