@@ -43,7 +43,7 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-# For each command, of which a namespace may have hundreds under way; the runtime would send 16 MiB of what it wrote.
+# For commands of probes and hooks: a namespace may have hundreds, and the runtime sends 16 MiB of what each wrote.
 _COMMAND_OPTIONS = [*{**dict(_OPTIONS), "grpc.max_receive_message_length": 1024 * 1024}.items()]
 # Names in upstream's metrics, where they differ from the step (kuberuntime/instrumented_services.go).
 _OPERATIONS = {
@@ -210,15 +210,17 @@ class Cri:
             if error.code != "UNIMPLEMENTED" and "not implemented" not in error.message:
                 raise
 
-    async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
+    async def exec_sync(
+        self, container_id: str, argv: list[str], timeout: float, *, much_output: bool = False
+    ) -> ExecResult:
         """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED; one
-        that ended and wrote more than a MiB, code RESOURCE_EXHAUSTED."""
+        that ended and wrote more than a MiB, 16 with `much_output`, code RESOURCE_EXHAUSTED."""
         # CRI counts whole seconds; a fraction must not become 0, which means no limit.
         seconds = max(1, round(timeout)) if timeout > 0 else 0
-        request = convert.build(
-            pb.ExecSyncRequest, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds
-        )
-        call = self._commands.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
+        kind = pb.ExecSyncRequest
+        request = convert.build(kind, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds)
+        runtime = self._runtime if much_output else self._commands
+        call = runtime.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
         answer = await self._ask("exec", container_id, call, operation="exec_sync")
         return ExecResult(answer.exit_code, answer.stdout, answer.stderr)
 

@@ -262,3 +262,4 @@ async def test_what_a_command_writes(served: tuple[Cri, _Runtime]) -> None:
     with pytest.raises(CriError) as caught:
         await cri.exec_sync("c", ["1100000"], 1)
     assert caught.value.code == "RESOURCE_EXHAUSTED"
+    assert len((await cri.exec_sync("c", ["1100000"], 1, much_output=True)).stdout) == 1_100_000
