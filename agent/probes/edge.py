@@ -103,8 +103,8 @@ class ProbeIo:
             if error.code == "DEADLINE_EXCEEDED":
                 command = " ".join(request.argv)
                 return Outcome(Verdict.FAILURE, f'command timed out: "{command}" timed out after {timeout:g}s')
-            if error.code == "RESOURCE_EXHAUSTED":  # the runtime's answer was not taken
-                return Outcome(Verdict.FAILURE, "the command wrote more than a MiB: have it write less")
+            if error.code == "RESOURCE_EXHAUSTED":  # the runtime's answer, with the exit code, was not taken
+                return Outcome(Verdict.ERROR, "the command wrote more than a MiB: have it write less")
             return Outcome(Verdict.ERROR, error.message)
         output = result.head(_MOST_OUTPUT).decode(errors="replace")
         return Outcome(Verdict.SUCCESS if result.exit_code == 0 else Verdict.FAILURE, output)

@@ -93,7 +93,7 @@ class ProbeManager:
     ) -> None:
         self._commands, self._gates = commands or Gate(), gates
         self._decoded, self._asked = decoded or Gate(_MOST_DECODED), asked or Gate(_MOST_ASKED)
-        self._own_commands: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by namespace
+        self._own_commands: WeakValueDictionary[str, Gate] = WeakValueDictionary()  # by namespace
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.steady()
@@ -320,19 +320,20 @@ class ProbeManager:
                 request = plan.request_of(spec, watched.container, kept.ip, self._gates)
             except Invalid as error:
                 return Outcome(Verdict.ERROR, error.message)
-            namespace = kept.pod.namespace
-            async with self._places(request, namespace):
-                with of_namespace(namespace):
+            async with self._places(request, kept.pod):
+                with of_namespace(kept.pod.namespace):
                     outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)
             if outcome.verdict is not Verdict.ERROR:
                 break
         return outcome
 
     @asynccontextmanager
-    async def _places(self, request: ProbeRequest, namespace: str) -> AsyncIterator[None]:
+    async def _places(self, request: ProbeRequest, pod: Pod) -> AsyncIterator[None]:
+        """The pods of a namespace take turns for its commands, and the namespaces for all else."""
+        namespace = pod.namespace
         if isinstance(request, ExecRequest):
-            own = self._own_commands.setdefault(namespace, asyncio.Semaphore(_MOST_COMMANDS))
-            async with own, self._commands.place(group=namespace):
+            own = self._own_commands.setdefault(namespace, Gate(_MOST_COMMANDS, longest=None))
+            async with own.place(group=pod.uid), self._commands.place(group=namespace):
                 yield
         else:
             async with (self._decoded if plan.is_costly(request) else self._asked).place(group=namespace):

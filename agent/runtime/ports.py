@@ -43,7 +43,9 @@ class RuntimeService(Protocol):
 
     async def update_sandbox(self, sandbox_id: str, overhead: Json, resources: Json) -> None: ...
 
-    async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult: ...
+    async def exec_sync(
+        self, container_id: str, argv: list[str], timeout: float, *, much_output: bool = False
+    ) -> ExecResult: ...
 
     async def exec_url(
         self, container_id: str, argv: list[str], *, tty: bool, stdin: bool, stdout: bool, stderr: bool

@@ -24,6 +24,9 @@ class FakeView:
     def pod(self, namespace: str, name: str) -> Pod | None:
         return next((pod for pod in self.by_uid.values() if (pod.namespace, pod.name) == (namespace, name)), None)
 
+    def pod_by_uid(self, uid: str) -> Pod | None:
+        return self.by_uid.get(uid)
+
     def active(self) -> list[Pod]:
         return self.pods()
 
@@ -80,9 +83,13 @@ class FakeServerRuntime:
         self.asked.append((sandbox_id, ports))
         return self.url
 
-    async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
+    async def exec_sync(
+        self, container_id: str, argv: list[str], timeout: float, *, much_output: bool = False
+    ) -> ExecResult:
         self._maybe_fail()
         self.asked.append((container_id, argv))
+        if len(self.result.stdout) > 1024 * 1024 and not much_output:
+            raise CriError("Received message larger than max", code="RESOURCE_EXHAUSTED")
         return self.result
 
     async def reopen_log(self, container_id: str) -> None:

@@ -222,7 +222,9 @@ class FakeCri:
         self._sandbox(sandbox_id)
         await self._enter("update_sandbox", sandbox_id)
 
-    async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
+    async def exec_sync(
+        self, container_id: str, argv: list[str], timeout: float, *, much_output: bool = False
+    ) -> ExecResult:
         await self._enter("exec_sync", " ".join(argv))
         return self.exec_results.get(tuple(argv), ExecResult(0, b"", b""))
 

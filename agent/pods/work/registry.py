@@ -113,6 +113,10 @@ class PodRegistry:
         found = [pod for pod in self.pods() if (pod.namespace, pod.name) == (namespace, name)]
         return min(found, key=lambda pod: pod.is_deleted, default=None)
 
+    def pod_by_uid(self, uid: str) -> Pod | None:
+        worker = self.workers.get(uid)
+        return worker.memory.pod if worker else self.unmanaged.get(uid)
+
     def status(self, uid: str) -> Json:
         worker = self.workers.get(uid)
         return worker.memory.status if worker else {}

@@ -43,7 +43,7 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-# For each command, of which a namespace may have hundreds under way; the runtime would send 16 MiB of what it wrote.
+# For commands of probes and hooks: a namespace may have hundreds, and the runtime sends 16 MiB of what each wrote.
 _COMMAND_OPTIONS = [*{**dict(_OPTIONS), "grpc.max_receive_message_length": 1024 * 1024}.items()]
 # Names in upstream's metrics, where they differ from the step (kuberuntime/instrumented_services.go).
 _OPERATIONS = {
@@ -104,26 +104,26 @@ class Cri:
             await channel.close(grace=None)
 
     async def list_sandboxes(self, uid: str | None = None) -> tuple[SandboxState, ...]:
-        async def ask(chosen: Json) -> Any:
+        async def ask(chosen: Json) -> list[SandboxState]:
             request = pb.ListPodSandboxRequest(filter=chosen)
             call = self._runtime.ListPodSandbox(request, timeout=self._limits.call)
-            return (await self._ask("list sandboxes", uid or "", call)).items
+            answer = await self._ask("list sandboxes", uid or "", call)
+            return [convert.sandbox_listed(item) for item in answer.items]
 
-        items = await lists.whole(ask, _pod_filter(uid), _id, lists.sandbox_states)
-        return tuple(convert.sandbox_listed(item) for item in items)
+        return tuple(await lists.whole(ask, _pod_filter(uid), _id, lists.sandbox_states))
 
     async def list_containers(self, uid: str | None = None) -> tuple[ContainerState, ...]:
-        async def ask(chosen: Json) -> Any:
+        async def ask(chosen: Json) -> list[ContainerState]:
             request = pb.ListContainersRequest(filter=chosen)
             call = self._runtime.ListContainers(request, timeout=self._limits.call)
-            return (await self._ask("list containers", uid or "", call)).containers
+            answer = await self._ask("list containers", uid or "", call)
+            runtime = await self._name()
+            return [convert.container_listed(item, runtime) for item in answer.containers]
 
         async def sandboxes() -> Iterable[Json]:
             return [{"pod_sandbox_id": one.id} for one in await self.list_sandboxes(uid)]
 
-        items = await lists.whole(ask, _pod_filter(uid), _id, sandboxes, lists.container_states)
-        runtime = await self._name()
-        return tuple(convert.container_listed(item, runtime) for item in items)
+        return tuple(await lists.whole(ask, _pod_filter(uid), _id, sandboxes, lists.container_states))
 
     async def sandbox_status(self, sandbox_id: str) -> SandboxState:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
@@ -210,15 +210,17 @@ class Cri:
             if error.code != "UNIMPLEMENTED" and "not implemented" not in error.message:
                 raise
 
-    async def exec_sync(self, container_id: str, argv: list[str], timeout: float) -> ExecResult:
+    async def exec_sync(
+        self, container_id: str, argv: list[str], timeout: float, *, much_output: bool = False
+    ) -> ExecResult:
         """Run `argv`; `timeout` in seconds, 0: none. A command out of time raises CriError, code DEADLINE_EXCEEDED; one
-        that ended and wrote more than a MiB, code RESOURCE_EXHAUSTED."""
+        that ended and wrote more than a MiB, 16 with `much_output`, code RESOURCE_EXHAUSTED."""
         # CRI counts whole seconds; a fraction must not become 0, which means no limit.
         seconds = max(1, round(timeout)) if timeout > 0 else 0
-        request = convert.build(
-            pb.ExecSyncRequest, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds
-        )
-        call = self._commands.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
+        kind = pb.ExecSyncRequest
+        request = convert.build(kind, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds)
+        runtime = self._runtime if much_output else self._commands
+        call = runtime.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
         answer = await self._ask("exec", container_id, call, operation="exec_sync")
         return ExecResult(answer.exit_code, answer.stdout, answer.stderr)
 
@@ -259,16 +261,16 @@ class Cri:
     async def sandbox_stats(self) -> list[Json]:
         """PodSandboxStats of every sandbox, as plain dicts with the writable layers of its containers and no more."""
 
-        async def ask(chosen: Json) -> Any:
+        async def ask(chosen: Json) -> list[tuple[str, Json]]:
             request = pb.ListPodSandboxStatsRequest(filter=chosen)
             call = self._runtime.ListPodSandboxStats(request, timeout=self._limits.call)
-            return (await self._ask("sandbox stats", "", call)).stats
+            answer = await self._ask("sandbox stats", "", call)
+            return [(str(item.attributes.id), convert.layers(item)) for item in answer.stats]
 
         async def sandboxes() -> Iterable[Json]:
             return [{"id": one.id} for one in await self.list_sandboxes()]
 
-        items = await lists.whole(ask, {}, lambda item: str(item.attributes.id), sandboxes)
-        return [convert.layers(item) for item in items]
+        return [found for _, found in await lists.whole(ask, {}, lambda item: item[0], sandboxes)]
 
     async def status(self) -> Json:
         """StatusResponse as a plain dict: status.conditions, runtime_handlers, features."""
@@ -384,8 +386,8 @@ def _address(endpoint: str) -> str:
     return endpoint if "://" in endpoint else f"unix://{endpoint}"
 
 
-def _id(item: Any) -> str:
-    return str(item.id)
+def _id(one: SandboxState | ContainerState) -> str:
+    return one.id
 
 
 def _pod_filter(uid: str | None) -> Json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from aiohttp import web
 
 from agent.common.model.pods import Pod, RunState
@@ -23,11 +25,13 @@ class Pods:
         self._deps, self._clock = deps, clock
 
     async def list(self, request: web.Request) -> web.StreamResponse:
-        return await pod_list(request, (self._with_status(pod) for pod in self._deps.pods.pods()))
+        uids = [pod.uid for pod in self._deps.pods.pods()]
+        return await pod_list(request, (self._with_status(pod) for pod in self._now(uids)))
 
     async def allocated(self, request: web.Request) -> web.StreamResponse:
         """Pods that hold resources, as this node has granted them, and without their status."""
-        return await pod_list(request, (_as_allocated(pod) for pod in self._deps.pods.active()))
+        uids = [pod.uid for pod in self._deps.pods.active()]
+        return await pod_list(request, (_as_allocated(pod) for pod in self._now(uids)))
 
     async def one_allocated(self, request: web.Request) -> web.Response:
         pod = find_pod(self._deps.pods, request, "pod not found")
@@ -73,6 +77,10 @@ class Pods:
         except NodewrightError as error:
             raise Refused(500, f"checkpointing of {pod.full_name}/{name} failed ({error.message})") from error
         return json({"items": [path]})
+
+    def _now(self, uids: Iterable[str]) -> Iterator[Pod]:
+        """These pods, each as it is when it is sent: a client that reads slowly keeps no pod that has changed since."""
+        return (pod for uid in uids if (pod := self._deps.pods.pod_by_uid(uid)) is not None)
 
     def _with_status(self, pod: Pod) -> Json:
         status = self._deps.pods.status(pod.uid)

@@ -109,7 +109,7 @@ class Streams:
         identity = await self._running(pod, request, f'container not found ("{request.match_info["container"]}")')
         argv = request.query.get("cmd", "").split(" ")
         try:
-            result = await self._deps.runtime.exec_sync(identity, argv, 0)
+            result = await self._deps.runtime.exec_sync(identity, argv, 0, much_output=True)
         except NodewrightError as error:
             raise of_error(error) from error
         if result.exit_code != 0:

@@ -60,6 +60,22 @@ async def test_pods_without_a_worker_are_seen_as_the_runtime_shows_them() -> Non
     assert registry.observed("u2") == ObservedPod("u2")
 
 
+async def test_a_pod_is_found_by_its_uid() -> None:
+    world = World()
+    await world.start_agent()
+    try:
+        world.create()
+        await world.until(world.is_ready)
+        left_alone = pod(meta={"uid": "u2"})
+        world.registry.unmanaged["u2"] = left_alone
+        found = {one.uid: one for one in world.registry.pods()}
+        assert found.keys() == {"u1", "u2"}
+        assert all(world.registry.pod_by_uid(uid) is one for uid, one in found.items())
+        assert world.registry.pod_by_uid("u3") is None
+    finally:
+        await world.kill_agent()
+
+
 async def test_services_and_volumes_are_fetched_side_by_side() -> None:
     world = World()
     world.configs.slow = asyncio.Event()

@@ -288,7 +288,10 @@ async def test_time_in_which_the_agent_itself_did_not_run_is_not_the_containers(
     assert await io.run(get(port), "c", 0.2) == Outcome(Verdict.SUCCESS, "here")
 
 
-async def test_a_command_that_writes_more_than_is_taken(io: ProbeIo, runtime: Runtime) -> None:
+async def test_whether_a_command_that_writes_more_than_is_taken_has_failed_is_not_known(
+    io: ProbeIo, runtime: Runtime
+) -> None:
+    """A container that is well would be restarted again and again for it."""
     runtime.answer = CriError("Received message larger than max", code="RESOURCE_EXHAUSTED")
     found = await io.run(ExecRequest(("x",)), "c", 1.0)
-    assert found == Outcome(Verdict.FAILURE, "the command wrote more than a MiB: have it write less")
+    assert found == Outcome(Verdict.ERROR, "the command wrote more than a MiB: have it write less")

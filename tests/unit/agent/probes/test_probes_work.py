@@ -370,3 +370,23 @@ async def test_a_namespace_has_so_many_commands_under_way() -> None:
     bench.io.ended.set()
     await until(lambda: len(bench.io.containers) >= 41)
     await cancel_and_wait(task)
+
+
+async def test_the_pods_of_a_namespace_take_turns_for_its_commands() -> None:
+    """One whose hundreds of commands hang would have all others of its namespace wait for each of them."""
+    bench = Bench(commands=100)
+    task = asyncio.create_task(bench.keeper.run())
+    bench.io.hang = True
+    names = [f"c{number}" for number in range(80)]
+    greedy = pod(*(container(name, livenessProbe=EXEC) for name in names), meta={"uid": "greedy"})
+    at = int((bench.clock.now() - 100) * 1e9)
+    states = {name: ContainerState(name, "s", "greedy", name, 0, RunState.RUNNING, at, started_at=at) for name in names}
+    bench.keeper.ensure(greedy, states, ("10.0.0.1",))
+    await bench.clock.advance(20)
+    bench.running(pod(container(livenessProbe=EXEC), meta={"uid": "late"}), age=100, container_id="late")
+    await bench.clock.advance(20)
+    assert len(bench.io.containers) == 32
+    bench.io.ended.set()
+    await until(lambda: len(bench.io.containers) >= 81)
+    assert "late" in bench.io.containers[:34]
+    await cancel_and_wait(task)

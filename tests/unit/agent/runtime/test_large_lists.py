@@ -46,7 +46,9 @@ class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
         self.sandboxes: list[Any] = []
         self.containers: list[Any] = []
         self.stopped: list[tuple[str, int]] = []
-        self.moving: list[Any] = []  # these exit once the running ones have been listed
+        self.moving: list[Any] = []  # these exit once those in this state have been listed
+        self.until = pb.CONTAINER_RUNNING
+        self.lists = 0
 
     def put(self, number: int, annotations: Iterable[Json], *, state: str = "CONTAINER_EXITED") -> None:
         uid, box = _uid(number), f"s{number}"
@@ -71,6 +73,7 @@ class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
 
     async def ListContainers(self, request: Any, context: Any) -> Any:
         chosen = request.filter
+        self.lists += 1
         found = [
             one
             for one in self.containers
@@ -79,7 +82,7 @@ class _Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
             and (not chosen.HasField("state") or chosen.state.state == one.state)
         ]
         answer = pb.ListContainersResponse(containers=found)
-        if chosen.HasField("state") and chosen.state.state == pb.CONTAINER_RUNNING:
+        if chosen.HasField("state") and chosen.state.state == self.until:
             for one in self.moving:
                 one.state = pb.CONTAINER_EXITED
         return answer
@@ -149,6 +152,38 @@ async def test_containers_of_one_pod_that_are_more_than_a_message(served: tuple[
         runtime.containers[1].state = pb.CONTAINER_RUNNING
         found = {one.id: one.state.value for one in await cri.list_containers(uid)}
         assert found == {"s0-0": "exited", "moving": "exited", "new": "created"}
+
+
+@pytest.mark.parametrize("until", ["CREATED", "RUNNING", "UNKNOWN", "EXITED"])
+async def test_a_container_in_an_unknown_state_that_ends_while_it_is_listed(
+    served: tuple[Cri, _Runtime], until: str
+) -> None:
+    """A runtime that was started anew may know no more of it. When somebody ends it, it has exited."""
+    cri, runtime = served
+    runtime.put(0, [{"more": "x" * 6 * 1024 * 1024}] * 2, state="CONTAINER_RUNNING")
+    runtime.put(0, [{"more": "x" * 6 * 1024 * 1024}], state="CONTAINER_UNKNOWN")
+    runtime.sandboxes.pop()
+    runtime.containers[2].id, runtime.moving = "lost", [runtime.containers[2]]
+    runtime.until = pb.ContainerState.Value(f"CONTAINER_{until}")
+    assert "lost" in {one.id for one in await cri.list_containers(_uid(0))}
+
+
+async def test_a_list_in_parts_is_read_part_by_part(
+    served: tuple[Cri, _Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred pods may have 160 MB together: they are not kept twice, and not read in one turn of the event loop."""
+    cri, runtime = served
+    asked, original = list[int](), convert.container_listed
+
+    def noted(*args: Any) -> Any:
+        asked.append(runtime.lists)
+        return original(*args)
+
+    monkeypatch.setattr(convert, "container_listed", noted)
+    for number in range(3):
+        runtime.put(number, [{"more": "x" * 7 * 1024 * 1024}])
+    assert len(await cri.list_containers()) == 3
+    assert asked == [2, 3, 4], "the whole list, and then each pod"
 
 
 async def test_sandboxes_that_are_more_than_a_message(served: tuple[Cri, _Runtime]) -> None:
@@ -227,3 +262,4 @@ async def test_what_a_command_writes(served: tuple[Cri, _Runtime]) -> None:
     with pytest.raises(CriError) as caught:
         await cri.exec_sync("c", ["1100000"], 1)
     assert caught.value.code == "RESOURCE_EXHAUSTED"
+    assert len((await cri.exec_sync("c", ["1100000"], 1, much_output=True)).stdout) == 1_100_000

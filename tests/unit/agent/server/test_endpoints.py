@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from agent.common.model.errors import CriUnavailable
-from agent.common.model.pods import RunState
+from agent.common.model.pods import ExecResult, RunState
 from tests.unit.agent.server.conftest import Bench
 from tests.waiting import until
 
@@ -153,6 +153,13 @@ async def test_run(bench: Bench) -> None:
     assert await bench.get("/run/ns/web/main?cmd=ls+-l", method="POST") == (200, "out")
     assert await bench.get("/run/ns/web/u1/main?cmd=ls", method="POST") == (200, "out")
     assert bench.runtime.asked == [("u1-main", ["ls", "-l"]), ("u1-main", ["ls"])]
+
+
+async def test_run_answers_with_megabytes(bench: Bench) -> None:
+    """Whoever runs a command is no probe: all that the runtime sends is handed on, as upstream does."""
+    await _start(bench)
+    bench.runtime.result = ExecResult(0, b"x" * 2_000_000, b"")
+    assert await bench.get("/run/ns/web/main?cmd=ls", method="POST") == (200, "x" * 2_000_000)
 
 
 _T = "2026-01-02T03:04:05.5Z"

@@ -40,14 +40,14 @@ async def _start(bench: Bench) -> _Counting:
 
 
 @asynccontextmanager
-async def _silent(bench: Bench, path: str) -> AsyncIterator[None]:
-    """A client that asks, and reads next to nothing of the answer."""
+async def _silent(bench: Bench, path: str) -> AsyncIterator[asyncio.StreamReader]:
+    """A client that asks, and reads next to nothing of the answer until it is told to."""
     assert bench.server is not None
     port = bench.server.addresses["kubelet"][1]
     reader, writer = await asyncio.open_connection("localhost", port, ssl=bench.tls(), limit=1024)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-    yield
+    yield reader
     writer.transport.abort()
 
 
@@ -67,6 +67,22 @@ async def test_what_a_client_does_not_read_is_not_put_together(bench: Bench) -> 
         assert await until(lambda: view.looked_up > 0)
         await bench.get("/healthz")
         assert view.looked_up < _PODS // 2
+
+
+@pytest.mark.parametrize("path", ["/pods", "/allocatedPods"])
+async def test_a_client_that_reads_slowly_is_sent_pods_as_they_are_then(bench: Bench, path: str) -> None:
+    """What they were when it asked is not kept for it: clients that never read would each keep all pods once more."""
+    view = await _start(bench)
+    async with _silent(bench, path) as reader:
+        await bench.get("/healthz")
+        for uid, one in list(view.by_uid.items()):
+            meta = {**one.meta, "annotations": {"text": "new"}}
+            view.by_uid[uid] = pod(meta=meta)
+        del view.by_uid[f"u{_PODS - 2}"]
+        answer = await reader.read()
+    assert answer.count(b'"text":"new"') > _PODS // 2
+    assert b'"name":"p59"' in answer and b'"name":"p58"' not in answer
+    assert answer.endswith(b"]}\r\n0\r\n\r\n")
 
 
 async def test_no_pods(bench: Bench) -> None:
