@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod_json
 from tests.builders.services import endpoint, endpoint_slice
+from tests.cpu_time import least
 from tests.unit.view.world import MADE, ready_node, running, shop_service, shop_slice, waiting
 from view.plan import rows
 
@@ -127,9 +127,8 @@ def test_addresses_without_number_cost_a_row_next_to_nothing() -> None:
     ports = [{"port": one} for one in range(1, 20_000)]
     ends = [{"addresses": [f"10.{n}.{m}.1" for m in range(100)], "conditions": {"ready": n > 5}} for n in range(1000)]
     parts = [{**shop_slice("web"), "ports": ports, "endpoints": ends} for _ in range(10)]
-    began = time.process_time()
-    row = rows.service_row(shop_service("web", "10.96.0.10"), parts)
-    assert time.process_time() - began < 2.0  # it was 3.5 s
+    seconds, row = least(lambda: rows.service_row(shop_service("web", "10.96.0.10"), parts))
+    assert seconds < 2.0  # it was 3.5 s
     assert (row["ready"], row["total"], len(row["endpoints"])) == (994_000, 1_000_000, 64)
     assert all(one["ready"] for one in row["endpoints"])
 
@@ -139,7 +138,6 @@ def test_a_change_of_one_slice_does_not_count_all_others_again() -> None:
     ends = [endpoint(f"10.0.{at // 250}.{at % 250}", ready=at > 5) for at in range(1000)]
     parts = [shop_slice("web") | {"endpoints": ends} for _ in range(300)]
     counts = list(map(rows.counted, parts))
-    began = time.process_time()
-    row = rows.service_row(shop_service("web", "10.96.0.10"), parts, counts)
-    assert time.process_time() - began < 0.15
+    seconds, row = least(lambda: rows.service_row(shop_service("web", "10.96.0.10"), parts, counts))
+    assert seconds < 0.15
     assert (row["ready"], row["total"]) == (300 * 994, 300_000) and row["endpoints"][0]["ready"]

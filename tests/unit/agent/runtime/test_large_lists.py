@@ -3,7 +3,6 @@ long annotations, mounts, groups and messages."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from agent.runtime.edge import convert
 from agent.runtime.edge.cri import Cri
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
+from tests.cpu_time import least
 
 pb: Any = api_pb2
 _MESSAGE = 16 * 1024 * 1024  # bytes; containerd sends no larger one either
@@ -213,9 +213,8 @@ async def test_sizes_of_many_layers_are_read_quickly(served: tuple[Cri, _Runtime
         writable_layer={"timestamp": 1, "used_bytes": {"value": 2}, "inodes_used": {"value": 3}},
     )
     stats = pb.PodSandboxStats(linux={"containers": [entry] * 5000})
-    began = time.thread_time()
-    found = convert.layers(stats)
-    assert time.thread_time() - began < 0.1
+    seconds, found = least(lambda: convert.layers(stats))
+    assert seconds < 0.1
     assert len(found["linux"]["containers"]) == 5000
 
 
@@ -223,9 +222,8 @@ def test_many_mounts_are_read_quickly() -> None:
     """A pod of 1.4 MB has room for 25,000: 0.31 s of the event loop for each status of its container."""
     mount = {"container_path": "/a", "host_path": "/b", "recursive_read_only": True, "image": {"image": "busybox"}}
     status = pb.ContainerStatus(id="c", mounts=[pb.Mount(**mount)] * 25_000)
-    began = time.thread_time()
-    found = convert.container_status(status)
-    assert time.thread_time() - began < 0.1
+    seconds, found = least(lambda: convert.container_status(status))
+    assert seconds < 0.1
     assert len(found.mounts) == 25_000 and found.mounts[0] == mount
     plain = convert.container_status(pb.ContainerStatus(id="c", mounts=[pb.Mount(container_path="/a", host_path="/b")]))
     assert plain.mounts == ({"container_path": "/a", "host_path": "/b", "recursive_read_only": False},)
@@ -235,9 +233,8 @@ def test_groups_of_a_container() -> None:
     """An image whose /etc/group has a user in a million groups: 40 MB and 0.2 s for each status of each container, and
     a status of 7 MB, which no API server takes."""
     status = pb.ContainerStatus(id="c", user={"linux": {"uid": 5, "supplemental_groups": range(1_000_000)}})
-    began = time.thread_time()
-    found = convert.container_status(status)
-    assert time.thread_time() - began < 0.05
+    seconds, found = least(lambda: convert.container_status(status))
+    assert seconds < 0.05
     assert found.user == {"uid": 5, "gid": 0, "supplemental_groups": list(range(1024))}
 
 
