@@ -55,7 +55,7 @@ async def test_the_way_to_a_service_is_the_one_that_packets_take(world: World) -
     counted = re.findall(r"^((?: +\d+)+)  \w.* KUBE-SEP-\w+: .*DNAT", text, re.MULTILINE)
     counters = [int(one) for columns in counted for one in columns.split()]
     assert sum(counters) >= 20 or world.cluster.options.proxy_mode != "iptables"
-    assert f"src={made['spec']['clusterIP']}" in text or f"dst={made['spec']['clusterIP']} (Service {name})" in text
+    assert re.search(rf" -> {re.escape(made['spec']['clusterIP'])}:80 -> \S+ \(pod {name}-\d\), TCP, ", text)
 
 
 async def test_why_a_packet_does_not_arrive(world: World) -> None:
