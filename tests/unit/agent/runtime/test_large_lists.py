@@ -223,7 +223,7 @@ def test_many_mounts_are_read_quickly() -> None:
     mount = {"container_path": "/a", "host_path": "/b", "recursive_read_only": True, "image": {"image": "busybox"}}
     status = pb.ContainerStatus(id="c", mounts=[pb.Mount(**mount)] * 25_000)
     seconds, found = least(lambda: convert.container_status(status))
-    assert seconds < 0.1
+    assert seconds < 0.2
     assert len(found.mounts) == 25_000 and found.mounts[0] == mount
     plain = convert.container_status(pb.ContainerStatus(id="c", mounts=[pb.Mount(container_path="/a", host_path="/b")]))
     assert plain.mounts == ({"container_path": "/a", "host_path": "/b", "recursive_read_only": False},)
