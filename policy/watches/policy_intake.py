@@ -2,7 +2,8 @@
 
 To read one of a megabyte takes a quarter of a second. Whoever may write it can do so several times a second, and on
 every node the loop would have no time for the pods that start there. What follows from it takes longer yet, so that a
-namespace which writes much waits (`policy/plan/allowance.py`); what it has had read meanwhile stays in force.
+namespace which writes much waits: a policy of a megabyte costs each node that has a pod of it seconds of planning and
+of the kernel's time, in which no new pod of anybody gets its rules. What it has had read meanwhile stays in force.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-import orjson
-
 from nodelib.clock import Clock, at_most
-from nodelib.json_values import Json, object_or_empty
+from nodelib.json_values import Json, encoded_size, object_or_empty
+from nodelib.namespace_allowance import NamespaceAllowance
 from nodelib.threads import alone
 from policy.model import Name, Policy, Problem
 from policy.plan import parse
-from policy.plan.allowance import Allowance
 
 log = logging.getLogger(__name__)
 
 _LARGE = 32 << 10  # bytes as JSON; what has less takes milliseconds
 _LEAST_PAUSE = 0.05  # seconds
+# What a namespace may have read.
+_STORE = 1 << 20  # bytes at once
+_RATE = 12 << 10  # bytes a second: of the most expensive policies, some seconds of work in two minutes
+_LEAST = 256  # bytes that any change costs
+_KEPT = 1000  # namespaces
 
 OnPolicy = Callable[[Policy, str, Sequence[Problem]], None]
 
@@ -36,7 +40,7 @@ class PolicyIntake:
         # By namespace, whose turn is next first: the newest of each with its size, in the order in which they came.
         self._waiting: dict[str, dict[Name, tuple[Json, int]]] = {}
         self._reading: Name | None = None
-        self._allowance = Allowance()
+        self._allowance = NamespaceAllowance(_STORE, _RATE, _KEPT)
         self._listed = False
         self._news, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -88,7 +92,7 @@ class PolicyIntake:
 
     def _spend(self, name: Name, size: int) -> None:
         if self._listed:
-            self._allowance.spend(name.namespace, size, self._clock.monotonic())
+            self._allowance.spend(name.namespace, max(size, _LEAST), self._clock.monotonic())
 
     async def _read_next(self) -> float:
         """Read one. Returns the seconds until one may be read, 0 if it was."""
@@ -124,6 +128,6 @@ class PolicyIntake:
 def _size(obj: Json) -> int:
     """Bytes as JSON."""
     try:
-        return len(orjson.dumps(obj.get("spec")))
+        return encoded_size(obj.get("spec"))
     except TypeError:  # a text that is none, a number that is too long
         return _LARGE + 1

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import yaml
 
-from nodelib.json_values import Json
+from nodelib.json_values import Json, encoded_size
 from nodelib.text import cut, harmless, one_line
 from view.model import POD, Enforced, Look, Question, Refused, Row, ServiceSaid, Traced, Why, Wired, row_key
 
@@ -152,7 +152,7 @@ def object_text(obj: Json) -> str:
     """As `kubectl get -o yaml` writes it, without what only the API server needs."""
     shown = {**obj, "metadata": {key: one for key, one in obj["metadata"].items() if key != "managedFields"}}
     whole: Json = {key: shown.pop(key) for key in ("apiVersion", "kind") if key in shown} | shown
-    if len(orjson.dumps(whole)) > _YAML:
+    if encoded_size(whole) > _YAML:
         return cut(orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode(), _OBJECT)
     text: str = yaml.dump(whole, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=120)
     return cut(text, _OBJECT)

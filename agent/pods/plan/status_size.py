@@ -7,12 +7,11 @@ termination messages.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from agent.pods.plan.container_status import LISTED
-from nodelib.json_values import Json
+from nodelib.json_values import Json, compact
 from nodelib.text import cut
 
 MOST = 60 * 1024  # bytes of a status as JSON; a patch of it adds little
@@ -33,7 +32,7 @@ def fitted(status: Json, most: int) -> Json:
     found = status
     for cap in _CAPS:
         found = _shortened(status, cap)
-        if len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()) <= most:
+        if len(compact(found).encode()) <= most:
             break
     return found
 

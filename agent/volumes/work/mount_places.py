@@ -38,4 +38,6 @@ class MountPlaces:
     def leave(self, uid: str) -> None:
         """The pod's volumes are unmounted."""
         namespace, count = self._of_pods.pop(uid, ("", 0))
-        self._of_namespaces -= Counter({namespace: count})
+        self._of_namespaces[namespace] -= count
+        if not self._of_namespaces[namespace]:
+            del self._of_namespaces[namespace]
