@@ -18,7 +18,8 @@ from cli.project import PROJECT
 from controlplane.cluster.model import Cluster
 from controlplane.cluster.plan import addons
 from controlplane.cluster.work import addons as work
-from controlplane.up.work import Request, up
+from controlplane.up.request import Request
+from controlplane.up.work import up
 from nodelib.clock import SystemClock
 from nodelib.errors import WrongUsage
 from nodelib.kube.access import load_kubeconfig

@@ -22,7 +22,8 @@ from controlplane.cluster.work import node_removal
 from controlplane.config.model import Member, Taint
 from controlplane.config.plan.document import MOST_NODES, NODE
 from controlplane.config.plan.fields import path_text
-from controlplane.up.work import Request, up
+from controlplane.up.request import Request
+from controlplane.up.work import up
 from nodelib.clock import SystemClock
 from nodelib.errors import Conflict, Invalid, WrongUsage
 

@@ -29,7 +29,9 @@ from controlplane.doctor.work import debian_packages
 from controlplane.machine.edge import debian
 from controlplane.up import plan, together
 from controlplane.up.releases import ReleaseChoice
-from controlplane.up.work import Raised, Request, known_to, up
+from controlplane.up.request import Request
+from controlplane.up.settle import known_to
+from controlplane.up.work import Raised, up
 from nodelib import quantity
 from nodelib.clock import SystemClock
 from nodelib.errors import Invalid, WrongUsage

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import compileall
 import os
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from controlplane.cluster.advice import advised, ours
 from controlplane.cluster.edge import state
 from controlplane.cluster.edge.roots import cache_root, state_root
-from controlplane.cluster.model import CONTROL_PLANE, Cluster, Node, Options
+from controlplane.cluster.model import CONTROL_PLANE, Cluster, Node
 from controlplane.cluster.plan import (
     addons,
     addresses,
@@ -40,39 +39,19 @@ from controlplane.cluster.work import (
 )
 from controlplane.cluster.work.node_images import import_images
 from controlplane.cluster.work.workloads import DemoAnswer
-from controlplane.config.model import Ranges
 from controlplane.doctor import work as doctor
 from controlplane.kubeadm import work as kubeadm
 from controlplane.machine.edge import cgroups, disk
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.progress import Progress
-from controlplane.up import plan, releases
-from controlplane.up.releases import ReleaseChoice
+from controlplane.up import releases
+from controlplane.up.request import Request
+from controlplane.up.settle import settle
 from nodelib.clock import Clock
-from nodelib.errors import Invalid, NodewrightError
+from nodelib.errors import NodewrightError
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
 from nodelib.text import counted
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What the user asked `up` for."""
-
-    name: str
-    options: Options
-    explicit: frozenset[str]  # names of the options that were given, on the command line or in a file
-    subnet: str = ""
-    binaries_dir: Path | None = None
-    releases: ReleaseChoice = field(default_factory=ReleaseChoice)  # whose programs are taken instead of built ones
-    images: str = ""  # demo or conformance: the images on the nodes from the start; "" for what the cluster has
-    project: str = ""
-    python: str = ""
-    kubeconfig: str | None = ""  # whose file gets the cluster's entries: "" none, None the one that kubectl reads
-    kubeconfig_variable: str = ""  # $KUBECONFIG
-    ranges: Ranges = field(default_factory=Ranges)
-    of_file: frozenset[str] = frozenset()  # names of the options that a file gives, and the command line does not
-    environment: Mapping[str, str] = field(default_factory=dict)  # may hold passwords of registries
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,70 +87,6 @@ async def up(request: Request, progress: Progress, clock: Clock) -> Raised:
             changed = await asyncio.to_thread(user_kubeconfig.merge, raising.cluster, chosen)
             say(", ".join(one.path for one in changed if not one.problem) or "left alone")
         return Raised(raising.cluster, answers, changed)
-
-
-def settle(request: Request) -> Cluster:
-    """The cluster's record: the existing one with the changes that a living cluster can take, or a new one."""
-    state.check_place(request.name)
-    known = known_to(request)
-    options = request.options
-    if known is not None:
-        options = plan.merge(request.name, known.options, request.options, request.explicit)
-    plan.check_options(options, request.explicit)
-    if known is not None:
-        cluster = replace(known, options=options, images=request.images or known.images)
-        plan.check_ranges_kept(known, replace(request.ranges, nodes=request.subnet))
-        _check(cluster, known.options, request)
-        if cluster != known:
-            state.save(cluster)
-        return cluster
-    with directory_lock(state_root(), wait=True):
-        taken = addresses.parse_networks(network.networks_in_use())
-        names = [name for name in state.clusters() if name != request.name]
-        others = [other for name in names if (other := state.load_readable(name)) is not None]
-        taken += addresses.parse_networks(other.subnet for other in others)
-        asked = plan.with_ranges(Cluster(request.name, "", options), request.ranges)
-        if request.subnet:
-            subnet = addresses.check_subnet(request.subnet, taken, (asked.pod_cidr, asked.service_cidr))
-        else:
-            subnet = addresses.choose_subnet((*taken, *addresses.parse_networks((asked.pod_cidr, asked.service_cidr))))
-        cluster = replace(asked, subnet=subnet, root=state_root(), images=request.images or "demo")
-        _check(cluster, None, request)
-        state.save(cluster)
-    return cluster
-
-
-def known_to(request: Request) -> Cluster | None:
-    """The cluster that this `up` continues. If a build failed before anything was made, what is asked for now counts
-    alone; without options it goes on with those of the first time."""
-    known = state.load(request.name)
-    return None if known is not None and request.explicit and not _is_begun(known) else known
-
-
-def _is_begun(cluster: Cluster) -> bool:
-    """Whether there is more than its record: keys, or what kubeadm's clusters have first, a node's folder."""
-    return any(map(os.path.exists, (cluster.pki_dir, *(cluster.node_dir(one.name) for one in cluster.nodes))))
-
-
-def _check(cluster: Cluster, known: Options | None, request: Request) -> None:
-    """Raises Invalid for what a file asks for and this machine does not have, before anything is made."""
-    plan.check_overlaps(cluster)
-    plan.check_kubelets(cluster)
-    plan.check_pool(cluster, request.of_file)
-    host_ports.check_free(cluster, known.custom.ports if known else ())
-    logins.check_authorities(cluster)
-    before = {one.name for one in known.all_members} if known else set()
-    for member in cluster.members:
-        for mount in member.mounts if member.name not in before else ():
-            if not os.path.exists(mount.host_path):
-                raise Invalid(
-                    "there is no such folder or file on this machine",
-                    obj=f"{mount.host_path}, a mount of {member.name}",
-                    step="check the nodes (nothing was changed)",
-                    action=f"Make it first: `mkdir -p {shlex.quote(mount.host_path)}`.",
-                )
-    if any(one.username for one in cluster.options.custom.registries):
-        logins.read(cluster, request.environment)
 
 
 class _Raising:

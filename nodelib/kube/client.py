@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -19,16 +19,17 @@ import aiohttp
 import orjson
 
 from nodelib.json_values import Json
-from nodelib.kube import answers, dial, raw_json
+from nodelib.kube import answers, dial
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.answers import Allowance
+from nodelib.kube.bodies import bounded, lines, understood
 from nodelib.kube.errors import ApiError, ApiUnreachable, UnexpectedAnswer
 from nodelib.kube.paths import is_plain
+from nodelib.kube.pool import Pool
 from nodelib.kube.tls import tls_context
 from nodelib.kube.tls_errors import explain
 from nodelib.kube.turns import Turns
 from nodelib.rate_limiter import RateLimiter
-from nodelib.threads import in_thread_if
 
 if TYPE_CHECKING:
     from nodelib.kube.request_metrics import RequestMetrics
@@ -47,9 +48,6 @@ _PATCH_TYPES = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-_ANSWER_LIMIT = 64 * 1024 * 1024  # bytes, uncompressed; lists are asked for in smaller pages when one is larger
-_EVENT_LIMIT = 16 * 1024 * 1024  # bytes; etcd takes objects of 1.5 MiB
-_LARGE = 64 * 1024  # bytes; that much takes milliseconds where it is no standard JSON
 _TOKEN_LIMIT = 64 * 1024  # bytes
 _TRIES = 10  # of one call that is answered with Retry-After, as client-go
 _LEAST_WAIT = 0.1  # seconds between two of them
@@ -82,7 +80,7 @@ class KubeClient:
         self.streaming_lists = streaming_lists
         self._timeout, self._limit, self._turns, self._measured = timeout, limit, turns, measured
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
-        self._pool: _Pool | None = None
+        self._pool: Pool | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -153,7 +151,7 @@ class KubeClient:
                     allow_redirects=False,  # an API server never redirects, and credentials are for it alone
                 ) as response,
             ):
-                raw = await _bounded(response)
+                raw = await bounded(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(method, path, error) from error
         except answers.Unusable as error:
@@ -161,7 +159,7 @@ class KubeClient:
         try:
             if response.status >= 300:
                 raise answers.failure(response.status, method, path, raw, response.headers.get("Retry-After"))
-            return await _understood(partial(answers.success, method, path, params, response.content_type), raw)
+            return await understood(partial(answers.success, method, path, params, response.content_type), raw)
         except answers.Unusable as error:
             raise self._unexpected(method, path, error) from error
 
@@ -230,7 +228,7 @@ class KubeClient:
                 ) as response,
             ):
                 if response.status >= 300:
-                    raw = await _bounded(response)
+                    raw = await bounded(response)
                     raise answers.failure(response.status, "WATCH", path, raw, response.headers.get("Retry-After"))
                 if response.content_type != "application/json":
                     raise answers.Unusable(f"a watch of type {response.content_type}")
@@ -238,10 +236,10 @@ class KubeClient:
                 pool.streams.add(reader)
                 if on_open is not None:
                     on_open()
-                async for line in _lines(reader):
+                async for line in lines(reader):
                     if allowance is not None:
                         allowance.spend(len(line))
-                    yield await _understood(partial(answers.event, path, params), line)
+                    yield await understood(partial(answers.event, path, params), line)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if not pool.retired:
                 raise self._unreachable("WATCH", path, error) from error
@@ -263,13 +261,13 @@ class KubeClient:
         if pool is not None:
             await pool.retire()
 
-    def _open(self) -> _Pool:
+    def _open(self) -> Pool:
         if self._pool is None or self._pool.session.closed:
             context = tls_context(self.access)
             connector = aiohttp.TCPConnector(
                 ssl=context, limit=0, keepalive_timeout=60, socket_factory=dial.open_socket
             )
-            self._pool = _Pool(
+            self._pool = Pool(
                 aiohttp.ClientSession(
                     connector=connector,
                     headers=self._headers,
@@ -331,71 +329,3 @@ def _plainly(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
     return str(error) or type(error).__name__
-
-
-class _Pool:
-    """The connections between two reconnects. Each call enters it; once retired, the last call to leave closes it."""
-
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self.session = session
-        self.streams: set[aiohttp.StreamReader] = set()
-        self.retired = False
-        self._users = 0
-
-    async def __aenter__(self) -> _Pool:
-        self._users += 1
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._users -= 1
-        await self._close_unused()
-
-    async def retire(self) -> None:
-        """Take no new calls and end watches: closing the session alone would leave their readers waiting forever."""
-        self.retired = True
-        for stream in list(self.streams):
-            stream.set_exception(aiohttp.ClientConnectionError("the client reconnects"))
-        await self._close_unused()
-
-    async def _close_unused(self) -> None:
-        if self.retired and not self._users:
-            await self.session.close()
-
-
-async def _understood(read: Callable[[bytes], Json], raw: bytes) -> Json:
-    """What `read` makes of an answer, or of the same as standard JSON. Raises as `read`."""
-    try:
-        return read(raw)
-    except answers.Unusable:
-        standard = await in_thread_if(len(raw) > _LARGE, raw_json.standard, raw)
-        if standard is None:
-            raise
-    return read(standard)
-
-
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body. Raises Unusable when it is larger than any answer, once the limit has arrived."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > _ANSWER_LIMIT:
-            response.close()
-            raise answers.Unusable(f"more than {_ANSWER_LIMIT >> 20} MiB")
-    return bytes(body)
-
-
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The lines of a stream, however long (readline() refuses those longer than its buffer). Raises Unusable."""
-    pending = bytearray()
-    async for chunk in content.iter_any():
-        pending += chunk
-        if b"\n" in chunk:
-            *whole, rest = bytes(pending).split(b"\n")
-            pending = bytearray(rest)
-            for line in whole:
-                if line.strip():
-                    yield line
-        if len(pending) > _EVENT_LIMIT:
-            raise answers.Unusable(f"a watch event larger than {_EVENT_LIMIT >> 20} MiB")
-    if pending.strip():
-        raise answers.Unusable("a watch event that is cut")

@@ -17,7 +17,8 @@ from cli.project import PROJECT
 from controlplane.cluster.model import KUBERNETES_VERSION, Cluster, Options
 from controlplane.cluster.work.down import down
 from controlplane.supervisor.edge import units
-from controlplane.up.work import Request, up
+from controlplane.up.request import Request
+from controlplane.up.work import up
 from nodelib.clock import SystemClock
 from nodelib.errors import NotFound
 from nodelib.kube.access import load_kubeconfig

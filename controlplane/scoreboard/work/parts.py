@@ -20,7 +20,8 @@ from controlplane.scoreboard.work.order import Order
 from controlplane.suites.plan.node_suite import Setup
 from controlplane.suites.work import conformance, node_suite
 from controlplane.suites.work.results import make_folder
-from controlplane.up.work import Request, up
+from controlplane.up.request import Request
+from controlplane.up.work import up
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.kube.times import format_rfc3339

@@ -37,7 +37,8 @@ from controlplane.suites.plan import node_suite as plan
 from controlplane.suites.work.conformance import Watcher, clear_reports, read_report, registry
 from controlplane.suites.work.results import Report, make_folder
 from controlplane.supervisor.model import Program
-from controlplane.up.work import Request, settle
+from controlplane.up.request import Request
+from controlplane.up.settle import settle
 from nodelib.clock import Clock
 from nodelib.errors import Conflict, Invalid
 

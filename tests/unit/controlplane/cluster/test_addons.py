@@ -10,7 +10,8 @@ from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.plan import addons
 from controlplane.cluster.plan.manifests import path_of
 from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO
-from controlplane.up.work import Request, settle
+from controlplane.up.request import Request
+from controlplane.up.settle import settle
 from nodelib.errors import Invalid
 
 CLUSTER = Cluster("lab", "10.89.3.0/24", Options(addons="ingress, metrics,ingress"))

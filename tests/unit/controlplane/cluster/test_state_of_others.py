@@ -12,7 +12,8 @@ from cli.display.steps import Display
 from controlplane.cluster.edge import state
 from controlplane.cluster.model import Cluster, Options
 from controlplane.cluster.work.down import down
-from controlplane.up.work import Request, settle
+from controlplane.up.request import Request
+from controlplane.up.settle import settle
 from nodelib.errors import Invalid
 
 

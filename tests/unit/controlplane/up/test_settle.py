@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from controlplane.cluster.model import Options
-from controlplane.up.work import Request, settle
+from controlplane.up.request import Request
+from controlplane.up.settle import settle
 
 SUBNET = "10.251.7.0/24"
 
