@@ -78,7 +78,7 @@ async def world(
     request: pytest.FixtureRequest, shared_cluster: Cluster, stats: list[tuple[str, str]]
 ) -> AsyncIterator[World]:
     """The cluster, and a namespace of the test's own which goes away with it."""
-    api = KubeClient(load_kubeconfig(shared_cluster.admin_kubeconfig), user_agent="nodewright-tests")
+    api = KubeClient(load_kubeconfig(shared_cluster.admin_kubeconfig), user_agent="nodewright-tests", timeout=120)
     words = request.node.originalname.removeprefix("test_").replace("_", "-")[:40].strip("-")
     namespace = f"{words}-{uuid.uuid4().hex[:5]}"
     path = f"/api/v1/namespaces/{namespace}"
