@@ -16,7 +16,7 @@ from controlplane.cluster.advice import ours
 from controlplane.cluster.work.status import Daemon, NodeStatus, Status, read_status
 from nodelib.durations import roughly
 from nodelib.kube.times import time_or
-from nodelib.text import one_line
+from nodelib.text import counted, one_line
 
 _LONGEST = 400  # bytes of what others say
 _MOST_PODS = 20
@@ -146,7 +146,11 @@ def _pods(status: Status) -> Iterator[str]:
         yield f"  {pod.namespace}/{pod.name} on {pod.node or 'no node'}: {said}"
     if len(waiting) > _MOST_PODS:
         yield f"  and {len(waiting) - _MOST_PODS} more"
-    if waiting:
+    for one in status.podless[:_MOST_PODS]:
+        yield f"  {one.kind} {one.namespace}/{one.name} {one_line(one.reason, _LONGEST)}"
+    if len(status.podless) > _MOST_PODS:
+        yield f"  and {counted(len(status.podless) - _MOST_PODS, 'more workload')} without pods"
+    if waiting or status.podless:
         yield f"  {ours(status.name, 'why')} says why, and what to do."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 from cli.clusters import find
@@ -16,6 +16,7 @@ from cli.watching.follow import follow
 from cli.watching.screens import screen
 from controlplane.cluster.advice import line, ours
 from controlplane.cluster.model import Cluster
+from controlplane.cluster.plan.podless import WORKLOADS, podless
 from controlplane.cluster.plan.readiness import Pod, ProxyState, pod_facts
 from controlplane.cluster.work.status import NODES, PODS, ApiAnswer, Daemon, NodeStatus, Status, ask_proxies, seen
 from nodelib.clock import Clock, SystemClock
@@ -26,7 +27,7 @@ from nodelib.tasks import Supervisor
 
 _DAEMONS = 1.0  # seconds between two looks at the state files of the supervisors, which are a few reads
 _PROXIES = 5.0  # seconds between two questions to the proxies, each of which is a process
-_PATHS = {"node": NODES, "pod": PODS}
+_PATHS = {"node": NODES, "pod": PODS, **WORKLOADS}
 _VOLATILE = frozenset({"proxy", "proxy_synced"})  # a proxy that is well says so with the time, each time anew
 
 
@@ -71,7 +72,7 @@ class ClusterSource:
             self._proxies = await ask_proxies(self._cluster)
             status = await seen(self._cluster, await self._api(), self._proxies)
         self.collections.said()
-        return frame(status)
+        return frame(status, self._workloads())
 
     def rest(self) -> float:
         return _DAEMONS
@@ -85,7 +86,12 @@ class ClusterSource:
             self._version = ""
         elif not self._version:
             self._version = await self._ask_version()
-        return ApiAnswer(problem, lists.get("node", ()), pods, self._version)
+        return ApiAnswer(problem, lists.get("node", ()), pods, self._version, podless(lists))
+
+    def _workloads(self) -> Iterator[Key]:
+        for kind, found in self.collections.lists().items():
+            for obj in found if kind in WORKLOADS else ():
+                yield _workload_key(kind, str(obj["metadata"].get("namespace", "")), str(obj["metadata"]["name"]))
 
     async def _ask_version(self) -> str:
         try:
@@ -94,10 +100,11 @@ class ClusterSource:
             return ""  # asked again with the next frame
 
 
-def frame(status: Status) -> Frame:
-    """The status as a moment that can be compared with others."""
+def frame(status: Status, workloads: Iterable[Key] = ()) -> Frame:
+    """The status as a moment that can be compared with others. `workloads`: all there are, as _workload_key()."""
     document = json.loads(json.dumps(asdict(status)))
     others = {_pod_key(one): "is ready" if one.ready else "has completed" for one in status.pods}
+    others |= dict.fromkeys(workloads, "has pods")
     return Frame(dict(_entries(status)), document, lambda now: lines(status, now), others, (), _VOLATILE)
 
 
@@ -119,6 +126,8 @@ def _entries(status: Status) -> Iterator[tuple[Key, Entry]]:
     for pod in status.pods:
         if not pod.ready and pod.phase != "Succeeded":
             yield _pod_key(pod), (f"{pod.reason or pod.phase}" + (f", on {pod.node}" if pod.node else ", on no node"),)
+    for one in status.podless:
+        yield _workload_key(one.kind, one.namespace, one.name), (one.reason,)
 
 
 def _node(node: NodeStatus) -> Iterator[str]:
@@ -138,3 +147,7 @@ def _daemon(daemon: Daemon) -> str:
 
 def _pod_key(pod: Pod) -> Key:
     return f"pod {pod.namespace}/{pod.name}"
+
+
+def _workload_key(kind: str, namespace: str, name: str) -> Key:
+    return f"{kind} {namespace}/{name}"

@@ -121,6 +121,9 @@ _RULES = (
     _rule("FailedCreatePodSandBox", r'failed to find plugin "(?P<plugin>[^"]+)" in path \[(?P<path>[^]]*)',
           "Install the plugin {plugin} into {path} on the node (Debian's package containernetworking-plugins has it "
           "in /usr/lib/cni)."),
+    _rule("FailedCreatePodSandBox", r"hostPort \S+ is", "A pod that exists keeps its hostPort: delete it (`kubectl "
+          "delete pod -n {namespace} {pod}`) and create it with another one, or without, as a Service of type NodePort "
+          "does the same; or end what listens there on the node."),
     _rule("FailedCreatePodSandBox", r"cni|network|netplugin", "The pod network failed, for the reason in the "
           "message above: check the pod network's log on the node."),
     _rule("FailedCreatePodSandBox", "does not support user namespaces", "Give the node runc 1.2 or newer and "
@@ -186,6 +189,9 @@ _RULES = (
           "hostPort, or delete the pod that has it."),
     _rule("Unschedulable", "anti-affinity", "Every node that fits has a pod that podAntiAffinity keeps it away "
           "from: add a node, or make the rule preferred instead of required."),
+    _rule("Unschedulable", r"spread constraints \(missing required label", "Nodes have no label of the name that is "
+          "the topologyKey in the pod's topologySpreadConstraints: correct it, or label the nodes; `kubectl get nodes "
+          "--show-labels` shows what they have."),
     _rule("Unschedulable", "topology spread", "Another pod would make the nodes too uneven: add a node, or set "
           "whenUnsatisfiable: ScheduleAnyway in topologySpreadConstraints."),
     _rule("Unschedulable", r"insufficient (?P<what>[\w.-]+\.[\w.-]+/[\w.-]*\w)", "Ask for less {what}, or see that "

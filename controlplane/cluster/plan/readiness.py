@@ -206,7 +206,8 @@ def pod_facts(pod: dict[str, Any], boots: Mapping[str, str] | None = None) -> Po
     status, metadata = pod.get("status", {}), pod["metadata"]
     conditions = {c["type"]: c for c in status.get("conditions", [])}
     ready = conditions.get("Ready", {}).get("status") == "True"
-    containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    initial = status.get("initContainerStatuses", [])
+    containers = [*initial, *status.get("containerStatuses", [])]
     begun = (str(box["state"]["running"]["startedAt"]) for box in status.get("containerStatuses", []) if _runs(box))
     if min(begun, default="9") < (boots or {}).get(pod["spec"].get("nodeName", ""), ""):
         ready, conditions = False, {"Ready": {"message": "its node was started after it"}}
@@ -217,7 +218,7 @@ def pod_facts(pod: dict[str, Any], boots: Mapping[str, str] | None = None) -> Po
         address=status.get("podIP", ""),
         ready=ready,
         phase=status.get("phase", "Pending"),
-        reason="" if ready else _reason(conditions, containers),
+        reason="" if ready else _reason(conditions, initial, containers),
         restarts=sum(int(c.get("restartCount", 0)) for c in containers),
         deleting="deletionTimestamp" in metadata,
     )
@@ -227,16 +228,28 @@ def _runs(box: dict[str, Any]) -> bool:
     return bool(box.get("state", {}).get("running", {}).get("startedAt"))
 
 
-def _reason(conditions: dict[str, Any], containers: list[dict[str, Any]]) -> str:
+def _reason(conditions: dict[str, Any], initial: list[dict[str, Any]], containers: list[dict[str, Any]]) -> str:
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', '')}: {scheduled.get('message', '')}"
-    for container in containers:
-        for kind in ("waiting", "terminated"):
-            detail = container.get("state", {}).get(kind)
-            if detail and detail.get("reason") != "Completed":
-                return f"{container['name']} {detail.get('reason', kind)}: {detail.get('message', '')}".rstrip(": ")
-    return str(conditions.get("Ready", {}).get("message", "")) or "no status yet"
+    said = [words for box in containers if (words := _said_of(box))]
+    running = [
+        f"{box['name']} runs, and the others wait for it" for box in initial if _runs(box) and not box.get("started")
+    ]
+    # What waits for another container says less than what that one does.
+    telling = [words for words in said if not words.endswith(" PodInitializing")]
+    ready = str(conditions.get("Ready", {}).get("message", ""))
+    return next(filter(None, (*telling, *running, *said, ready)), "no status yet")
+
+
+def _said_of(box: dict[str, Any]) -> str:
+    """What the state of a container says, "" when it is as it should be."""
+    for kind in ("waiting", "terminated"):
+        detail = box.get("state", {}).get(kind)
+        if detail and detail.get("reason") != "Completed":
+            code = f" (exit code {detail['exitCode']})" if detail.get("exitCode") else ""
+            return f"{box['name']} {detail.get('reason', kind)}{code}: {detail.get('message', '')}".rstrip(": ")
+    return ""
 
 
 def pods_wait_for(pods: list[Pod], count: int) -> str:

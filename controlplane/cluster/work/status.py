@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from controlplane.cluster.edge import ask
 from controlplane.cluster.model import CONTROL_PLANE, PORTS, Cluster, Node
 from controlplane.cluster.plan import components
+from controlplane.cluster.plan.podless import WORKLOADS, Podless, podless
 from controlplane.cluster.plan.readiness import (
     NodeState,
     Pod,
@@ -88,6 +89,7 @@ class Status:
     certificates: str  # the first one that expires, and when
     logs: str  # a pattern for their paths
     pods: tuple[Pod, ...] = ()
+    podless: tuple[Podless, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class ApiAnswer:
     nodes: tuple[Json, ...] = ()
     pods: tuple[Pod, ...] = ()
     version: str = ""
+    podless: tuple[Podless, ...] = ()
 
 
 async def read_status(cluster: Cluster) -> Status:
@@ -138,6 +141,7 @@ async def seen(cluster: Cluster, api: ApiAnswer, proxies: Sequence[ProxyState]) 
         certificates=certificates,
         logs=f"{cluster.log_dir('UNIT')}/DAEMON.log",
         pods=api.pods,
+        podless=api.podless,
     )
 
 
@@ -211,11 +215,15 @@ async def _ask_api(cluster: Cluster) -> ApiAnswer:
         from nodelib.kube.listing import listed
 
         async with client:
-            nodes, pods, version = await asyncio.gather(
-                listed(client, NODES), listed(client, PODS), client.get("/version")
+            nodes, pods, version, workloads = await asyncio.gather(
+                listed(client, NODES),
+                listed(client, PODS),
+                client.get("/version"),
+                asyncio.gather(*(listed(client, path) for path in WORKLOADS.values())),
             )
         facts = tuple(pod_facts(item) for item in pods.items)
-        return ApiAnswer("", nodes.items, facts, str(version.get("gitVersion", "")))
+        without = podless({kind: found.items for kind, found in zip(WORKLOADS, workloads, strict=True)})
+        return ApiAnswer("", nodes.items, facts, str(version.get("gitVersion", "")), without)
     except NodewrightError as error:
         return ApiAnswer(error.message)
 

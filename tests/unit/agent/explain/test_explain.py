@@ -251,6 +251,8 @@ def test_images_that_are_there_are_no_wait() -> None:
         ("ErrImagePull", "dial tcp: lookup x: no such host", "cannot reach the registry"),
         ("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. x", "Ask for less nvidia.com/gpu,"),
         ("Unschedulable", "node(s) had untolerated taint {a: b}", "Tolerate"),
+        ("Unschedulable", "2 node(s) didn't match pod topology spread constraints", "add a node"),
+        ("Unschedulable", "pod topology spread constraints (missing required label)", "topologyKey"),
         ("RunContainerError", 'exec: "x": executable file not found in $PATH', "`command` and `args` of container app"),
         (
             "FailedCreatePodSandBox",
@@ -258,6 +260,11 @@ def test_images_that_are_there_are_no_wait() -> None:
             "use_internal_loopback",
         ),
         ("FailedCreatePodSandBox", 'failed to find plugin "x" in path [/opt/cni/bin]', "x into /opt/cni/bin"),
+        (
+            "FailedCreatePodSandBox",
+            'plugin type="nodewright" failed (add): nodewright: hostPort *:10250/tcp is the node\'s own: one listens',
+            "create it with another one",
+        ),
         (
             "FailedCreatePodSandBox",
             'RuntimeClass handler "x" does not support user namespaces',

@@ -11,6 +11,7 @@ from rich.console import Console
 from cli.commands import doctor
 from cli.commands import status as command
 from cli.display.columns import aligned, wrapped
+from controlplane.cluster.plan.podless import Podless
 from controlplane.cluster.plan.readiness import Pod, proxy_state
 from controlplane.cluster.work.status import Daemon, NodeStatus, Status
 from controlplane.doctor.plan.preflight import Finding
@@ -115,6 +116,20 @@ def test_times_are_ages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_wrong_is_a_sentence_below(name: str, row: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "\n".join(printed(ILL[name], monkeypatch, terminal=False))
     assert row in text and sentence in text
+
+
+def test_workloads_without_pods_are_said_even_where_every_pod_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = tuple(Podless("deployment", "shop", f"web{number}", "has 0 of 3 pods: quota") for number in range(22))
+    shown = printed(replace(WELL, pods=(), podless=many), monkeypatch, terminal=False)
+    assert shown[-23:-20] == [
+        "0 pods, 0 of them ready or completed.",
+        "  deployment shop/web0 has 0 of 3 pods: quota",
+        "  deployment shop/web1 has 0 of 3 pods: quota",
+    ]
+    assert shown[-2:] == [
+        "  and 2 more workloads without pods",
+        "  `./nodewright why --name lab` says why, and what to do.",
+    ]
 
 
 def test_daemons_that_up_never_came_to_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from cli.why.model import Explained, Facts
 from cli.why.sources import Answers
 from cli.why.targets import Target
 from cli.why.wording import Wording
+from controlplane.cluster.plan.podless import Podless
 from controlplane.cluster.work.status import Daemon
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
@@ -266,3 +267,11 @@ async def test_without_news_it_looks_again_after_a_while_and_ages_go_on() -> Non
     await clock.advance(0.5)
     assert screen.shown == 2
     await cancel_and_wait(task)
+
+
+def test_a_workload_that_has_pods_again_is_not_gone() -> None:
+    short = status_watch.frame(replace(WELL, podless=(Podless("deployment", "shop", "web", "has 0 of 3 pods"),)))
+    well = status_watch.frame(WELL, ["deployment shop/web"])
+    assert changes(well, short) == [Change("deployment shop/web", ("has 0 of 3 pods",))]
+    assert changes(short, well) == [Change("deployment shop/web", ("has pods",))]
+    assert changes(short, status_watch.frame(WELL)) == [Change("deployment shop/web", ("is gone",))]

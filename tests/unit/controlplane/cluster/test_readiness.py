@@ -170,12 +170,21 @@ UNSCHEDULABLE = {
     "phase": "Pending",
     "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}],
 }
+FAILED = {"containerStatuses": [container_status("web", {"terminated": {"reason": "Error", "exitCode": 3}})]}
+STARTED = {"running": {"startedAt": "2026-11-29T10:00:00Z"}}
+BEHIND = [container_status("web", {"waiting": {"reason": "PodInitializing"}})]
+INIT = {"initContainerStatuses": [container_status("side", STARTED, started=False)], "containerStatuses": BEHIND}
+PULLING = [container_status("side", {"waiting": {"reason": "ErrImagePull"}})]
 
 
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
         pytest.param({"conditions": [READY]}, "", id="ready"),
+        pytest.param(FAILED, "web Error (exit code 3)", id="failed"),
+        pytest.param(INIT, "side runs, and the others wait for it", id="init container"),
+        pytest.param({**INIT, "initContainerStatuses": PULLING}, "side ErrImagePull", id="image of an init container"),
+        pytest.param({"containerStatuses": BEHIND}, "web PodInitializing", id="nothing else is known"),
         pytest.param(WAITING, "web ErrImagePull: no such image", id="image"),
         pytest.param(UNSCHEDULABLE, "Unschedulable: 0/2 nodes", id="unschedulable"),
         pytest.param({}, "no status yet", id="new"),
