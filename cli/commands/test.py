@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from cli.commands.test_share import FAILED, NO_TESTS, Share, both, parts, workers_here
+from cli.commands.workers import FAILED, NO_TESTS, Share, both, parts, workers_here
 from cli.errors import need_checkout
 from cli.project import PROJECT
 from controlplane.binaries.edge.go_folders import empty_go_folders, used_go_folders

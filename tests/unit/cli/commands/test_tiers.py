@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from cli.app import app
 from cli.commands import test as command
 from cli.commands.test import TIERS, Outcome
-from cli.commands.test_share import Share, both, parts, workers
+from cli.commands.workers import Share, both, parts, workers
 from nodelib.errors import Invalid
 
 NAMES = ["lint", "format", "types", "contracts", "unit", "netns", "cluster", "smoke"]
