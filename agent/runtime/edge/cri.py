@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import grpc
 import grpc.aio
 from cri_api.v1 import api_pb2, api_pb2_grpc
 
-from agent.common.model.errors import CriError, CriNotFound, CriUnavailable
+from agent.common.model.errors import CriError
 from agent.common.model.pods import ContainerState, ExecResult, ImageFacts, SandboxState
 from agent.runtime.edge import convert, lists
+from agent.runtime.edge.calls import COMMAND_OPTIONS, OPTIONS, Calls, Operation
 from agent.runtime.edge.starts import KeptStarts
 from agent.runtime.model import CallLimits, RuntimeEvent
 from nodelib.json_values import Json
@@ -29,37 +29,6 @@ pb: Any = api_pb2
 
 _EXEC_SLACK = 10.0  # seconds; the runtime enforces the caller's limit itself; this is only for a runtime that does not
 _LONGEST_GRACE = 10**9  # seconds; a call with a deadline in 292 years or more is out of time before it is sent
-_MESSAGE_BYTES = 16 * 1024 * 1024
-
-# A runtime that restarts is back in a second or two: gRPC's default of up to two minutes between dials is too slow.
-# "min_reconnect_backoff" is also the time that one dial may take (grpc's subchannel.cc): too short on a busy machine,
-# and there is never a connection.
-_OPTIONS = [
-    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-    ("grpc.max_send_message_length", _MESSAGE_BYTES),
-    # containerd's calls wait until their event is sent (internal/eventq): what a busy loop has not read must fit.
-    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 10_000),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-]
-# For commands of probes and hooks: a namespace may have hundreds, and the runtime sends 16 MiB of what each wrote.
-_COMMAND_OPTIONS = [*{**dict(_OPTIONS), "grpc.max_receive_message_length": 1024 * 1024}.items()]
-# Names in upstream's metrics, where they differ from the step (kuberuntime/instrumented_services.go).
-_OPERATIONS = {
-    "list sandboxes": "list_podsandbox",
-    "sandbox status": "podsandbox_status",
-    "run sandbox": "run_podsandbox",
-    "stop sandbox": "stop_podsandbox",
-    "remove sandbox": "remove_podsandbox",
-    "update sandbox": "update_podsandbox_resources",
-    "update resources": "update_container",
-    "reopen log": "reopen_container_log",
-    "sandbox stats": "list_podsandbox_stats",
-    "image filesystem": "image_fs_info",
-}
-Operation = Callable[[str], AbstractContextManager[None]]
-_UNAVAILABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
 
 class Cri:
@@ -79,18 +48,18 @@ class Cri:
         traced: Callable[[grpc.aio.Channel], Any] = lambda channel: channel,
     ) -> None:
         self._endpoint, self._image_endpoint = _address(endpoint), _address(images or endpoint)
-        self._operation, self._limits = operation or (lambda kind: nullcontext()), limits or CallLimits()
-        self._channel = grpc.aio.insecure_channel(self._endpoint, options=_OPTIONS)
+        self._calls, self._limits = Calls(self._endpoint, operation), limits or CallLimits()
+        self._channel = grpc.aio.insecure_channel(self._endpoint, options=OPTIONS)
         self._image_channel = (
             self._channel
             if self._image_endpoint == self._endpoint
-            else grpc.aio.insecure_channel(self._image_endpoint, options=_OPTIONS)
+            else grpc.aio.insecure_channel(self._image_endpoint, options=OPTIONS)
         )
-        self._commands_channel = grpc.aio.insecure_channel(self._endpoint, options=_COMMAND_OPTIONS)
+        self._commands_channel = grpc.aio.insecure_channel(self._endpoint, options=COMMAND_OPTIONS)
         self._runtime = api_pb2_grpc.RuntimeServiceStub(traced(self._channel))
         self._commands = api_pb2_grpc.RuntimeServiceStub(traced(self._commands_channel))
         self._images = api_pb2_grpc.ImageServiceStub(traced(self._image_channel))
-        self._starts = KeptStarts(self._endpoint, _OPTIONS, traced)
+        self._starts = KeptStarts(self._endpoint, OPTIONS, traced)
         self._runtime_name = ""
 
     async def keep_starts(self) -> None:
@@ -107,7 +76,7 @@ class Cri:
         async def ask(chosen: Json) -> list[SandboxState]:
             request = pb.ListPodSandboxRequest(filter=chosen)
             call = self._runtime.ListPodSandbox(request, timeout=self._limits.call)
-            answer = await self._ask("list sandboxes", uid or "", call)
+            answer = await self._calls.ask("list sandboxes", uid or "", call)
             return [convert.sandbox_listed(item) for item in answer.items]
 
         return tuple(await lists.whole(ask, _pod_filter(uid), _id, lists.sandbox_states))
@@ -116,7 +85,7 @@ class Cri:
         async def ask(chosen: Json) -> list[ContainerState]:
             request = pb.ListContainersRequest(filter=chosen)
             call = self._runtime.ListContainers(request, timeout=self._limits.call)
-            answer = await self._ask("list containers", uid or "", call)
+            answer = await self._calls.ask("list containers", uid or "", call)
             runtime = await self._name()
             return [convert.container_listed(item, runtime) for item in answer.containers]
 
@@ -127,7 +96,7 @@ class Cri:
 
     async def sandbox_status(self, sandbox_id: str) -> SandboxState:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
-        answer = await self._ask(
+        answer = await self._calls.ask(
             "sandbox status", sandbox_id, self._runtime.PodSandboxStatus(request, timeout=self._limits.call)
         )
         return convert.sandbox_status(answer.status)
@@ -135,7 +104,7 @@ class Cri:
     async def container_status(self, container_id: str) -> ContainerState:
         request = pb.ContainerStatusRequest(container_id=container_id)
         call = self._runtime.ContainerStatus(request, timeout=self._limits.call)
-        answer = await self._ask("container status", container_id, call)
+        answer = await self._calls.ask("container status", container_id, call)
         return convert.container_status(answer.status, await self._name())
 
     async def run_sandbox(self, config: Json, runtime_handler: str = "") -> str:
@@ -143,19 +112,21 @@ class Cri:
         request = convert.build(
             pb.RunPodSandboxRequest, "run sandbox", name, config=config, runtime_handler=runtime_handler
         )
-        answer = await self._ask("run sandbox", name, await self._kept("RunPodSandbox", request, self._limits.sandbox))
+        answer = await self._calls.ask(
+            "run sandbox", name, await self._kept("RunPodSandbox", request, self._limits.sandbox)
+        )
         return str(answer.pod_sandbox_id)
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         request = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._ignore_not_found(
+        await self._calls.ignore_not_found(
             "stop sandbox", sandbox_id, await self._kept("StopPodSandbox", request, self._limits.call)
         )
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         request = pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
         call = await self._kept("RemovePodSandbox", request, self._limits.call)
-        await self._ignore_not_found("remove sandbox", sandbox_id, call)
+        await self._calls.ignore_not_found("remove sandbox", sandbox_id, call)
 
     async def create_container(self, sandbox_id: str, config: Json, sandbox_config: Json) -> str:
         name = f"{_pod_of(sandbox_config)}[{config['metadata']['name']}]"
@@ -168,29 +139,31 @@ class Cri:
             sandbox_config=sandbox_config,
         )
         call = self._runtime.CreateContainer(request, timeout=self._limits.call)
-        answer = await self._ask("create container", name, call)
+        answer = await self._calls.ask("create container", name, call)
         return str(answer.container_id)
 
     async def start_container(self, container_id: str) -> None:
         request = pb.StartContainerRequest(container_id=container_id)
-        await self._ask("start container", container_id, await self._kept("StartContainer", request, self._limits.call))
+        await self._calls.ask(
+            "start container", container_id, await self._kept("StartContainer", request, self._limits.call)
+        )
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
         grace = min(grace_seconds, _LONGEST_GRACE)
         request = pb.StopContainerRequest(container_id=container_id, timeout=grace)
         call = self._runtime.StopContainer(request, timeout=grace + self._limits.call)
-        await self._ignore_not_found("stop container", container_id, call)
+        await self._calls.ignore_not_found("stop container", container_id, call)
 
     async def remove_container(self, container_id: str) -> None:
         request = pb.RemoveContainerRequest(container_id=container_id)
         call = self._runtime.RemoveContainer(request, timeout=self._limits.call)
-        await self._ignore_not_found("remove container", container_id, call)
+        await self._calls.ignore_not_found("remove container", container_id, call)
 
     async def update_resources(self, container_id: str, linux: Json) -> None:
         kind = pb.UpdateContainerResourcesRequest
         request = convert.build(kind, "update resources", container_id, container_id=container_id, linux=linux)
         call = self._runtime.UpdateContainerResources(request, timeout=self._limits.call)
-        await self._ask("update resources", container_id, call)
+        await self._calls.ask("update resources", container_id, call)
 
     async def update_sandbox(self, sandbox_id: str, overhead: Json, resources: Json) -> None:
         """Set what the pod as a whole may use from now on. A runtime without the call is fine."""
@@ -204,7 +177,7 @@ class Cri:
         )
         call = self._runtime.UpdatePodSandboxResources(request, timeout=self._limits.call)
         try:
-            await self._ask("update sandbox", sandbox_id, call)
+            await self._calls.ask("update sandbox", sandbox_id, call)
         except CriError as error:
             # containerd 2.2 answers UNKNOWN: https://github.com/containerd/containerd/pull/13023
             if error.code != "UNIMPLEMENTED" and "not implemented" not in error.message:
@@ -221,7 +194,7 @@ class Cri:
         request = convert.build(kind, "exec", container_id, container_id=container_id, cmd=argv, timeout=seconds)
         runtime = self._runtime if much_output else self._commands
         call = runtime.ExecSync(request, timeout=seconds + _EXEC_SLACK if seconds else None)
-        answer = await self._ask("exec", container_id, call, operation="exec_sync")
+        answer = await self._calls.ask("exec", container_id, call, operation="exec_sync")
         return ExecResult(answer.exit_code, answer.stdout, answer.stderr)
 
     async def exec_url(
@@ -230,24 +203,24 @@ class Cri:
         request = pb.ExecRequest(
             container_id=container_id, cmd=argv, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr
         )
-        answer = await self._ask("exec", container_id, self._runtime.Exec(request, timeout=self._limits.call))
+        answer = await self._calls.ask("exec", container_id, self._runtime.Exec(request, timeout=self._limits.call))
         return str(answer.url)
 
     async def attach_url(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
         request = pb.AttachRequest(container_id=container_id, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr)
-        answer = await self._ask("attach", container_id, self._runtime.Attach(request, timeout=self._limits.call))
+        answer = await self._calls.ask("attach", container_id, self._runtime.Attach(request, timeout=self._limits.call))
         return str(answer.url)
 
     async def port_forward_url(self, sandbox_id: str, ports: list[int]) -> str:
         request = pb.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports)
-        answer = await self._ask(
+        answer = await self._calls.ask(
             "port forward", sandbox_id, self._runtime.PortForward(request, timeout=self._limits.call)
         )
         return str(answer.url)
 
     async def reopen_log(self, container_id: str) -> None:
         request = pb.ReopenContainerLogRequest(container_id=container_id)
-        await self._ask(
+        await self._calls.ask(
             "reopen log", container_id, self._runtime.ReopenContainerLog(request, timeout=self._limits.call)
         )
 
@@ -256,7 +229,7 @@ class Cri:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         request = pb.CheckpointContainerRequest(container_id=container_id, location=path, timeout=timeout)
         call = self._runtime.CheckpointContainer(request, timeout=timeout + _EXEC_SLACK if timeout else None)
-        await self._ask("checkpoint", container_id, call)
+        await self._calls.ask("checkpoint", container_id, call)
 
     async def sandbox_stats(self) -> list[Json]:
         """PodSandboxStats of every sandbox, as plain dicts with the writable layers of its containers and no more."""
@@ -264,7 +237,7 @@ class Cri:
         async def ask(chosen: Json) -> list[tuple[str, Json]]:
             request = pb.ListPodSandboxStatsRequest(filter=chosen)
             call = self._runtime.ListPodSandboxStats(request, timeout=self._limits.call)
-            answer = await self._ask("sandbox stats", "", call)
+            answer = await self._calls.ask("sandbox stats", "", call)
             return [(str(item.attributes.id), convert.layers(item)) for item in answer.stats]
 
         async def sandboxes() -> Iterable[Json]:
@@ -275,11 +248,11 @@ class Cri:
     async def status(self) -> Json:
         """StatusResponse as a plain dict: status.conditions, runtime_handlers, features."""
         request = pb.StatusRequest(verbose=False)
-        return to_plain(await self._ask("status", "", self._runtime.Status(request, timeout=self._limits.call)))
+        return to_plain(await self._calls.ask("status", "", self._runtime.Status(request, timeout=self._limits.call)))
 
     async def version(self) -> Json:
         request = pb.VersionRequest(version="0.1.0")
-        return to_plain(await self._ask("version", "", self._runtime.Version(request, timeout=self._limits.call)))
+        return to_plain(await self._calls.ask("version", "", self._runtime.Version(request, timeout=self._limits.call)))
 
     async def _name(self) -> str:
         """The runtime's name, asked for once: one that restarts is still the same."""
@@ -289,7 +262,7 @@ class Cri:
 
     async def cgroup_driver(self) -> str:
         """ "systemd", "cgroupfs", or "" if the runtime does not say. Code UNIMPLEMENTED: it cannot."""
-        answer = await self._ask(
+        answer = await self._calls.ask(
             "runtime config", "", self._runtime.RuntimeConfig(pb.RuntimeConfigRequest(), timeout=self._limits.start)
         )
         if not answer.HasField("linux"):
@@ -308,11 +281,11 @@ class Cri:
             async for event in self._runtime.GetContainerEvents(pb.GetEventsRequest()):
                 yield convert.event(event, runtime)
         except grpc.aio.AioRpcError as error:
-            raise self._translated("container events", "", error) from error
+            raise self._calls.translated("container events", "", error) from error
 
     async def image_status(self, reference: str) -> ImageFacts | None:
         request = pb.ImageStatusRequest(image={"image": reference})
-        answer = await self._ask(
+        answer = await self._calls.ask(
             "image status", reference, self._images.ImageStatus(request, timeout=self._limits.image)
         )
         return convert.image_facts(answer.image) if answer.HasField("image") and answer.image.id else None
@@ -327,24 +300,24 @@ class Cri:
             auth=auth,
             sandbox_config=sandbox_config or None,
         )
-        answer = await self._ask("pull image", reference, self._images.PullImage(request))
+        answer = await self._calls.ask("pull image", reference, self._images.PullImage(request))
         return str(answer.image_ref)
 
     async def list_images(self) -> tuple[ImageFacts, ...]:
-        answer = await self._ask(
+        answer = await self._calls.ask(
             "list images", "", self._images.ListImages(pb.ListImagesRequest(), timeout=self._limits.image)
         )
         return tuple(convert.image_facts(item) for item in answer.images)
 
     async def remove_image(self, reference: str) -> None:
         request = pb.RemoveImageRequest(image={"image": reference})
-        await self._ignore_not_found(
+        await self._calls.ignore_not_found(
             "remove image", reference, self._images.RemoveImage(request, timeout=self._limits.call)
         )
 
     async def image_fs_info(self) -> list[Json]:
         call = self._images.ImageFsInfo(pb.ImageFsInfoRequest(), timeout=self._limits.image)
-        answer = await self._ask("image filesystem", "", call)
+        answer = await self._calls.ask("image filesystem", "", call)
         return [to_plain(item) for item in answer.image_filesystems]
 
     async def _kept(self, method: str, request: Any, timeout: float) -> Awaitable[Any]:
@@ -352,34 +325,6 @@ class Cri:
         stub = await self._starts.ready()
         call: Awaitable[Any] = getattr(stub or self._runtime, method)(request, timeout=timeout)
         return self._starts.finish(call) if stub else call
-
-    async def _ask(self, step: str, obj: str, call: Awaitable[Any], *, operation: str = "") -> Any:
-        with self._operation(operation or _OPERATIONS.get(step) or step.replace(" ", "_")):
-            try:
-                answer = await call
-            except grpc.aio.AioRpcError as error:
-                raise self._translated(step, obj, error) from error
-        if answer is None:  # grpc's way of saying so
-            raise CriError("the runtime's answer is not a message of the CRI", obj=obj, step=step, code="INTERNAL")
-        return answer
-
-    async def _ignore_not_found(self, step: str, obj: str, call: Awaitable[Any]) -> None:
-        try:
-            await self._ask(step, obj, call)
-        except CriNotFound:
-            return
-
-    def _translated(self, step: str, obj: str, error: grpc.aio.AioRpcError) -> CriError:
-        code = error.code()
-        message = error.details() or code.name
-        if code is grpc.StatusCode.NOT_FOUND:
-            return CriNotFound(message, code=code.name, obj=obj, step=step)
-        if code in _UNAVAILABLE:
-            action = ""
-            if code is grpc.StatusCode.UNAVAILABLE:
-                action = f"Check that the container runtime runs and listens at {self._endpoint}; it is tried again."
-            return CriUnavailable(message, code=code.name, obj=obj, step=step, action=action)
-        return CriError(message, code=code.name, obj=obj, step=step)
 
 
 def _address(endpoint: str) -> str:
