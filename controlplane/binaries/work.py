@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from controlplane.prebuilt.edge import forget, is_whole
 from controlplane.prebuilt.work import Release
 from nodelib.command import CommandError
 from nodelib.errors import NotFound, Permanent
+from nodelib.threads import alone
 
 Progress = Callable[[str], None]
 
@@ -79,6 +81,28 @@ def ensure(
     if missing:
         _build_missing(missing, cache_dir, progress)
     return BinDir(paths)
+
+
+async def ensure_in_thread(
+    names: Sequence[str],
+    *,
+    cache_dir: Path,
+    progress: Progress,
+    binaries_dir: Path | None = None,
+    release: str = "",
+    prebuilt: Release | None = None,
+) -> BinDir:
+    """As ensure(). Whoever is cancelled while another run builds waits no longer."""
+    await alone(_wait_for_others, _located(names, cache_dir, binaries_dir, release)[1], cache_dir, progress)
+    return await asyncio.to_thread(
+        ensure,
+        names,
+        cache_dir=cache_dir,
+        progress=progress,
+        binaries_dir=binaries_dir,
+        release=release,
+        prebuilt=prebuilt,
+    )
 
 
 def all_there(names: Iterable[str], *, cache_dir: Path, binaries_dir: Path | None = None, release: str = "") -> bool:
@@ -132,6 +156,16 @@ def _folder(binary: Binary, cache_dir: Path) -> Path:
     return cache_dir / "bin" / key_of(binary)
 
 
+def _wait_for_others(missing: list[Binary], cache_dir: Path, progress: Progress) -> None:
+    for run in go_runs(missing):
+        with _lock(run, _folder(run.binaries[0], cache_dir), progress):
+            pass
+
+
+def _lock(run: GoRun, folder: Path, progress: Progress) -> AbstractContextManager[None]:
+    return cache_lock(folder / ".lock", progress, f"another run is building {run.module} binaries")
+
+
 def _build_missing(missing: list[Binary], cache_dir: Path, progress: Progress) -> None:
     go = find_go(cache_dir, progress, ", ".join(one.name for one in missing))
     with go_folders(cache_dir, progress) as folders:
@@ -141,7 +175,7 @@ def _build_missing(missing: list[Binary], cache_dir: Path, progress: Progress) -
             environment = build_environment(go, folders, c=run.c)
             folder = _folder(run.binaries[0], cache_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            with cache_lock(folder / ".lock", progress, f"another run is building {run.module} binaries"):
+            with _lock(run, folder, progress):
                 # Whoever held the lock until now may have built them.
                 broken = [one for one in run.binaries if not is_whole(folder / one.name)]
                 for one in broken:

@@ -160,7 +160,7 @@ class _Raising:
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
         """The archives of the cluster's images. What needs no binary of theirs is made while Go compiles."""
-        from controlplane.binaries.work import all_there, ensure
+        from controlplane.binaries.work import all_there, ensure_in_thread
         from controlplane.images.plan.known import BY_NAME, CONFORMANCE, DEMO, KUBEADM
         from controlplane.images.work import binaries_for, ensure_images, prepare_images, released_images
 
@@ -188,8 +188,7 @@ class _Raising:
             async with asyncio.TaskGroup() as group:
                 if missing and not all_there(names, cache_dir=cache, binaries_dir=given, release=minor):
                     group.create_task(prepare(missing), name="parts of images")
-                binaries = await asyncio.to_thread(
-                    ensure,
+                binaries = await ensure_in_thread(
                     names,
                     cache_dir=cache,
                     progress=say,

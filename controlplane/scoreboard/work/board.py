@@ -119,11 +119,11 @@ def _with(board: Board, step: Step, made: Run) -> tuple[Board, tuple[Step, ...]]
 
 
 async def _list(order: Order, progress: Progress) -> tuple[Spec, ...]:
-    from controlplane.binaries.work import ensure
+    from controlplane.binaries.work import ensure_in_thread
 
     with progress.step("list of all specs") as say:
-        found = await asyncio.to_thread(
-            ensure, order.programs, cache_dir=Path(cache_root()), progress=say, binaries_dir=order.binaries_dir
+        found = await ensure_in_thread(
+            order.programs, cache_dir=Path(cache_root()), progress=say, binaries_dir=order.binaries_dir
         )
         specs: list[Spec] = []
         for program in order.programs:

@@ -125,14 +125,14 @@ async def registry(cluster: Cluster, images: Mapping[str, Path]) -> AsyncIterato
 
 
 async def _prepare(cluster: Cluster, order: Order, progress: Progress) -> tuple[dict[str, str], Mapping[str, Path]]:
-    from controlplane.binaries.work import ensure
+    from controlplane.binaries.work import ensure_in_thread
     from controlplane.images.plan.known import CONFORMANCE
     from controlplane.images.work import binaries_for, ensure_images
 
     with progress.step("binaries and images of the suite") as say:
         names = BINARIES if order.dry_run else (*BINARIES, *binaries_for(CONFORMANCE))
         cache = Path(cache_root())
-        found = await asyncio.to_thread(ensure, names, cache_dir=cache, progress=say, binaries_dir=order.binaries_dir)
+        found = await ensure_in_thread(names, cache_dir=cache, progress=say, binaries_dir=order.binaries_dir)
         binaries = {name: str(found.path(name)) for name in BINARIES}
         if order.dry_run:
             return binaries, {}

@@ -5,7 +5,6 @@ Nothing is done to its nodes: they pull the images of the suite themselves, or h
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -28,14 +27,14 @@ async def run_elsewhere(kubeconfig: Path, order: Order, progress: Progress) -> R
     """Run the tests with the cluster that `kubeconfig` names. Raises as conformance.run() does, NotFound without the
     file, and Temporary when the cluster does not answer.
     """
-    from controlplane.binaries.work import ensure
+    from controlplane.binaries.work import ensure_in_thread
 
     config = os.path.abspath(kubeconfig)
     if not os.path.exists(config):
         raise NotFound("no such file", obj=config, step="--kubeconfig", action="Name a kubeconfig of the cluster.")
     with progress.step("binaries of the suite") as say:
         cache = Path(cache_root())
-        found = await asyncio.to_thread(ensure, _SUITE, cache_dir=cache, progress=say, binaries_dir=order.binaries_dir)
+        found = await ensure_in_thread(_SUITE, cache_dir=cache, progress=say, binaries_dir=order.binaries_dir)
     release = await _release(str(found.path("kubectl")), config)
     directory = (order.results or Path("conformance-list" if order.dry_run else "conformance")).absolute()
     make_folder(directory)

@@ -92,12 +92,12 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
 
 async def list_tests(order: NodeOrder, progress: Progress) -> tuple[str, ...]:
     """Names of the tests that run() would run; makes no node. Raises NodewrightError."""
-    from controlplane.binaries.work import ensure
+    from controlplane.binaries.work import ensure_in_thread
 
     with progress.step("binaries of the suite") as say:
         cache = Path(cache_root())
-        found = await asyncio.to_thread(
-            ensure, ("e2e_node.test", "ginkgo"), cache_dir=cache, progress=say, binaries_dir=order.binaries_dir
+        found = await ensure_in_thread(
+            ("e2e_node.test", "ginkgo"), cache_dir=cache, progress=say, binaries_dir=order.binaries_dir
         )
     chosen = plan.selection(order.labels, order.focus, order.skip, order.setup)
     command = plan.listing(chosen, ginkgo=str(found.path("ginkgo")), suite=str(found.path("e2e_node.test")))
@@ -190,16 +190,14 @@ class _Suite:
         return images
 
     async def _binaries_and_images(self) -> Mapping[str, Path]:
-        from controlplane.binaries.work import ensure
+        from controlplane.binaries.work import ensure_in_thread
         from controlplane.images.plan.known import NODE_SUITE
         from controlplane.images.work import binaries_for, ensure_images
 
         with self.progress.step("binaries and images of the suite") as say:
             names = [*BINARIES, *(["kubelet"] if self.order.agent == "upstream" else [])]
             cache, wanted = Path(cache_root()), (*names, *binaries_for(NODE_SUITE))
-            found = await asyncio.to_thread(
-                ensure, wanted, cache_dir=cache, progress=say, binaries_dir=self.order.binaries_dir
-            )
+            found = await ensure_in_thread(wanted, cache_dir=cache, progress=say, binaries_dir=self.order.binaries_dir)
             self.tools = replace(self.tools, binaries={name: str(found.path(name)) for name in dict.fromkeys(wanted)})
             self.cluster = replace(self.cluster, tools=dict(self.tools.binaries))
             state.save(self.cluster)

@@ -111,13 +111,13 @@ def _need_policies(cluster: Cluster, suite: str) -> None:
 
 async def _prepare(cluster: Cluster, suite: PolicySuite, binaries_dir: Path | None, progress: Progress) -> str:
     """Build or find the suite's program and put the image of its pods on the nodes; the program's path."""
-    from controlplane.binaries.work import ensure
+    from controlplane.binaries.work import ensure_in_thread
     from controlplane.images.work import binaries_for, ensure_images
 
     cache, names = Path(cache_root()), (suite.IMAGE,)
     with progress.step("binaries and images of the suite") as say:
         wanted = (suite.SUITE, "ctr", *binaries_for(names))
-        found = await asyncio.to_thread(ensure, wanted, cache_dir=cache, progress=say, binaries_dir=binaries_dir)
+        found = await ensure_in_thread(wanted, cache_dir=cache, progress=say, binaries_dir=binaries_dir)
         images = await asyncio.to_thread(ensure_images, names, cache_dir=cache, binaries=found, progress=say)
     tools = replace(Tools({}, "", ""), binaries={name: str(found.path(name)) for name in (suite.SUITE, "ctr")})
     with progress.step("images on the nodes") as say:
