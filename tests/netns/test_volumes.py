@@ -135,6 +135,24 @@ def test_fs_group_of_a_claim_is_applied_once(tmp_path: Path) -> None:
     assert os.stat(volume).st_gid == 1
 
 
+@isolated
+@pytest.mark.parametrize(
+    ("policy", "root_group", "left_alone"),
+    [("OnRootMismatch", 4242, True), ("OnRootMismatch", 1, False), ("Always", 4242, False)],
+)
+def test_on_root_mismatch_leaves_the_files_of_a_root_that_fits(
+    tmp_path: Path, policy: str, root_group: int, left_alone: bool
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (volume / "file").write_text("x")
+    os.chown(volume, -1, root_group)
+    volume.chmod(0o2775)
+    plan = HostPath("h", str(volume), "Directory", fs_group=4242, fs_group_policy=policy)
+    PodDisk(str(tmp_path)).set_up(PodPaths(str(tmp_path), "u1"), [plan])
+    assert os.stat(volume / "file").st_gid == (0 if left_alone else 4242)
+
+
 @pytest.mark.parametrize(
     ("kind", "exists", "error"),
     [
