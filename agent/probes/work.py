@@ -195,7 +195,7 @@ class ProbeManager:
             return
         started_at = since(self._clock, state.started_at / 1e9)
         age = self._clock.steady() - started_at
-        known = dict(plan.known_statuses(kept.pod)).get(state.id)
+        known = kept.pod.once("known statuses", lambda: dict(plan.known_statuses(kept.pod))).get(state.id)
         tracks = {kind: plan.initial(spec, known) for kind, spec in specs.items()}
         before = plan.was_before(started_at, self._agent_started)
         watched = _Watched(found[1], state, self._clock.monotonic() - age, before, specs, tracks)
