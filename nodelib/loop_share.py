@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class LoopShare:
     """`share`: the part of the loop's time. Seconds up to `unpaid` need no rest yet."""
 

@@ -15,6 +15,7 @@ from agent.devices.edge.dra_driver import DraDriver
 from agent.devices.edge.dra_objects import DraObjects
 from agent.devices.edge.pod_resources import PodResourcesServer
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
+from agent.devices.plan.device_checkpoint import MOST_BYTES
 from agent.devices.work.devices import DeviceHooks, DeviceManager
 from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.devices.work.pod_resources import PodResources
@@ -94,7 +95,7 @@ async def build_devices(base: Base, affinity: TopologyAffinity) -> DeviceManager
     """The device manager, with the allocations of earlier agents. Raises Temporary."""
     hooks = DeviceHooks(_if_synced(base.pods, base.pods.active), base.node_changed.fire, base.pods.wake, affinity.of)
     folder = f"{base.settings.paths.root_dir}/device-plugins"
-    devices = DeviceManager(CheckpointFiles(folder), DevicePluginEndpoint, base.clock, hooks)
+    devices = DeviceManager(CheckpointFiles(folder, MOST_BYTES), DevicePluginEndpoint, base.clock, hooks)
     await devices.load()
     return devices
 

@@ -60,6 +60,15 @@ class _Watched:
     specs: dict[ProbeKind, Spec]
     tracks: dict[ProbeKind, Track]
     answers: dict[ProbeKind, ProbeAnswer] = field(default_factory=dict)
+    commands: dict[ProbeKind, ExecRequest] = field(default_factory=dict)
+
+    def request(self, spec: Spec, ip: str, gates: ProbeGates | None) -> ProbeRequest:
+        """Raises Invalid. A command is put together once: it may have a megabyte of references."""
+        known = self.commands.get(spec.kind)
+        found = known or plan.request_of(spec, self.container, ip, gates)
+        if isinstance(found, ExecRequest):
+            self.commands[spec.kind] = found
+        return found
 
 
 @dataclass(slots=True)
@@ -195,7 +204,7 @@ class ProbeManager:
             return
         started_at = since(self._clock, state.started_at / 1e9)
         age = self._clock.steady() - started_at
-        known = dict(plan.known_statuses(kept.pod)).get(state.id)
+        known = kept.pod.once("known statuses", lambda: dict(plan.known_statuses(kept.pod))).get(state.id)
         tracks = {kind: plan.initial(spec, known) for kind, spec in specs.items()}
         before = plan.was_before(started_at, self._agent_started)
         watched = _Watched(found[1], state, self._clock.monotonic() - age, before, specs, tracks)
@@ -317,7 +326,7 @@ class ProbeManager:
         outcome = Outcome(Verdict.ERROR)
         for _ in range(_ATTEMPTS_ON_ERROR):
             try:
-                request = plan.request_of(spec, watched.container, kept.ip, self._gates)
+                request = watched.request(spec, kept.ip, self._gates)
             except Invalid as error:
                 return Outcome(Verdict.ERROR, error.message)
             async with self._places(request, kept.pod):

@@ -17,6 +17,7 @@ from nodelib.addresses import parse_address, parse_network
 from nodelib.json_values import Json
 from nodelib.json_values import decode as decode_json
 
+_LONGEST = 1 << 20  # bytes; 4,096 host ports are a third of it, 5,000 attachments of a GC half
 TYPE = "nodewright"  # of this plugin in a .conflist, and the name of its executable
 
 
@@ -96,7 +97,16 @@ def parse_conf(text: bytes, command: str) -> NetConf:
 
 
 def decode(text: bytes) -> Json:
-    """Decode a JSON object. Raises CNIError(DECODING_FAILURE), which says where it is malformed."""
+    """Decode a JSON object. Raises CNIError(DECODING_FAILURE), which says where it is malformed.
+
+    What another plugin of the list has printed is a part of it, and may be as long as that plugin likes.
+    """
+    if len(text) > _LONGEST:
+        raise CNIError(
+            DECODING_FAILURE,
+            f"the configuration on standard input has {len(text)} bytes, of which at most {_LONGEST} are read",
+            details="Look at the plugins before this one in the .conflist: their result is a part of it.",
+        )
     try:
         raw = decode_json(text)
     except (ValueError, RecursionError) as error:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import secrets
 
 from nodelib import files
 from nodelib.errors import Temporary
 
-_MOST = 256 << 20  # bytes; what is longer is cut, and cannot be understood
+MOST = 256 << 20  # bytes
 # What is no file, left there by a container that has the folder, such as a device plugin's, is none of ours either.
 _NO_FILE = {errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ETIMEDOUT}
 
 
 class CheckpointFiles:
-    """agent.common.ports.CheckpointStore and agent.images.ports.RecordStore: files that only root can read."""
+    """agent.common.ports.CheckpointStore and agent.images.ports.RecordStore: files that only root can read.
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    `most`: bytes of one; what is longer is neither read nor written.
+    """
+
+    def __init__(self, folder: str, most: int = MOST) -> None:
+        self._folder, self._most = folder, most
 
     async def read(self, name: str) -> str | None:
         """None when there is no such file. Raises Temporary."""
@@ -51,12 +55,16 @@ class CheckpointFiles:
             raise _failure(self._folder, "make the folder of", error) from error
 
     def _set_aside(self, path: str) -> str:
-        kept = f"{path}.unreadable"
-        try:
-            os.replace(path, kept)
-        except OSError as error:
-            raise _failure(path, "set aside", error) from error
-        return kept
+        failed = OSError()
+        # There may be a folder at either path, which a plugin has made, and an agent must start.
+        for kept in (f"{path}.unreadable", f"{path}.unreadable.{secrets.token_hex(4)}"):
+            try:
+                os.replace(path, kept)
+            except OSError as error:
+                failed = error
+            else:
+                return kept
+        raise _failure(path, "set aside", failed) from failed
 
     def _remove(self, path: str) -> None:
         try:
@@ -79,7 +87,9 @@ class CheckpointFiles:
 
     def _read(self, path: str) -> str | None:
         try:
-            return files.bytes_of(path, _MOST, seconds=0).decode(errors="replace")
+            if os.stat(path).st_size > self._most:
+                return ""  # nobody's checkpoint
+            return files.bytes_of(path, self._most, seconds=0).decode(errors="replace")
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -88,6 +98,10 @@ class CheckpointFiles:
             raise _failure(path, "read", error) from error
 
     def _write(self, path: str, text: str) -> None:
+        if len(text) > self._most:
+            action = "Find out which plugin's answers are that long: they are in the file that is there."
+            problem = f"it would have {len(text)} characters, of which at most {self._most} could be read again"
+            raise Temporary(problem, obj=path, step="write checkpoint", action=action)
         try:
             os.makedirs(self._folder, mode=0o750, exist_ok=True)
             files.replace(path, text, durable=True)

@@ -33,6 +33,9 @@ TERMINATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
 _MOST_OF_POD = 24 * 1024  # bytes of labels, and of annotations
 _MOST_OF_CONTAINER = 2 * 1024  # characters of one annotation; a longer hook runs only while the API has the pod
 
+LONGEST_IMAGE = 1024  # characters; a name has 255, a tag 128, a digest 136 (github.com/distribution/reference)
+_HASHES = "container hashes"
+
 CONFIG_SOURCE = "kubernetes.io/config.source"
 CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
@@ -43,11 +46,32 @@ def container_hash(container: Json) -> str:
     """Hex FNV-1a of what makes a running container a different one: its name and image, as upstream picks them.
 
     Upstream hashes Go's dump of the JSON bytes, "([]uint8)[123 34 …]" (pkg/util/hash): the very same text here,
-    so that containers which upstream's kubelet started do not count as changed.
+    so that containers which upstream's kubelet started do not count as changed. Of an image that no runtime has, the
+    beginning: it is worked out byte by byte, and the API server takes a megabyte.
     """
-    text = json.dumps({"image": container.get("image", ""), "name": container["name"]}, separators=(",", ":"))
+    image = str(container.get("image", ""))[:LONGEST_IMAGE]
+    text = json.dumps({"image": image, "name": container["name"]}, separators=(",", ":"))
     dump = f"([]uint8)[{' '.join(str(byte) for byte in text.encode())}]"
     return format(fnv1a(dump.encode()), "x")
+
+
+def hash_in(pod: Pod, container: Json) -> str:
+    """container_hash(), once for the pod and its later versions: a plan asks for it of each running container."""
+    known, key = pod.once(_HASHES, dict[tuple[str, str], str]), _hashed(container)
+    if key not in known:
+        known[key] = container_hash(container)
+    return known[key]
+
+
+def keep_hashes(before: Pod, now: Pod) -> None:
+    """`now` is a later version of the pod."""
+    known = before.once(_HASHES, dict[tuple[str, str], str])
+    keys = [_hashed(container) for _, container in now.containers()]
+    now.once(_HASHES, lambda: {key: known[key] for key in keys if key in known})
+
+
+def _hashed(container: Json) -> tuple[str, str]:
+    return container["name"], container.get("image", "")
 
 
 def sandbox_labels(pod: Pod) -> dict[str, str]:

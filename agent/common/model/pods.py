@@ -7,7 +7,7 @@ mirrors what CRI reports (k8s.io/cri-api runtime/v1).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
@@ -101,7 +101,13 @@ class Pod:
                 yield kind, container
 
     def container(self, name: str) -> tuple[Kind, Json] | None:
-        return next(((kind, found) for kind, found in self.containers() if found["name"] == name), None)
+        return self.once("containers by name", self._by_name).get(name)
+
+    def _by_name(self) -> dict[str, tuple[Kind, Json]]:
+        found: dict[str, tuple[Kind, Json]] = {}
+        for kind, container in self.containers():
+            found.setdefault(container["name"], (kind, container))
+        return found
 
 
 class RunState(Enum):
@@ -172,22 +178,41 @@ class ContainerState:
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """Everything that the runtime has of one pod UID, newest sandbox and newest attempts first."""
+    """Everything that the runtime has of one pod UID, newest sandbox and newest attempts first.
+
+    A pod may have thousands of containers, of each of which a plan asks several times: they are looked up.
+    """
 
     uid: str
     sandboxes: tuple[SandboxState, ...] = ()
     containers: tuple[ContainerState, ...] = ()
+    _by_name: dict[str, list[ContainerState]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _by_id: dict[str, ContainerState] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for one in self.containers:
+            self._by_name.setdefault(one.name, []).append(one)
+            self._by_id.setdefault(one.id, one)
 
     @property
     def sandbox(self) -> SandboxState | None:
         return self.sandboxes[0] if self.sandboxes else None
 
+    @property
+    def names(self) -> KeysView[str]:
+        """Of the containers that the runtime has."""
+        return self._by_name.keys()
+
+    def attempts(self, name: str) -> Sequence[ContainerState]:
+        """Those of the container called `name`, the newest first."""
+        return self._by_name.get(name, ())
+
     def latest(self, name: str) -> ContainerState | None:
         """The newest attempt of the container called `name`."""
-        return next((found for found in self.containers if found.name == name), None)
+        return next(iter(self.attempts(name)), None)
 
     def container(self, container_id: str) -> ContainerState | None:
-        return next((found for found in self.containers if found.id == container_id), None)
+        return self._by_id.get(container_id)
 
     def sandbox_called(self, sandbox_id: str) -> SandboxState | None:
         return next((found for found in self.sandboxes if found.id == sandbox_id), None)

@@ -12,6 +12,7 @@ from agent.devices.model.devices import NO_DEVICES, DeviceGrant
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 
+_LONG = 64 * 1024  # characters of a command with its arguments
 _TERMINATION_LOG = "/dev/termination-log"
 
 
@@ -56,6 +57,12 @@ def container_config(
     if signal:
         config["stop_signal"] = stop_signal(signal)
     return config
+
+
+def is_long(container: Json) -> bool:
+    """Whether putting its command together takes more than some milliseconds."""
+    words = (*(container.get("command") or ()), *(container.get("args") or ()))
+    return sum(len(word) for word in words if isinstance(word, str)) > _LONG
 
 
 def log_path(name: str, attempt: int) -> str:

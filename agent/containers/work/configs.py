@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from agent.common.model.pod_settings import NodeContext, PodDefaults
 from agent.common.model.pods import Pod
@@ -24,6 +25,7 @@ from agent.resources.plan import cgroups, container_limits
 from agent.userns.work import UserNamespaces
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
+from nodelib.threads import in_thread_if
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class ContainerConfigs:
             )
             env = await self._environments.read(pod, container, prepared, inputs.ips, node)
             made = await self._mounts.make(pod, container, prepared, env, inputs.ips, node)
-            return container_plan.container_config(
+            made_of = partial(
+                container_plan.container_config,
                 pod,
                 container,
                 attempt=inputs.attempt,
@@ -112,6 +115,7 @@ class ContainerConfigs:
                 block_devices=mounts.plan_devices(pod, container, prepared.volumes),
                 granted=inputs.devices,
             )
+            return await in_thread_if(container_plan.is_long(container), made_of)
 
     def container_resources(self, pod: Pod, container: Json) -> Json:
         """See ContainerConfigs in pods/ports.py."""

@@ -10,6 +10,9 @@ from nodelib.errors import Invalid
 from nodelib.json_values import decode as decode_json
 
 CHECKPOINT = "kubelet_internal_checkpoint"
+MOST_BYTES = 64 << 20  # device plugins have the folder of the file, and may leave there what they like
+_MOST_VALUES = 4_000_000  # each takes up to 80 bytes of memory
+_MOST_LISTED = 1_000_000  # healthy devices that are named; nobody reads them again
 Texts = dict[AllocationKey, tuple[DeviceAllocation, str]]
 """What an earlier checkpoint said of allocations."""
 
@@ -28,13 +31,15 @@ def encode(
     for key, one in sorted(allocations.items(), key=lambda item: (item[0].uid, item[0].container, item[0].resource)):
         known = before.get(key)
         texts[key] = known if known is not None and known[0] is one else (one, _entry(key, one))
-    registered = json.dumps({name: sorted(plugin.healthy) for name, plugin in sorted(plugins.items())})
+    registered = json.dumps(_registered(plugins))
     entries = ", ".join(text for _, text in texts.values())
     return f'{{"Data": {{"PodDeviceEntries": [{entries}], "RegisteredDevices": {registered}}}}}'
 
 
 def decode(text: str) -> tuple[PodDevices, list[str]]:
     """The allocations, and the resources that were registered. Raises Invalid for a file of another shape."""
+    if (values := sum(map(text.count, ",[{"))) > _MOST_VALUES:
+        raise Invalid(f"this is not a checkpoint: it has {values} values", step="read checkpoint")
     try:
         data = decode_json(text)["Data"]
         allocations: PodDevices = {}
@@ -53,6 +58,15 @@ def decode(text: str) -> tuple[PodDevices, list[str]]:
         return allocations, list(data.get("RegisteredDevices") or {})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"this is not a checkpoint: {type(error).__name__}: {error}", step="read checkpoint") from error
+
+
+def _registered(plugins: Mapping[str, RegisteredPlugin]) -> dict[str, list[str]]:
+    """Each resource, and its healthy devices as far as there is room."""
+    found, left = dict[str, list[str]](), _MOST_LISTED
+    for name, plugin in sorted(plugins.items()):
+        found[name] = sorted(plugin.healthy)[:left]
+        left -= len(found[name])
+    return found
 
 
 def _entry(key: AllocationKey, allocation: DeviceAllocation) -> str:

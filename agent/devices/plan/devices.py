@@ -31,7 +31,9 @@ MOST_DEVICES = 65_536  # of one resource; further ones are not offered
 MOST_RESOURCES = 256  # of all plugins since the agent began: each stays in the Node
 MOST_REGISTRATIONS = 32  # at the same time; each is a connection, until the plugin has said its options
 CHANGES_A_SECOND, BURST = 10.0, 20  # of the devices of one plugin that are told
-_LARGE, _DEVICES_A_SECOND, _LONGEST_PAUSE = 1000, 20_000, 30.0
+_LARGE, _DEVICES_A_SECOND, _LONGEST_PAUSE = 1000, 20_000, 120.0
+_OF_LIST, _OF_DEVICE, _SHARE = 0.0005, 8e-6, 0.2  # seconds that one takes, and the part of the loop's time for all
+_MOST_OWED = 1.0  # seconds
 _NUMA_NODES = 64  # that a machine may have (upstream's bitmask)
 STOP_GRACE = 300.0  # seconds after which a stopped plugin is removed; upstream's endpointStopGracePeriod
 _RESOURCE = re.compile(f"{label_syntax.PREFIX}{label_syntax.NAME}")
@@ -278,9 +280,16 @@ def listed(
     return replace(before, devices=fresh, connected=True), changed
 
 
-def pause_after(devices: Sequence[object]) -> float:
-    """Seconds until the next list of a plugin is looked at: working on one that is very long costs all others time."""
-    return min(len(devices) / _DEVICES_A_SECOND, _LONGEST_PAUSE) if is_large(len(devices)) else 0.0
+def pause_after(devices: Sequence[object], plugins: int, owed: float) -> tuple[float, float]:
+    """Seconds until the next list of a plugin is looked at, one of so many, and those that it owes from then on.
+
+    A list costs all others time, also one that says the same again. `owed`: for earlier lists, which had no pause.
+    """
+    count = len(devices)
+    owed += (_OF_LIST + count * _OF_DEVICE) * plugins / _SHARE
+    if is_large(count):
+        owed = max(owed, count / _DEVICES_A_SECOND)
+    return (min(owed, _LONGEST_PAUSE), 0.0) if is_large(count) or owed > _MOST_OWED else (0.0, owed)
 
 
 def is_large(devices: int) -> bool:

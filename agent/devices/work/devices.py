@@ -173,10 +173,14 @@ class DeviceManager:
     async def _watch_plugin(self, resource: str, socket: str, endpoint: Endpoint) -> None:
         bucket = TokenBucket(plan.CHANGES_A_SECOND, plan.BURST, self._clock.monotonic)
         turns = RateLimiter(bucket, self._clock.sleep)  # for one whose devices change as fast as it can tell
+        owed = 0.0
         try:
             async for listed in endpoint.watch():
                 if await self._devices_listed(resource, listed):
                     await turns.wait()
+                pause, owed = plan.pause_after(listed, self._connections.count, owed)
+                if pause:
+                    await self._clock.sleep(pause)
             log.info("device plugin of %s has ended", resource)
         except PluginError as error:
             log.info("device plugin of %s has stopped: %s", resource, error)
@@ -199,8 +203,6 @@ class DeviceManager:
                 await self._save()
             except Temporary as error:
                 log.warning("%s", error)
-        if pause := plan.pause_after(listed):
-            await self._clock.sleep(pause)
         return found is not None
 
     def _plugin_stopped(self, resource: str) -> None:

@@ -51,6 +51,10 @@ class PluginConnections:
         """The one that is asked for devices."""
         return next(reversed(self._of.get(resource, {}).values()), None)
 
+    @property
+    def count(self) -> int:
+        return sum(map(len, self._of.values()))
+
     def watched(self) -> set[str]:
         """Resources of plugins that have not ended."""
         return {name for name, all_of in self._of.items() if any(one.watch is not None for one in all_of.values())}

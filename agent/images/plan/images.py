@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from agent.common.model.labels import LONGEST_IMAGE
 from agent.common.model.pods import ImageFacts, Pod
 from agent.common.model.states import Waiting
 from nodelib.errors import Invalid
@@ -89,10 +90,10 @@ def with_default_tag(image: str) -> str:
     """The reference with ":latest" where it has neither tag nor digest. Raises Invalid."""
     if _IMAGE_ID.fullmatch(image):
         return image
-    found = _REFERENCE.fullmatch(image)
+    found = _parsed(image)
     if found is None or len(found["name"]) > 255:
         raise Invalid(
-            f"couldn't parse image name {image!r}: invalid reference format",
+            f"couldn't parse image name {image[:LONGEST_IMAGE]!r}: invalid reference format",
             action="Write it as [registry/]name[:tag][@digest], in lower case.",
         )
     return image if found["tag"] or found["digest"] else f"{image}:latest"
@@ -103,10 +104,14 @@ def pull_policy(container: Json) -> str:
     policy = container.get("imagePullPolicy")
     if policy:
         return str(policy)
-    image = str(container.get("image", ""))
-    found = _REFERENCE.fullmatch(image)
+    found = _parsed(str(container.get("image", "")))
     latest = found is not None and not found["digest"] and found["tag"] in (None, "latest")
     return "Always" if latest else "IfNotPresent"
+
+
+def _parsed(image: str) -> re.Match[str] | None:
+    """It is asked at each plan of a pod, and the API server takes an image of a megabyte."""
+    return _REFERENCE.fullmatch(image) if len(image) <= LONGEST_IMAGE else None
 
 
 def unusable(image: ImageFacts) -> str:

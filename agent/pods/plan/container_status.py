@@ -6,7 +6,7 @@ prober manager's UpdatePodStatus.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agent.common.model.labels import restart_count
 from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, ProbeState, RunState
@@ -76,7 +76,7 @@ def _status(
     actuated: Allocation | None,
 ) -> Json:
     name = container["name"]
-    attempts = [one for one in seen.containers if one.name == name]
+    attempts = seen.attempts(name)
     status = _from_runtime(pod, container, attempts, old, actuated) if attempts else _unseen(pod, kind, container, old)
     if kind is Kind.INIT and _init_succeeded(pod, container, seen, attempts, status):
         return status
@@ -122,7 +122,7 @@ def _not_yet(pod: Pod) -> str:
 
 
 def _from_runtime(
-    pod: Pod, container: Json, attempts: list[ContainerState], old: Json | None, actuated: Allocation | None
+    pod: Pod, container: Json, attempts: Sequence[ContainerState], old: Json | None, actuated: Allocation | None
 ) -> Json:
     latest = attempts[0]
     status: Json = {
@@ -178,7 +178,9 @@ def _state(one: ContainerState, old: Json | None, not_yet: str) -> Json:
     return {"waiting": {"reason": not_yet}}
 
 
-def _init_succeeded(pod: Pod, container: Json, seen: ObservedPod, attempts: list[ContainerState], status: Json) -> bool:
+def _init_succeeded(
+    pod: Pod, container: Json, seen: ObservedPod, attempts: Sequence[ContainerState], status: Json
+) -> bool:
     if attempts:
         return attempts[0].state is RunState.EXITED and attempts[0].exit_code == 0
     if is_sidecar(Kind.INIT, container):
@@ -189,8 +191,7 @@ def _init_succeeded(pod: Pod, container: Json, seen: ObservedPod, attempts: list
         status["state"] = {"terminated": {**ended, "message": _LOST}}
     if "waiting" not in status["state"]:
         return False
-    mains = {main["name"] for _, main in pod.containers(Kind.MAIN)}
-    if not any(one.name in mains for one in seen.containers):
+    if pod.once("main names", lambda: {main["name"] for _, main in pod.containers(Kind.MAIN)}).isdisjoint(seen.names):
         return False
     status["state"] = {"terminated": {**_terminated("Completed", _LOST), "exitCode": 0}}
     return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agent.common.model.labels import HASH, container_hash
+from agent.common.model.labels import HASH, hash_in
 from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState
 from agent.common.plan.restart import is_sidecar, may_restart, restarts
 from agent.pods.model.facts import Facts
@@ -116,7 +116,7 @@ def _sidecar(
     elif not passed:
         found.starts.insert(0, following)
     known = latest.annotations.get(HASH)
-    if known and known != container_hash(container):
+    if known and known != hash_in(pod, container):
         found.kills.append(
             container_kill(pod, container, latest, f"Init container {name} definition changed", restart=True)
         )
@@ -133,4 +133,4 @@ def _succeeded(following: Json | None, found: InitActions) -> None:
 
 
 def _active(seen: ObservedPod, name: str, sandbox_id: str) -> ContainerState | None:
-    return next((one for one in seen.containers if one.name == name and one.sandbox_id == sandbox_id), None)
+    return next((one for one in seen.attempts(name) if one.sandbox_id == sandbox_id), None)

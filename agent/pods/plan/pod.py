@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from agent.common.model.labels import HASH, container_hash, restart_count
+from agent.common.model.labels import HASH, hash_in, restart_count
 from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, RunState, SandboxState
 from agent.common.model.states import ImagePhase, Waiting
 from agent.common.plan import backoff
@@ -106,12 +106,14 @@ def next_attempt(pod: Pod, seen: ObservedPod, kind: Kind, name: str) -> int:
     if latest is not None:
         return restart_count(latest.annotations, latest.attempt) + 1
     listed = {Kind.INIT: "initContainerStatuses", Kind.MAIN: "containerStatuses"}.get(kind, "")
-    for status in pod.status.get(listed) or []:
-        if status.get("name") == name and status.get("containerID"):
-            return int(status.get("restartCount", 0)) + _has_run(status)
-        if status.get("name") == name and restart_all.was_reset(status):
-            return int(status.get("restartCount", 0))
-    return 0
+    status = pod.once(("by name", listed), lambda: _by_name(pod.status.get(listed) or [])).get(name, {})
+    if status.get("containerID"):
+        return int(status.get("restartCount", 0)) + _has_run(status)
+    return int(status.get("restartCount", 0)) if restart_all.was_reset(status) else 0
+
+
+def _by_name(statuses: list[Json]) -> dict[str, Json]:
+    return {status.get("name", ""): status for status in reversed(statuses)}
 
 
 def _has_run(status: Json) -> bool:
@@ -219,7 +221,7 @@ def _resize(pod: Pod, seen: ObservedPod, facts: Facts, kills: list[Kill]) -> tup
 def _kill_if_changed_or_unhealthy(pod: Pod, container: Json, latest: ContainerState, facts: Facts) -> Kill | None:
     name = container["name"]
     started_as = latest.annotations.get(HASH)
-    if started_as and started_as != container_hash(container):
+    if started_as and started_as != hash_in(pod, container):
         message = f"Container {name} definition changed, will be restarted"
         return container_kill(pod, container, latest, message, restart=True)
     state = facts.probes.get(latest.id)
@@ -272,7 +274,7 @@ def _start(
 ) -> tuple[Step | None, Waiting | None, float | None]:
     name = container["name"]
     latest = seen.latest(name)
-    created = latest if latest is not None and _only_created(latest, sandbox, container, facts) else None
+    created = latest if latest is not None and _only_created(pod, latest, sandbox, container, facts) else None
     attempt = restart_count(created.annotations, created.attempt) if created else next_attempt(pod, seen, kind, name)
     if latest is not None and latest.state is RunState.EXITED and kind is not Kind.EPHEMERAL:
         at = backoff.until(facts.backoff.get(backoff_key(container)), facts.ended_at(latest))
@@ -296,7 +298,9 @@ def _start(
     return start, last_failure, None
 
 
-def _only_created(latest: ContainerState, sandbox: SandboxState | None, container: Json, facts: Facts) -> bool:
+def _only_created(
+    pod: Pod, latest: ContainerState, sandbox: SandboxState | None, container: Json, facts: Facts
+) -> bool:
     """Whether the container was created in this sandbox and never ran: starting it, or one in its place, is no restart.
 
     The agent or the runtime was killed before the start, or another call failed meanwhile. Upstream counts a restart.
@@ -307,7 +311,7 @@ def _only_created(latest: ContainerState, sandbox: SandboxState | None, containe
         latest.state is RunState.CREATED
         and sandbox is not None
         and latest.sandbox_id == sandbox.id
-        and latest.annotations.get(HASH) == container_hash(container)
+        and latest.annotations.get(HASH) == hash_in(pod, container)
         and (latest.cut or not given_up)
     )
 

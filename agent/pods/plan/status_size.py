@@ -18,6 +18,7 @@ MOST = 60 * 1024  # bytes of a status as JSON; a patch of it adds little
 MOST_AFTER_REFUSAL = 8 * 1024
 _CAPS = (4096, 2048, 1024, 512, 256, 128, 64)  # bytes of one message; the first is the limit of termination messages
 _WORST = 6  # bytes of JSON that one character may take
+_CLAIMED = "allocatedResourcesStatus"
 _TOO_LARGE = ("too large", "larger than max", "too long")  # words of the API server, etcd and gRPC
 
 
@@ -29,17 +30,24 @@ def fitted(status: Json, most: int) -> Json:
     messages = list(_messages(status))
     if all(one.isascii() for one in messages) and sum(map(len, messages)) * _WORST < min(most, _CAPS[0]):
         return status
-    found = status
-    for cap in _CAPS:
-        found = _shortened(status, cap)
-        if len(compact(found).encode()) <= most:
-            break
-    return found
+    return _shortened(status, _cap(status, messages, most))
 
 
 def is_too_large(code: int, message: str) -> bool:
     """Whether the API server, or etcd behind it, refused an object for its size. `code`: of HTTP."""
     return code == 413 or any(words in message.lower() for words in _TOO_LARGE)
+
+
+def _cap(status: Json, messages: list[str], most: int) -> int:
+    """The longest messages with which the status fits, else the shortest. A pod may have thousands of them: they are
+    cut once, when it is known how far."""
+    rest = _size(status) - sum(map(_size, messages))
+    fitting = (cap for cap in _CAPS if rest + sum(_size(cut(one, cap)) for one in messages) <= most)
+    return next(fitting, _CAPS[-1]) if rest <= most else _CAPS[-1]
+
+
+def _size(value: Any) -> int:
+    return len(compact(value).encode(errors="replace"))
 
 
 def _messages(status: Json) -> Iterator[str]:
@@ -49,17 +57,35 @@ def _messages(status: Json) -> Iterator[str]:
         for one in status.get(listed) or []:
             for state in (one.get("state"), one.get("lastState")):
                 owners += (state or {}).values()
+            for claimed in one.get(_CLAIMED) or []:
+                owners += claimed.get("resources") or []
     return (one["message"] for one in owners if one and one.get("message"))
 
 
-def _shortened(value: Any, cap: int) -> Any:
-    if isinstance(value, dict):
-        return {
-            name: _plain(cut(one, cap)) if name == "message" and isinstance(one, str) else _shortened(one, cap)
-            for name, one in value.items()
-        }
-    return [_shortened(one, cap) for one in value] if isinstance(value, list) else value
+def _shortened(status: Json, cap: int) -> Json:
+    found = _cut(status, cap)
+    for name in ("conditions", *LISTED.values()):
+        if found.get(name):
+            shorten = _cut if name == "conditions" else _of_container
+            found = {**found, name: [shorten(one, cap) for one in found[name]]}
+    return found
 
 
-def _plain(text: str) -> str:
-    return text.encode(errors="replace").decode()
+def _of_container(status: Json, cap: int) -> Json:
+    """What has no message stays the same value."""
+    changed: Json = {}
+    for name in ("state", "lastState"):
+        state = status.get(name) or {}
+        if any(one and one.get("message") for one in state.values()):
+            changed[name] = {kind: _cut(one, cap) for kind, one in state.items()}
+    if status.get(_CLAIMED):
+        changed[_CLAIMED] = [
+            {**claimed, "resources": [_cut(one, cap) for one in claimed.get("resources") or []]}
+            for claimed in status[_CLAIMED]
+        ]
+    return {**status, **changed} if changed else status
+
+
+def _cut(owner: Json, cap: int) -> Json:
+    text = owner.get("message") if owner else None
+    return {**owner, "message": cut(text, cap).encode(errors="replace").decode()} if text else owner

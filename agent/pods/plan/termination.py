@@ -180,15 +180,13 @@ def sandbox_stops(seen: ObservedPod, facts: Facts) -> tuple[StopSandbox, ...]:
 
 
 def _next_to_stop(pod: Pod, alive: list[ContainerState]) -> list[ContainerState]:
-    sidecars = [container["name"] for kind, container in pod.containers(Kind.INIT) if is_sidecar(kind, container)]
-    others = [one for one in alive if one.name not in sidecars]
+    inits = (container for kind, container in pod.containers(Kind.INIT) if is_sidecar(kind, container))
+    order = {container["name"]: number for number, container in enumerate(inits)}
+    others = [one for one in alive if one.name not in order]
     if others:
         return others
-    for name in reversed(sidecars):
-        last = [one for one in alive if one.name == name]
-        if last:
-            return last
-    return []
+    last = max(alive, key=lambda one: order[one.name], default=None)
+    return [one for one in alive if last is not None and one.name == last.name]
 
 
 def _remove_records(seen: ObservedPod, facts: Facts) -> PodPlan:

@@ -20,6 +20,7 @@ from agent.pods.ports import ApiPods, ContainerConfigs, PodCgroups, PodVolumes, 
 from agent.pods.work.deferred_removal import DeferredRemoval
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.memory import PodMemory
+from agent.pods.work.plan_turns import PlanTurns
 from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
 from agent.pods.work.terminations import Terminations
@@ -100,3 +101,4 @@ class PodDeps:
     host_ips: Callable[[], tuple[str, ...]]
     network_ready: Callable[[], bool] = lambda: True
     tracing: PodTracing | None = None
+    plan_turns: PlanTurns = field(default_factory=PlanTurns)

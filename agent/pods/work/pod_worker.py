@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 
 from agent.common.metrics import CONTAINER_TYPES
 from agent.common.model.eviction import Eviction
+from agent.common.model.labels import keep_hashes
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import EnsureImage, Kill, PodPlan, PreStop, RemovePod, Resize, RunSandbox, Start, Step
@@ -65,6 +66,7 @@ class PodWorker:
         self._notes = StartNotes(self.memory, deps.clock, heard, is_new=new, tracer=tracer)
         self._deps, self._on_gone = deps, on_gone
         self._awake, self._woken_at = Wakening(deps.clock), 0.0
+        self._turn = deps.plan_turns.of(pod.namespace, deps.clock)
         self._steps = Walker(deps, self.memory, self._awake)
         self._failing: type[Step] | None = None  # the kind of step whose failure is in `memory.blocked`
         self._urgent = self._planning_stopped = False
@@ -77,6 +79,7 @@ class PodWorker:
         if pod is None:
             self.memory.gone = True
         else:
+            keep_hashes(self.memory.pod, pod)
             self.memory.pod, self.memory.desired = pod, desired or pod
         self._awake.set()
 
@@ -84,6 +87,7 @@ class PodWorker:
         """The new state of a resize; `allocated`: the pod with a new allocation."""
         self.memory.resize = state
         if allocated is not None:
+            keep_hashes(self.memory.pod, allocated)
             self.memory.pod, self.memory.resize_failure = allocated, None
         self._awake.set()
 
@@ -144,7 +148,9 @@ class PodWorker:
         self._notes.admission()
         try:
             while True:
+                await self._turn.wait()
                 self._woken_at = self._awake.take()
+                self._turn.begin()
                 if self._update_termination() or self._urgent:
                     self._urgent = False
                     _interrupt(walking)
@@ -162,6 +168,7 @@ class PodWorker:
                         operation = self._synced(operation, began)
                 elif walking:
                     self._report()
+                self._turn.end()
                 done = await self._wait(set(walking))
                 if done and len(done) == len(walking):
                     operation = self._synced(operation, began)

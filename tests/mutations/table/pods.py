@@ -71,7 +71,7 @@ TABLE = (
     ),
     Mutation(
         "restart-changed-image", "a container whose image was changed is restarted",
-        _POD, "if started_as and started_as != container_hash(container):", "if False:", _TESTS,
+        _POD, "if started_as and started_as != hash_in(pod, container):", "if False:", _TESTS,
     ),
     Mutation(
         "back-off-doubles", "the back-off of restarts doubles",

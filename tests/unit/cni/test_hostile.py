@@ -28,6 +28,7 @@ from cni.spec.errors import CNIError
 from nodelib.addresses import hardware_address
 from nodelib.json_values import Json
 from nodelib.netlink.flows import UdpFlow
+from tests.cpu_time import least
 from tests.fakes.fake_netlink import FakeKernel, FakePorts
 from tests.fakes.fake_store import FakeStore
 
@@ -289,3 +290,24 @@ def test_a_pod_with_thousands_of_ports_and_a_client_with_as_many_flows_are_linea
     began = time.process_time()
     assert len(hostports.stale_flows(flows, {ip_address("192.0.2.1")}, items, items)) == len(flows)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("piece", ["[],", '{"a":1},', "1,"])
+def test_a_plugin_of_the_list_that_prints_without_end(piece: str) -> None:
+    """Its result comes with the configuration: 16 MiB took the agent's loop 0.5 to 2.6 s, twice, and up to 430 MB."""
+    result = piece * ((16 << 20) // len(piece)) + "1"
+    text = f'{{"cniVersion":"1.1.0","name":"net","prevResult":{{"x":[{result}]}}}}'.encode()
+    env = {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "a", "CNI_IFNAME": "eth0", "CNI_NETNS": "/n"}
+
+    def refused() -> dispatch.Answer:
+        with pytest.raises(CNIError) as caught:
+            dispatch.read(env, text)
+        return dispatch.refusal(caught.value, text)
+
+    took, answer = least(refused)
+    assert took < 0.1 and answer.status == 1 and b"plugins before this one" in answer.body
+
+
+def test_as_many_host_ports_as_a_pod_may_have() -> None:
+    ports = [{"HostPort": 60000, "ContainerPort": 60000, "Protocol": "sctp", "HostIP": "fd00:1:2:3:4:5:6:7"}] * 4096
+    assert len(conf(runtimeConfig={"portMappings": ports}).port_mappings) == 4096

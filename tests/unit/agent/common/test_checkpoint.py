@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.common.edge import checkpoint
 from agent.common.edge.checkpoint import CheckpointFiles
 from nodelib.errors import Temporary
 
@@ -71,7 +70,24 @@ async def test_what_is_no_file_is_set_aside(tmp_path: Path) -> None:
         assert await files.read(name) is None
 
 
-async def test_a_file_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "_MOST", 1000)
+async def test_a_file_without_end_is_neither_read_nor_written(tmp_path: Path) -> None:
+    files = CheckpointFiles(str(tmp_path), most=1000)
     (tmp_path / "state").write_text("{" * 5000)
-    assert await CheckpointFiles(str(tmp_path)).read("state") == "{" * 1000
+    assert await files.read("state") == ""
+    with pytest.raises(Temporary, match="1001 characters"):
+        await files.write("state", "{" * 1001)
+    await files.write("state", "{" * 1000)
+    assert await files.read("state") == "{" * 1000
+
+
+async def test_something_in_the_way_of_what_is_set_aside(tmp_path: Path) -> None:
+    """A plugin that had made a folder there kept every agent from starting."""
+    files = CheckpointFiles(str(tmp_path))
+    (tmp_path / "file").write_text("nonsense")
+    (tmp_path / "file.unreadable" / "inside").mkdir(parents=True)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.unreadable").write_text("earlier nonsense")
+    for name in ("file", "folder"):
+        kept = await files.set_aside(name)
+        assert await files.read(name) is None
+        assert os.path.exists(kept)

@@ -27,10 +27,11 @@ from agent.devices.plan import device_checkpoint, devices, dra
 from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.plugins.edge.apis import DEVICE_PLUGIN, DRA, POD_RESOURCES
 from agent.plugins.model import PluginInfo
-from nodelib.errors import Temporary
+from nodelib.errors import Invalid, Temporary
 from nodelib.json_values import Json
 from nodelib.plugin_apis.server import serve
 from tests.builders.pods import pod
+from tests.cpu_time import least
 from tests.fakes.checkpoints import MemoryFiles
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.devices import FakeEndpoint
@@ -143,6 +144,39 @@ async def test_a_plugin_that_sends_lists_without_end() -> None:
     await world.clock.advance(1)
     await settle(300)
     assert world.files.writes - saved <= devices.BURST + devices.CHANGES_A_SECOND + 1
+
+
+async def test_a_plugin_that_says_the_same_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each list was read at once: nine tenths of the event loop for one plugin that lists 900 devices."""
+    world, looked = World(), list[int]()
+    await world.start()
+    plugin = await world.plug("1")
+    listed = devices.listed
+
+    def counted(before: RegisteredPlugin, found: Sequence[Json]) -> Any:
+        looked.append(len(found))
+        return listed(before, found)
+
+    monkeypatch.setattr(devices, "listed", counted)
+    for _ in range(2000):
+        plugin.list_devices("1")
+    await settle(4000)
+    assert len(looked) < 500
+    before = len(looked)
+    await world.clock.advance(1.1)
+    await settle(1000)
+    assert before < len(looked) < 2 * before + 10, "it goes on"
+
+
+def test_lists_of_all_plugins_have_a_part_of_the_loop() -> None:
+    few, many = [None] * 10, [None] * 900
+    assert devices.pause_after(few, 3, 0.0)[0] == 0.0
+    owed, read = 0.0, 0
+    while not (pause := devices.pause_after(many, 8, owed))[0]:
+        owed, read = pause[1], read + 1
+    assert read < 5 and 1.0 < pause[0] < 1.5 and pause[1] == 0.0
+    assert devices.pause_after(many, 2048, 0.0)[0] > 60
+    assert devices.pause_after([None] * 60_000, 1, 0.0)[0] > 2.0
 
 
 async def test_a_plugin_whose_list_cannot_be_read_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,6 +297,24 @@ async def test_a_long_list_of_devices_is_encoded_in_a_thread(tmp_path: Path, mon
     made = await method.unary_unary(response(), None)
     assert called == [True]
     assert len(response.FromString(method.response_serializer(made)).devices) == 5000
+
+
+def test_a_checkpoint_of_millions_of_values() -> None:
+    """Device plugins have its folder: 256 MB of empty lists were 6 GB and a minute of an agent that starts."""
+    text = '{"Data":{"x":[' + "[]," * 2_100_000 + "[]]}}"
+
+    def refused() -> None:
+        with pytest.raises(Invalid, match=r"42\d{5} values"):
+            device_checkpoint.decode(text)
+
+    assert least(refused)[0] < 0.2
+
+
+def test_what_is_written_can_be_read_again() -> None:
+    plugin = RegisteredPlugin(devices.devices_of({"ID": str(n), "health": "Healthy"} for n in range(60_000)), True)
+    text = device_checkpoint.encode({}, {f"e.x/{number}": plugin for number in range(40)})
+    assert len(text) < device_checkpoint.MOST_BYTES
+    assert len(device_checkpoint.decode(text)[1]) == 40
 
 
 async def test_a_checkpoint_that_is_no_object_inside() -> None:

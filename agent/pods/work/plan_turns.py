@@ -1,0 +1,49 @@
+"""How much of the event loop's time the plans and statuses of large pods take.
+
+Both are made of the whole pod at each change of any of it, a tenth of a second with 2,000 containers, and the readiness
+of each may come and go every second. Upstream makes them beside those of its other pods, on all cores.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakValueDictionary
+
+from nodelib.clock import Clock
+from nodelib.loop_share import LoopShare
+
+LARGE = 0.02  # seconds; for what takes less nothing is counted
+SHARE = 0.2  # of the loop's time, all large pods of a namespace together
+_AT_ONCE = 0.5  # seconds, after a while without
+
+
+class PlanTurns:
+    """Of the pods of all namespaces; each has its own share."""
+
+    def __init__(self) -> None:
+        self._shares: WeakValueDictionary[str, LoopShare] = WeakValueDictionary()
+
+    def of(self, namespace: str, clock: Clock) -> PlanTurn:
+        """For the worker of a pod of this namespace."""
+        return PlanTurn(self._shares.setdefault(namespace, LoopShare(SHARE, SHARE * _AT_ONCE)), clock)
+
+
+class PlanTurn:
+    """Of one pod: wait(), then begin() and end() around each plan and status."""
+
+    def __init__(self, share: LoopShare, clock: Clock) -> None:
+        self._share, self._clock = share, clock
+        self._began, self._is_large = 0.0, False
+
+    async def wait(self) -> None:
+        """A pod that is not large waits for nobody."""
+        if self._is_large:
+            await self._share.rest()
+
+    def begin(self) -> None:
+        self._began = self._clock.monotonic()
+
+    def end(self) -> None:
+        took = self._clock.monotonic() - self._began
+        self._is_large = took > LARGE
+        if self._is_large:
+            self._share.charge(took)
