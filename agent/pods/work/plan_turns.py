@@ -6,32 +6,37 @@ of each may come and go every second. Upstream makes them beside those of its ot
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
-from nodelib.clock import Clock
 from nodelib.loop_share import LoopShare
 
-LARGE = 0.02  # seconds; for what takes less nothing is counted
+LARGE = 0.02  # seconds of CPU; for what takes less nothing is counted
 SHARE = 0.2  # of the loop's time, all large pods of a namespace together
 _AT_ONCE = 0.5  # seconds, after a while without
 
 
 class PlanTurns:
-    """Of the pods of all namespaces; each has its own share."""
+    """Of the pods of all namespaces; each has its own share.
 
-    def __init__(self) -> None:
+    `cpu`: the seconds that the loop's thread has used. On a busy machine, a plan of a millisecond may last a hundred.
+    """
+
+    def __init__(self, cpu: Callable[[], float] = time.thread_time) -> None:
+        self._cpu = cpu
         self._shares: WeakValueDictionary[str, LoopShare] = WeakValueDictionary()
 
-    def of(self, namespace: str, clock: Clock) -> PlanTurn:
+    def of(self, namespace: str) -> PlanTurn:
         """For the worker of a pod of this namespace."""
-        return PlanTurn(self._shares.setdefault(namespace, LoopShare(SHARE, SHARE * _AT_ONCE)), clock)
+        return PlanTurn(self._shares.setdefault(namespace, LoopShare(SHARE, SHARE * _AT_ONCE)), self._cpu)
 
 
 class PlanTurn:
     """Of one pod: wait(), then begin() and end() around each plan and status."""
 
-    def __init__(self, share: LoopShare, clock: Clock) -> None:
-        self._share, self._clock = share, clock
+    def __init__(self, share: LoopShare, cpu: Callable[[], float]) -> None:
+        self._share, self._cpu = share, cpu
         self._began, self._is_large = 0.0, False
 
     async def wait(self) -> None:
@@ -40,10 +45,10 @@ class PlanTurn:
             await self._share.rest()
 
     def begin(self) -> None:
-        self._began = self._clock.monotonic()
+        self._began = self._cpu()
 
     def end(self) -> None:
-        took = self._clock.monotonic() - self._began
+        took = self._cpu() - self._began
         self._is_large = took > LARGE
         if self._is_large:
             self._share.charge(took)

@@ -66,7 +66,7 @@ class PodWorker:
         self._notes = StartNotes(self.memory, deps.clock, heard, is_new=new, tracer=tracer)
         self._deps, self._on_gone = deps, on_gone
         self._awake, self._woken_at = Wakening(deps.clock), 0.0
-        self._turn = deps.plan_turns.of(pod.namespace, deps.clock)
+        self._turn = deps.plan_turns.of(pod.namespace)
         self._steps = Walker(deps, self.memory, self._awake)
         self._failing: type[Step] | None = None  # the kind of step whose failure is in `memory.blocked`
         self._urgent = self._planning_stopped = False
