@@ -162,6 +162,7 @@ class _Proxy:
             self._health.updated(proxier.family, now)
             spawn(f"sync-{proxier.family}", proxier.runner.run)
             spawn(f"audit-{proxier.family}", proxier.run_audit)
+            spawn(f"leftovers-{proxier.family}", proxier.leftovers.run)
         for reflector in self._watches.all:
             spawn(f"watch-{reflector.name}", reflector.run)
         self._supervisor.once("first-sync", self._start_syncing)
