@@ -301,20 +301,21 @@ async def test_the_clients_of_others_hold_up_no_rules() -> None:
     """A namespace has 90,000 sticky ports: a client of each kept the loop for 1.3 s and all rules for 1.8 s whenever
     any Service with affinity lost an endpoint."""
     world = World(fake := SlowClients())
+    fake.go_on.set()
     await world.put(*sticky("a", "172.30.0.1", ["10.1.0.1", "10.1.0.2"]))
     keys = [frontend_key(Frontend("172.30.0.1", 80, "TCP")) + bytes((10, 2, one >> 8, one & 255)) for one in range(999)]
     fake.sets[layout.AFFINITY] = {key: valued(key, bytes((10, 1, 0, 1, 0, 80, 0, 0))) for key in keys}
     other = frontend_key(Frontend("172.30.0.9", 80, "TCP")) + bytes((10, 2, 0, 1))
     fake.sets[layout.AFFINITY][other] = valued(other, bytes((10, 1, 0, 9, 0, 80, 0, 0)))
-    fake.go_on.set()
     await world.backend.forget_clients()  # those of the first sync: all but these are of no Service
     assert set(fake.sets[layout.AFFINITY]) == set(keys)
     fake.sets[layout.AFFINITY][other] = valued(other, bytes((10, 1, 0, 9, 0, 80, 0, 0)))
     fake.go_on.clear()
-    await world.put(endpoint_slice("a", ["10.1.0.2"]))
-    forgetting = asyncio.create_task(world.backend.forget_clients())
-    await settle()
-    await world.put(*sticky("b", "172.30.0.2", ["10.1.0.3"]))  # not kept waiting
+    async with asyncio.timeout(10):
+        await world.put(endpoint_slice("a", ["10.1.0.2"]))
+        forgetting = asyncio.create_task(world.backend.forget_clients())
+        await settle()
+        await world.put(*sticky("b", "172.30.0.2", ["10.1.0.3"]))  # not kept waiting
     before = len(fake.writes)
     fake.expired = {keys[5], keys[700]}
     fake.go_on.set()
