@@ -7,6 +7,7 @@ an update of something that no rule depends on is not a change. In memory only; 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,7 @@ from proxy.plan.outer import OuterAddresses
 from proxy.plan.port_shares import PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
+from proxy.plan.sticky_shares import StickyShares
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +47,17 @@ class Changes:
 
 
 class Tracker:
-    """`node`: this node's name. `started`: wall-clock seconds; trigger times before it are not measured."""
+    """`node`: this node's name. `started`: wall-clock seconds; trigger times before it are not measured. `most_sticky`:
+    addresses with session affinity of a namespace, None: any number."""
 
-    def __init__(self, family: Family, node: str, started: float) -> None:
+    def __init__(self, family: Family, node: str, started: float, most_sticky: int | None = None) -> None:
         self.family = family
         self._node = node
         self._started = started
         self._ports: dict[ServicePortName, ServicePort] = {}
         self._served: dict[ServicePortName, ServicePort] = {}  # the same, without what they may not have
         self._outer = OuterAddresses()
+        self._sticky = StickyShares(most_sticky if most_sticky is not None else sys.maxsize)
         self._unserved: set[NamespacedName] = set()  # those whose ports may be other ones than the served ones
         self._refused: list[Problem] = []
         self._names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
@@ -187,16 +191,17 @@ class Tracker:
         for service in self._unserved:
             names = self._names.get(service)
             if names is None:
+                self._sticky.fitting(service, [])
                 continue
             external, balanced, problems = self._outer.allowed(service)
             self._refused += problems
-            for name in names:
-                port = self._ports[name]
-                if port.external_ips != external or port.load_balancer_ips != balanced:
-                    port = replace(port, external_ips=external, load_balancer_ips=balanced)
-                if self._served.get(name) != port:
-                    self._served[name] = port
-                    self._changed.add(name)
+            ports = [_with(self._ports[name], external, balanced) for name in names]
+            ports, problems = self._sticky.fitting(service, ports)
+            self._refused += problems
+            for port in ports:
+                if self._served.get(port.name) != port:
+                    self._served[port.name] = port
+                    self._changed.add(port.name)
         self._unserved = set()
 
     def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
@@ -210,3 +215,9 @@ class Tracker:
             return
         if time > self._started:
             self._triggers.setdefault(service, []).append(time)
+
+
+def _with(port: ServicePort, external: tuple[str, ...], balanced: tuple[str, ...]) -> ServicePort:
+    if port.external_ips == external and port.load_balancer_ips == balanced:
+        return port
+    return replace(port, external_ips=external, load_balancer_ips=balanced)
