@@ -177,7 +177,8 @@ class Proxier:
 
     async def _sync(self, span: OpenSpan | None) -> None:
         endpoints = self._tracker.pending_endpoints
-        changes, full, started = self._tracker.take(), self._full, self._clock.monotonic()
+        full, started = self._full, self._clock.monotonic()
+        changes = self._tracker.take(some=not full)
         if span is not None:
             describe(span, changes, full=full, endpoints=endpoints, mode=self._backend.mode)
         self._report(changes.problems)
