@@ -1,4 +1,4 @@
-"""Reads entries of connection tracking (linux/netfilter/nfnetlink_conntrack.h) from the kernel's messages; it touches nothing.
+"""Reads the kernel's entries of connection tracking (linux/netfilter/nfnetlink_conntrack.h). Touches nothing.
 
 A table has hundreds of thousands of them. The kernel writes the addresses of nearly all in the same way, and those are
 read by their places: in half of the time that it takes to look at each attribute.
