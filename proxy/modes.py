@@ -91,7 +91,8 @@ def _generation(tables: Iptables) -> Callable[[], int | None]:
 def _nftables(settings: Settings, family: Family) -> Backend:
     table = NftTable(family, TABLE)
     seen = TracedTable(table) if settings.tracing.per_million else table
-    return NftablesBackend(seen, _context(settings, family), generation=GenerationReader())
+    beside = NftTable(family, TABLE)
+    return NftablesBackend(seen, _context(settings, family), generation=GenerationReader(), beside=beside)
 
 
 def _context(settings: Settings, family: Family) -> NodeContext:

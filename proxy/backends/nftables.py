@@ -46,9 +46,15 @@ class NftablesBackend(NodeBackend):
     """
 
     def __init__(
-        self, table: Table, context: NodeContext, *, generation: Callable[[], int | None] = lambda: None
+        self,
+        table: Table,
+        context: NodeContext,
+        *,
+        generation: Callable[[], int | None] = lambda: None,
+        beside: Table | None = None,
     ) -> None:
-        self._table = table
+        """`beside`: the same table, for what takes long: reading it does not keep rules waiting."""
+        self._table, self._beside = table, beside or table
         super().__init__(context)
         self._generation = generation
         self._applied: AppliedState | None = None
@@ -94,7 +100,7 @@ class NftablesBackend(NodeBackend):
             return
         losing, self._losing = self._losing, set()
         try:
-            recorded = (await self._table.elements((layout.AFFINITY,)) or {}).get(layout.AFFINITY) or set()
+            recorded = (await self._beside.elements((layout.AFFINITY,)) or {}).get(layout.AFFINITY) or set()
             async with self._writing:  # what is recorded is of rules that are known now
                 applied = self._applied
             if applied is None:  # a full sync follows
@@ -216,7 +222,7 @@ class NftablesBackend(NodeBackend):
     async def _forget(self, stale: Sequence[Element]) -> None:
         rules, delete = forgotten(stale)
         try:
-            await self._table.write(delete, [], rules=rules)
+            await self._beside.write(delete, [], rules=rules)
         except NftError as error:
             if error.code not in _ANOTHER:
                 raise

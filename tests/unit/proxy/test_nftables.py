@@ -336,3 +336,17 @@ async def test_a_client_that_has_another_endpoint_by_now_keeps_it() -> None:
     fake.go_on.set()
     await forgetting
     assert set(fake.sets[layout.AFFINITY]) == {keys[4]}
+
+
+async def test_clients_are_read_beside_the_transactions_of_rules() -> None:
+    """A table takes one request after the other: a rule waited 0.75 s for 90,000 clients to be read."""
+    world, beside = World(), SlowClients()
+    world.backend = NftablesBackend(world.fake, NodeContext(NFT), beside=beside)
+    await world.put(*sticky("a", "172.30.0.1", ["10.1.0.1"]))
+    await beside.text(layout.table_text(NFT))
+    key = frontend_key(Frontend("172.30.0.1", 80, "TCP")) + bytes((10, 2, 0, 1))
+    beside.sets[layout.AFFINITY] = {key: valued(key, bytes((10, 1, 0, 9, 0, 80, 0, 0)))}
+    beside.go_on.set()
+    before = len(world.fake.writes)
+    await world.backend.forget_clients()
+    assert not beside.sets[layout.AFFINITY] and len(world.fake.writes) == before
