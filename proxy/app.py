@@ -41,6 +41,7 @@ from proxy.model import NamespacedName, NodeFacts
 from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER
 from proxy.plan.node import parse_node
 from proxy.plan.node_port_addresses import expand, networks, node_port_ips
+from proxy.plan.sticky_shares import MOST_OF_NAMESPACE
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Periods, Proxier, Reporting
 from proxy.tracing import SERVICE, SyncTracing
@@ -162,6 +163,7 @@ class _Proxy:
             self._health.updated(proxier.family, now)
             spawn(f"sync-{proxier.family}", proxier.runner.run)
             spawn(f"audit-{proxier.family}", proxier.run_audit)
+            spawn(f"leftovers-{proxier.family}", proxier.leftovers.run)
         for reflector in self._watches.all:
             spawn(f"watch-{reflector.name}", reflector.run)
         self._supervisor.once("first-sync", self._start_syncing)
@@ -212,8 +214,9 @@ class _Proxy:
         )
         self._supervisor.on_stop(f"health checks {family}", servers.close)
         traces = SyncTracing(self._tracer) if self._tracer is not None else None
+        nftables = settings.mode == "nftables"  # where the clients of all Services are in one map
         return Proxier(
-            Tracker(family, settings.node_name, self._clock.now()),
+            Tracker(family, settings.node_name, self._clock.now(), MOST_OF_NAMESPACE if nftables else None),
             Quarantine(backend),
             Conntrack(family),
             Reporting(self._metrics, self._health, servers, traces),

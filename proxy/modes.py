@@ -40,8 +40,10 @@ async def backends(settings: Settings) -> dict[Family, Backend]:
     if settings.mode == "nftables":
         return {family: _nftables(settings, family) for family in await _nft_families()}
     tables = await _iptables_families()
-    build = _userspace if settings.mode == "userspace" else _iptables
-    return {family: build(settings, one) for family, one in tables.items()}
+    if settings.mode == "userspace":
+        relays = relay.Relays()
+        return {family: _userspace(settings, one, relays) for family, one in tables.items()}
+    return {family: _iptables(settings, one) for family, one in tables.items()}
 
 
 async def initialize(settings: Settings, ready: Iterable[Backend]) -> None:
@@ -75,10 +77,10 @@ def _iptables(settings: Settings, tables: Iptables) -> Backend:
     )
 
 
-def _userspace(settings: Settings, tables: Iptables) -> Backend:
+def _userspace(settings: Settings, tables: Iptables, relays: relay.Relays) -> Backend:
     context = _context(settings, tables.family)
     seen = TracedTables(tables) if settings.tracing.per_million else tables
-    return UserspaceBackend(seen, context, listen=relay.listen, clock=SystemClock(), generation=_generation(tables))
+    return UserspaceBackend(seen, context, listen=relays.listen, clock=SystemClock(), generation=_generation(tables))
 
 
 def _generation(tables: Iptables) -> Callable[[], int | None]:
@@ -89,7 +91,8 @@ def _generation(tables: Iptables) -> Callable[[], int | None]:
 def _nftables(settings: Settings, family: Family) -> Backend:
     table = NftTable(family, TABLE)
     seen = TracedTable(table) if settings.tracing.per_million else table
-    return NftablesBackend(seen, _context(settings, family), generation=GenerationReader())
+    beside = NftTable(family, TABLE)
+    return NftablesBackend(seen, _context(settings, family), generation=GenerationReader(), beside=beside)
 
 
 def _context(settings: Settings, family: Family) -> NodeContext:
@@ -142,7 +145,7 @@ def _families() -> list[Family]:
 
 
 def _userspace_removal(tables: Iptables, context: NodeContext) -> Backend:
-    return UserspaceBackend(tables, context, listen=relay.listen, clock=SystemClock())
+    return UserspaceBackend(tables, context, listen=relay.Relays().listen, clock=SystemClock())
 
 
 async def _remove_chains(build: Callable[[Iptables, NodeContext], Backend], *marks: bytes) -> bool:

@@ -11,20 +11,19 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from nodelib.clock import Clock
-from nodelib.errors import NodewrightError, Permanent
+from nodelib.errors import NodewrightError
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
-from nodelib.netlink.flows import UdpFlow
 from nodelib.runner import BoundedFrequencyRunner
-from nodelib.traces.steps import NOT_TRACED, OpenSpan, step
+from nodelib.traces.steps import NOT_TRACED, OpenSpan
 from proxy.backends.base import Backend
 from proxy.edge.metrics import Metrics
 from proxy.edge.servers import ServiceHealthServers
 from proxy.health import Health
-from proxy.model import Desired, NamespacedName, NodeFacts, Problem
+from proxy.leftovers import Flows, Leftovers
+from proxy.model import NamespacedName, NodeFacts, Problem
 from proxy.plan.problems import limited_each
 from proxy.plan.service_health import health_check_ports, local_ready
 from proxy.plan.tracker import Changes, Tracker
@@ -38,14 +37,6 @@ RETRY = 2.0  # seconds after a sync that failed
 REST_FACTOR = 9.0
 AUDIT = 2.0  # seconds between two audits
 _SHOWN = 5  # differences in one log line
-
-
-class Flows(Protocol):
-    """UDP entries of connection tracking (nodelib.netlink.conntrack.Conntrack). Calls block and raise Permanent."""
-
-    def list_udp(self) -> list[UdpFlow]: ...
-
-    def delete(self, flows: list[UdpFlow]) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +66,6 @@ class Proxier:
         self.family: Family = tracker.family
         self._tracker = tracker
         self._backend = backend
-        self._flows = flows
         self._metrics, self._health, self._servers = reporting.metrics, reporting.health, reporting.servers
         self._traces = reporting.traces
         self._clock = clock
@@ -85,6 +75,7 @@ class Proxier:
         self._full = True
         self._last_full = clock.monotonic()
         self._lock = asyncio.Lock()
+        self.leftovers = Leftovers(self.family, backend, flows, reporting.metrics, self._lock, clock)
         self.first_sync = asyncio.Event()
         self.runner = BoundedFrequencyRunner(
             f"sync {self.family}",
@@ -186,7 +177,8 @@ class Proxier:
 
     async def _sync(self, span: OpenSpan | None) -> None:
         endpoints = self._tracker.pending_endpoints
-        changes, full, started = self._tracker.take(), self._full, self._clock.monotonic()
+        full, started = self._full, self._clock.monotonic()
+        changes = self._tracker.take(some=not full)
         if span is not None:
             describe(span, changes, full=full, endpoints=endpoints, mode=self._backend.mode)
         self._report(changes.problems)
@@ -216,8 +208,8 @@ class Proxier:
         for time in changes.trigger_times:
             self._metrics.programming.labels(self.family.value).observe(max(0.0, now - time))
         await self._serve_health(changes, full)
-        if changes.udp or full:
-            await self._delete_stale_flows(changes.desired)
+        udp = (changes.udp or full) and any(name.protocol == "UDP" for name in changes.desired.ports)
+        self.leftovers.written(changes.desired, udp=udp)
 
     async def _serve_health(self, changes: Changes, full: bool) -> None:
         """Most clusters have no such Service: then only the changed ports are checked, not every port."""
@@ -227,25 +219,6 @@ class Proxier:
         if full or wanted or self._servers.failing or any(name.service in known for name in changes.ports):
             self._health_ports = health_check_ports(desired)
             await self._servers.sync(self._health_ports, local_ready(desired, self._health_ports))
-
-    async def _delete_stale_flows(self, desired: Desired) -> None:
-        if not any(name.protocol == "UDP" for name in desired.ports):
-            return
-        started = self._clock.monotonic()
-        try:
-            with step("delete stale flows"):
-                deleted = await asyncio.to_thread(self._delete_stale_udp, desired)
-        except Permanent as error:
-            log.warning(
-                "%s: conntrack could not be cleaned, UDP clients may reach old endpoints: %s", self.family, error
-            )
-            return
-        self._metrics.conntrack.labels(self.family.value).observe(self._clock.monotonic() - started)
-        self._metrics.conntrack_deleted.labels(self.family.value).inc(deleted)
-
-    def _delete_stale_udp(self, desired: Desired) -> int:
-        stale = self._backend.stale_flows(desired, self._flows.list_udp())
-        return self._flows.delete(stale) if stale else 0
 
     def _report(self, problems: Iterable[Problem]) -> None:
         for problem in limited_each(problems):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from cli.display.quiet import note
@@ -15,10 +16,12 @@ from controlplane.host.plan.join import rights_text
 from controlplane.host.work.join import join
 from controlplane.host.work.join_programs import FOLDER
 from controlplane.host.work.leave import leave
+from controlplane.machine.edge.locks import directory_lock
 from nodelib.clock import SystemClock
 from nodelib.errors import WrongUsage
 from nodelib.files import bytes_of
 
+LOCK = "/run/nodewright/join"
 _LONGEST = 1024  # bytes of a file with a token
 
 
@@ -29,7 +32,8 @@ def run(request: Request, *, plain: bool = False) -> None:
     with display:
         token = token_of(request.token)
         complete = replace(request, token=token, project=str(PROJECT), python=sys.executable)
-        joined = asyncio.run(join(complete, display, SystemClock()))
+        with _alone():
+            joined = asyncio.run(join(complete, display, SystemClock()))
     note(report(joined))
 
 
@@ -54,9 +58,14 @@ def run_leave(*, plain: bool = False) -> None:
     """Leave, and print what remains to be done in the cluster."""
     need_root("leave")
     display = Display(plain=plain or None)
-    with display:
+    with display, _alone():
         asyncio.run(leave(display, SystemClock(), str(PROJECT)))
     note("This machine is no longer a node. Remove its Node object: kubectl delete node NAME")
+
+
+def _alone() -> AbstractContextManager[None]:
+    """Raises Conflict while another join or leave is running: both would write the files of one node."""
+    return directory_lock(LOCK, holder="`join` or `leave`")
 
 
 def report(joined: Joined) -> str:

@@ -12,7 +12,7 @@ from proxy.model import SyncReport as SyncReport
 
 
 class Backend(Protocol):
-    """One address family of one mode. One task owns a backend, so calls never overlap."""
+    """One address family of one mode. One task owns a backend, so calls never overlap, but that of forget_clients()."""
 
     @property
     def mode(self) -> str:
@@ -36,6 +36,9 @@ class Backend(Protocol):
 
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         """UDP flows that conntrack still translates to an endpoint that no longer serves. Called from a thread."""
+
+    async def forget_clients(self) -> None:
+        """End the session affinity of clients to endpoints that are gone. May take seconds, beside other calls."""
 
     def refused_port(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
         """The service port whose rules the kernel refused; None when the error does not name one."""

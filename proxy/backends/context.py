@@ -73,3 +73,6 @@ class NodeBackend:
     def service_cidrs_changed(self, cidrs: tuple[str, ...]) -> bool:
         """False: no rule depends on them."""
         return False
+
+    async def forget_clients(self) -> None:
+        """The kernel remembers no client apart from the rules."""

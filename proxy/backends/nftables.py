@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 
 from nodelib.errors import NodewrightError
 from nodelib.netlink.flows import UdpFlow
 from nodelib.nft.edge import NftError, Table, digest_of
 from nodelib.nft.wire import Element, Message
+from nodelib.threads import in_thread_if
 from nodelib.traces.steps import step
 from proxy.backends.base import SyncReport
 from proxy.backends.beside import planned
@@ -20,7 +21,7 @@ from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.context import Context
 from proxy.plan.nftables import layout
-from proxy.plan.nftables.affinity import loses_endpoints, stale_clients
+from proxy.plan.nftables.affinity import forgotten, losing_endpoints, stale_clients
 from proxy.plan.nftables.ports import port_elements
 from proxy.plan.nftables.sync import AppliedState, Delta, Kernel, difference, plan
 
@@ -31,24 +32,37 @@ _ATOMIC = 20_000
 # On-demand chains that are not worth a look at which of them nobody uses any more. There may be one for each second of
 # an affinity and each number of endpoints, and all of them are read in every audit.
 _FEW_CHAINS = 1000
+_FEW_PORTS = 100
+# A client has another endpoint by now.
+_ANOTHER = (errno.EBUSY, errno.EEXIST, errno.ENOENT)
+_CLIENTS = 512  # whose endpoint is gone, that are forgotten in one transaction
 
 
 class NftablesBackend(NodeBackend):
     """One address family.
 
-    The kernel is read only for a full sync, for an audit, and after a Service with affinity lost an endpoint.
+    The kernel is read only for a full sync, for an audit, and, beside syncs, after a Service with affinity lost an
+    endpoint.
     """
 
     def __init__(
-        self, table: Table, context: NodeContext, *, generation: Callable[[], int | None] = lambda: None
+        self,
+        table: Table,
+        context: NodeContext,
+        *,
+        generation: Callable[[], int | None] = lambda: None,
+        beside: Table | None = None,
     ) -> None:
-        self._table = table
+        """`beside`: the same table, for what takes long: reading it does not keep rules waiting."""
+        self._table, self._beside = table, beside or table
         super().__init__(context)
         self._generation = generation
         self._applied: AppliedState | None = None
         self._seen: int | None = None
         self._rules = ""
         self._tolerated = _FEW_CHAINS
+        self._writing = asyncio.Lock()
+        self._losing: set[ServicePortName] | None = None  # ports whose clients may have an endpoint that is gone
 
     mode = "nftables"
 
@@ -57,6 +71,10 @@ class NftablesBackend(NodeBackend):
 
     async def sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         """Raises NftError or CommandError; a transaction that fails changes nothing."""
+        async with self._writing:
+            return await self._sync(desired, changed)
+
+    async def _sync(self, desired: Desired, changed: frozenset[ServicePortName] | None) -> SyncReport:
         applied = self._applied
         # A commit of somebody else since the last sync must not pass for ours: then the next audit reads the kernel.
         alone = changed is None or applied is None or self._generation() == self._seen
@@ -69,9 +87,33 @@ class NftablesBackend(NodeBackend):
             full, delta = False, await self._write_some(desired, changed, applied)
         self._applied = applied
         self._seen = self._generation() if alone else None
-        if full or loses_endpoints(delta.delete, delta.ports.values()):
-            await self._delete_stale_clients(applied)
+        if full:
+            self._losing = None
+        elif self._losing is not None:
+            many = len(delta.ports) > _FEW_PORTS
+            self._losing |= await in_thread_if(many, losing_endpoints, delta.delete, delta.ports)
         return _report(applied, delta, full)
+
+    async def forget_clients(self) -> None:
+        """Raises NftError. There may be a quarter of a million clients, of all Services together."""
+        if self._losing is not None and not self._losing:
+            return
+        losing, self._losing = self._losing, set()
+        try:
+            recorded = (await self._beside.elements((layout.AFFINITY,)) or {}).get(layout.AFFINITY) or set()
+            async with self._writing:  # what is recorded is of rules that are known now
+                applied = self._applied
+            if applied is None:  # a full sync follows
+                self._losing = None
+                return
+            names = applied.ports if losing is None else losing
+            ports = [port for name in names if (port := applied.ports.get(name)) is not None]
+            stale = await asyncio.to_thread(stale_clients, ports, recorded, all_ports=losing is None)
+            for start in range(0, len(stale), _CLIENTS):
+                await self._forget(stale[start : start + _CLIENTS])
+        except BaseException:
+            self._losing = None
+            raise
 
     async def audit(self, *, deep: bool) -> list[str]:
         """Read nothing as long as the ruleset's generation is unchanged. Raises NftError."""
@@ -177,15 +219,15 @@ class NftablesBackend(NodeBackend):
             self._rules = await self._table.rules_digest()
         return delta
 
-    async def _delete_stale_clients(self, applied: AppliedState) -> None:
-        """Called after the endpoints are gone, so that no packet records one of them again."""
-        recorded = (await self._table.elements((layout.AFFINITY,)) or {}).get(layout.AFFINITY)
-        for one in stale_clients(applied.ports.values(), recorded or ()):
-            try:
-                await self._table.write([one], [])
-            except NftError as error:
-                if error.code != errno.ENOENT:  # it expired in the meantime
-                    raise
+    async def _forget(self, stale: Sequence[Element]) -> None:
+        rules, delete = forgotten(stale)
+        try:
+            await self._beside.write(delete, [], rules=rules)
+        except NftError as error:
+            if error.code not in _ANOTHER:
+                raise
+            for half in (stale[: len(stale) // 2], stale[len(stale) // 2 :]) if len(stale) > 1 else ():
+                await self._forget(half)
 
 
 def _report(applied: AppliedState, delta: Delta, full: bool) -> SyncReport:

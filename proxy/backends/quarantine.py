@@ -73,6 +73,9 @@ class Quarantine:
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         return self._inner.stale_flows(desired, flows)
 
+    async def forget_clients(self) -> None:
+        await self._inner.forget_clients()
+
     def refused_port(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
         return self._inner.refused_port(error, desired)
 

@@ -18,7 +18,8 @@ from proxy.plan.conntrack import redirected_elsewhere
 from proxy.plan.iptables.refused import refused_port
 from proxy.plan.userspace import portals
 from proxy.plan.userspace.portals import Pool, SocketName
-from proxy.plan.userspace.roundrobin import Address, RoundRobin
+from proxy.plan.userspace.roundrobin import Address, Clients, RoundRobin
+from proxy.plan.userspace.sockets import Sockets
 
 
 class Relay(Protocol):
@@ -33,7 +34,8 @@ class Relay(Protocol):
 
 
 Choose = Callable[[str, bool], Address | None]
-Listen = Callable[[str, Family, Choose], Awaitable[Relay]]
+# For the Services of a namespace, by protocol.
+Listen = Callable[[str, str, Family, Choose], Awaitable[Relay]]
 
 
 class UserspaceBackend(NodeBackend):
@@ -55,6 +57,8 @@ class UserspaceBackend(NodeBackend):
         self._generation = generation
         self._seen: int | None = None
         self._sockets: dict[SocketName, tuple[Relay, RoundRobin]] = {}
+        self._room = Sockets()
+        self._clients: dict[str, Clients] = {}  # by namespace
         self._chains: tuple[Chain, ...] = ()
 
     mode = "userspace"
@@ -110,15 +114,21 @@ class UserspaceBackend(NodeBackend):
 
     async def _open(self, wanted: dict[SocketName, Pool]) -> list[Problem]:
         problems = []
-        for name, pool in wanted.items():
+        for name, pool in sorted(wanted.items(), key=lambda one: one[0]):  # the same ones on every node
             if name not in self._sockets:
-                round_robin = RoundRobin()
+                if (problem := self._room.problem(name)) is not None:
+                    problems.append(problem)
+                    continue
+                namespace = name.port.service.namespace
+                round_robin = RoundRobin(self._clients.setdefault(namespace, Clients()))
+                choose = self._choose(round_robin)
                 try:
-                    relay = await self._listen(name.port.protocol, self._tables.family, self._choose(round_robin))
+                    relay = await self._listen(namespace, name.port.protocol, self._tables.family, choose)
                 except Temporary as error:
                     problems.append(Problem(f"Service {name}", str(error)))
                     continue
                 self._sockets[name] = (relay, round_robin)
+                self._room.add(name, 1)
             relay, round_robin = self._sockets[name]
             round_robin.replace(pool)
             round_robin.expire(self._clock.monotonic())
@@ -133,7 +143,9 @@ class UserspaceBackend(NodeBackend):
 
     async def _close(self, names: Collection[SocketName]) -> None:
         for name in names:
-            relay, _ = self._sockets.pop(name)
+            relay, round_robin = self._sockets.pop(name)
+            self._room.add(name, -1)
+            round_robin.close()
             await relay.close()
 
     async def _read(self) -> TableContent:

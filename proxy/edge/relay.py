@@ -10,6 +10,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nodelib.accepting import next_connection
@@ -29,6 +30,9 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close sends a reset
 # costs a descriptor or two of the proxy, which all other Services need. Upstream has no limit.
 MOST_CONNECTIONS = 8192
 MOST_TALKS = 4096
+# Of all Services of a namespace: one of them may have thousands of ports.
+MOST_CONNECTIONS_OF_NAMESPACE = 16_384
+MOST_TALKS_OF_NAMESPACE = 8192
 _MOST_WAITING = 16  # packets of a client until its conversation has begun
 
 _BACKLOG = 1024
@@ -57,12 +61,33 @@ class Client(NamedTuple):
         return self.info[:16] + bytes(4)
 
 
-async def listen(protocol: str, family: Family, choose: Choose) -> TcpRelay | UdpRelay:
+@dataclass(slots=True)
+class Open:
+    """What the relays of a namespace have open."""
+
+    connections: int = 0
+    talks: int = 0
+
+
+class Relays:
+    """Makes the relays of both families."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Open] = {}
+
+    async def listen(self, namespace: str, protocol: str, family: Family, choose: Choose) -> TcpRelay | UdpRelay:
+        """For a Service of that namespace. Raises Temporary."""
+        return await listen(protocol, family, choose, self._open.setdefault(namespace, Open()))
+
+
+async def listen(
+    protocol: str, family: Family, choose: Choose, of_namespace: Open | None = None
+) -> TcpRelay | UdpRelay:
     """Listen on a free port of every local address. Raises Temporary."""
     try:
         if protocol == "UDP":
-            return await UdpRelay.start(family, choose)
-        return await TcpRelay.start(family, choose)
+            return await UdpRelay.start(family, choose, of_namespace or Open())
+        return await TcpRelay.start(family, choose, of_namespace or Open())
     except OSError as error:
         raise Temporary(
             str(error),
@@ -89,16 +114,16 @@ def _bound(family: Family, kind: int) -> socket.socket:
 class TcpRelay:
     """Relays TCP. Open connections survive `close`; when one direction ends, the other stays open."""
 
-    def __init__(self, choose: Choose, port: int) -> None:
+    def __init__(self, choose: Choose, port: int, of_namespace: Open) -> None:
         self.port = port
-        self._choose = choose
+        self._choose, self._of_namespace = choose, of_namespace
         self._accepting: asyncio.Task[None] | None = None
         self._open = 0
 
     @classmethod
-    async def start(cls, family: Family, choose: Choose) -> TcpRelay:
+    async def start(cls, family: Family, choose: Choose, of_namespace: Open) -> TcpRelay:
         sock = _bound(family, socket.SOCK_STREAM)
-        relay = cls(choose, sock.getsockname()[1])
+        relay = cls(choose, sock.getsockname()[1], of_namespace)
         sock.listen(_BACKLOG)
         relay._accepting = asyncio.create_task(relay._accept(sock), name="accept")
         return relay
@@ -127,8 +152,9 @@ class TcpRelay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = str(writer.get_extra_info("peername")[0])
         self._open += 1
+        self._of_namespace.connections += 1
         try:
-            far = await self._dial(client) if self._open <= MOST_CONNECTIONS else None
+            far = await self._dial(client) if self._has_room else None
             if far is None:
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 return
@@ -140,7 +166,13 @@ class TcpRelay:
             log.debug("a connection of %s ended: %s", client, error)
         finally:
             self._open -= 1
+            self._of_namespace.connections -= 1
             writer.close()
+
+    @property
+    def _has_room(self) -> bool:
+        of_namespace = self._of_namespace.connections
+        return self._open <= MOST_CONNECTIONS and of_namespace <= MOST_CONNECTIONS_OF_NAMESPACE
 
     async def _dial(self, client: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         for number, timeout in enumerate(DIAL_TIMEOUTS):
@@ -170,20 +202,20 @@ class UdpRelay:
     127.0.0.1 for the node itself), or conntrack would not recognize it. So packets are read and sent with IP_PKTINFO.
     """
 
-    def __init__(self, choose: Choose, sock: socket.socket) -> None:
+    def __init__(self, choose: Choose, sock: socket.socket, of_namespace: Open) -> None:
         self.port = sock.getsockname()[1]
-        self._choose = choose
+        self._choose, self._of_namespace = choose, of_namespace
         self._sock = sock
         self._talks: dict[Client, _Conversation] = {}
         self._waiting: dict[Client, list[bytes]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def start(cls, family: Family, choose: Choose) -> UdpRelay:
+    async def start(cls, family: Family, choose: Choose, of_namespace: Open) -> UdpRelay:
         sock = _bound(family, socket.SOCK_DGRAM)
         level, option, _ = _PKTINFO[sock.family]
         sock.setsockopt(level, option, 1)
-        relay = cls(choose, sock)
+        relay = cls(choose, sock, of_namespace)
         asyncio.get_running_loop().add_reader(sock, relay._readable)
         return relay
 
@@ -196,6 +228,8 @@ class UdpRelay:
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._of_namespace.talks -= len(self._waiting)
+        self._waiting.clear()
         for client in list(self._talks):
             self._end(client)
         asyncio.get_running_loop().remove_reader(self._sock)
@@ -218,13 +252,19 @@ class UdpRelay:
         elif client in self._waiting:
             if len(self._waiting[client]) < _MOST_WAITING:
                 self._waiting[client].append(data)
-        elif len(self._waiting) < MOST_TALKS:
+        elif len(self._waiting) < MOST_TALKS and (self._of_namespace.talks < MOST_TALKS_OF_NAMESPACE or self._talks):
             self._waiting[client] = [data]
-            if len(self._talks) + len(self._waiting) > MOST_TALKS and self._talks:
+            self._of_namespace.talks += 1
+            if self._talks and not self._has_room:
                 self._end(next(iter(self._talks)))  # the one that has been silent longest
             task = asyncio.create_task(self._begin(client), name="udp conversation")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    @property
+    def _has_room(self) -> bool:
+        own = len(self._talks) + len(self._waiting)
+        return own <= MOST_TALKS and self._of_namespace.talks <= MOST_TALKS_OF_NAMESPACE
 
     def answer(self, data: bytes, client: Client) -> None:
         level, _, kind = _PKTINFO[self._sock.family]
@@ -237,22 +277,24 @@ class UdpRelay:
         self._end(client)
 
     async def _begin(self, client: Client) -> None:
-        address = self._choose(str(client.peer[0]), False)
+        address, began = self._choose(str(client.peer[0]), False), False
         try:
             if address is not None:
                 talk = _Conversation(self, client, address)
                 await asyncio.get_running_loop().create_datagram_endpoint(lambda: talk, remote_addr=address)
-                self._talks[client] = talk
+                self._talks[client], began = talk, True
                 for data in self._waiting[client]:
                     talk.send(data)
         except OSError as error:
             log.debug("endpoint %s cannot be reached: %s", address, error)
         finally:
-            self._waiting.pop(client, None)
+            if self._waiting.pop(client, None) is not None and not began:
+                self._of_namespace.talks -= 1
 
     def _end(self, client: Client) -> None:
         talk = self._talks.pop(client, None)
         if talk is not None:
+            self._of_namespace.talks -= 1
             talk.close()
 
 

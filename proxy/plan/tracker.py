@@ -7,6 +7,7 @@ an update of something that no rule depends on is not a change. In memory only; 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,12 @@ from proxy.plan.outer import OuterAddresses
 from proxy.plan.port_shares import PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
+from proxy.plan.sticky_shares import StickyShares
+
+# Pairs of endpoints and ports whose change is taken at once, a second of work for some modes: whoever has five Services
+# with 10,000 ports each had the rules of all others wait for ten.
+MOST_AT_ONCE = 10_000
+_FEW = 100  # of a Service that does not wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +52,17 @@ class Changes:
 
 
 class Tracker:
-    """`node`: this node's name. `started`: wall-clock seconds; trigger times before it are not measured."""
+    """`node`: this node's name. `started`: wall-clock seconds; trigger times before it are not measured. `most_sticky`:
+    addresses with session affinity of a namespace, None: any number."""
 
-    def __init__(self, family: Family, node: str, started: float) -> None:
+    def __init__(self, family: Family, node: str, started: float, most_sticky: int | None = None) -> None:
         self.family = family
         self._node = node
         self._started = started
         self._ports: dict[ServicePortName, ServicePort] = {}
         self._served: dict[ServicePortName, ServicePort] = {}  # the same, without what they may not have
         self._outer = OuterAddresses()
+        self._sticky = StickyShares(most_sticky if most_sticky is not None else sys.maxsize)
         self._unserved: set[NamespacedName] = set()  # those whose ports may be other ones than the served ones
         self._refused: list[Problem] = []
         self._names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
@@ -62,7 +71,7 @@ class Tracker:
         self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
         self._shares, self._port_shares = EndpointShares(), PortShares()
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
-        self._unmerged: set[NamespacedName] = set()
+        self._unmerged: dict[NamespacedName, None] = {}  # in the order in which their slices changed
         self._changed: set[ServicePortName] = set()
         self._triggers: dict[NamespacedName, list[float]] = {}
 
@@ -125,7 +134,7 @@ class Tracker:
             self._slices.setdefault(service, {})[name] = parsed
             self._owners[own] = service
             self._note_trigger(service, obj)
-            self._unmerged.add(service)
+            self._unmerged.setdefault(service)
         return problems
 
     def _drop(self, service: NamespacedName, own: NamespacedName) -> None:
@@ -136,18 +145,23 @@ class Tracker:
         if not known:
             del self._slices[service]
         self._triggers.pop(service, None)
-        self._unmerged.add(service)
+        self._unmerged.setdefault(service)
 
-    def take(self) -> Changes:
-        """A copy of the state with the changes since the last call; the tracker starts a new list of changes."""
+    def take(self, *, some: bool = False) -> Changes:
+        """A copy of the state with the changes since the last call; the tracker starts a new list of changes.
+
+        `some`: of very many endpoints that have changed only a part; the others keep those that they had, and are
+        pending.
+        """
         cut, refused = self._port_shares.bound(self._ports_of)
         for service, ports in cut.items():
             self._take_service(service, ports)
         others, problems = self._shares.bound({service.namespace for service in self._unmerged})
-        self._unmerged |= others
-        for service in self._unmerged:
+        for service in others:
+            self._unmerged.setdefault(service)
+        for service in self._some() if some else list(self._unmerged):
             problems += self._merge(service)
-        self._unmerged.clear()
+            del self._unmerged[service]
         touched = {name.service for name in self._changed} | self._unserved
         others, more = self._outer.bound({service: self._endpoints_of(service) for service in touched})
         self._unserved |= others
@@ -155,7 +169,8 @@ class Tracker:
         problems += more + self._refused + refused
         self._refused = []
         changed, self._changed = frozenset(self._changed), set()
-        triggers, self._triggers = self._triggers, {}
+        triggers = {one: times for one, times in self._triggers.items() if one not in self._unmerged}
+        self._triggers = {one: times for one, times in self._triggers.items() if one in self._unmerged}
         desired = self.current()
         return Changes(desired, changed, triggers, tuple(problems))
 
@@ -178,6 +193,23 @@ class Tracker:
             self._merged[service] = tuple(merged)
         return problems
 
+    def _some(self) -> list[NamespacedName]:
+        """The Service that waits for longest, and then those that have little."""
+        if len(self._unmerged) < 2:
+            return list(self._unmerged)
+        sizes = {
+            one: len(self._merged.get(one, ())) + sum(part.size for part in self._slices.get(one, {}).values())
+            for one in self._unmerged
+        }
+        first, *rest = self._unmerged
+        found, left = [first], MOST_AT_ONCE - sizes[first]
+        for one in sorted(rest, key=lambda one: sizes[one]):
+            left -= sizes[one]
+            if left < 0 and sizes[one] > _FEW:
+                break
+            found.append(one)
+        return found
+
     def _endpoints_of(self, service: NamespacedName) -> int:
         """How many its ports have together."""
         return sum([len(self._endpoints.get(name, ())) for name in self._names.get(service, ())])
@@ -187,16 +219,17 @@ class Tracker:
         for service in self._unserved:
             names = self._names.get(service)
             if names is None:
+                self._sticky.fitting(service, [])
                 continue
             external, balanced, problems = self._outer.allowed(service)
             self._refused += problems
-            for name in names:
-                port = self._ports[name]
-                if port.external_ips != external or port.load_balancer_ips != balanced:
-                    port = replace(port, external_ips=external, load_balancer_ips=balanced)
-                if self._served.get(name) != port:
-                    self._served[name] = port
-                    self._changed.add(name)
+            ports = [_with(self._ports[name], external, balanced) for name in names]
+            ports, problems = self._sticky.fitting(service, ports)
+            self._refused += problems
+            for port in ports:
+                if self._served.get(port.name) != port:
+                    self._served[port.name] = port
+                    self._changed.add(port.name)
         self._unserved = set()
 
     def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
@@ -210,3 +243,9 @@ class Tracker:
             return
         if time > self._started:
             self._triggers.setdefault(service, []).append(time)
+
+
+def _with(port: ServicePort, external: tuple[str, ...], balanced: tuple[str, ...]) -> ServicePort:
+    if port.external_ips == external and port.load_balancer_ips == balanced:
+        return port
+    return replace(port, external_ips=external, load_balancer_ips=balanced)

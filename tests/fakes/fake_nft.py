@@ -49,7 +49,10 @@ class FakeNft:
         sets = {name: dict(held) for name, held in self.sets.items()}
         chains = {name: list(held) for name, held in self.chains.items()}
         for kind, _, body in rules:
-            self._rule(chains, kind, dict(attributes(body)), body)
+            if kind == wire.NEW_ELEMENTS:
+                self._add(sets, dict(attributes(body)))
+            else:
+                self._rule(chains, kind, dict(attributes(body)), body)
         for name, raw in delete:
             if sets[name].pop(wire.element_key(raw), None) is None:
                 raise self._refused(errno.ENOENT, f"delete from {name}")
@@ -78,6 +81,13 @@ class FakeNft:
 
     def state(self) -> dict[str, dict[bytes, bytes]]:
         return {name: dict(held) for name, held in self.sets.items()}
+
+    def _add(self, sets: dict[str, dict[bytes, bytes]], parts: dict[int, bytes]) -> None:
+        """What is there already with the same value stays as it is."""
+        held = sets[_name(parts[2])]
+        for _, raw in attributes(parts[3]):
+            if element_data(held.setdefault(wire.element_key(raw), raw)) != element_data(raw):
+                raise self._refused(errno.EBUSY, f"add to {_name(parts[2])}")
 
     def _rule(self, chains: dict[str, list[bytes]], kind: int, parts: dict[int, bytes], body: bytes) -> None:
         if kind == wire.NEW_CHAIN:

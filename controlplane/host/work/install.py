@@ -10,16 +10,19 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from controlplane.host.edge.tree import Tree
 from controlplane.host.plan import host_files as plan
-from controlplane.machine.edge import files
 from nodelib import command
-from nodelib.errors import Conflict, NodewrightError
+from nodelib.errors import Conflict, Invalid, NodewrightError
+from nodelib.json_values import decode
+from nodelib.shapes import shaped
 
 _SYSTEMD = "/run/systemd/system"
+_SHAPE = {"files": {"*": str}, "dirs": [str], "sysctls": {"*": str}}
 
 
 @dataclass(slots=True)
@@ -37,24 +40,25 @@ async def install(project: str, root: str = "/", environment: Mapping[str, str] 
 
     `environment`: see host_files.
     """
-    wanted, record = plan.host_files(project, environment), _record(root)
-    foreign = [one.path for one in wanted if os.path.lexists(_at(root, one.path)) and one.path not in record["files"]]
-    if foreign:
-        raise Conflict(
-            f"already has files that are not ours: {', '.join(foreign)}",
-            obj="host",
-            step="install",
-            action="Remove the package they belong to (kubelet, kube-proxy), then run this again.",
-        )
-    live = os.path.abspath(root) == "/"
-    record["files"] |= {one.path: one.digest for one in wanted}
-    record["dirs"] += [path for one in wanted for path in _missing(root, one.path) if path not in record["dirs"]]
-    if live:
-        record["sysctls"] |= {key: _sysctl(key) for key in plan.SYSCTLS if key not in record["sysctls"]}
-    files.write(_at(root, plan.RECORD), json.dumps(record, indent=1), 0o644)
-    done = Done([one.path for one in wanted])
-    for one in wanted:
-        files.write(_at(root, one.path), one.text, one.mode)
+    wanted = plan.host_files(project, environment)
+    with Tree(root, make=True) as tree, _told(root, "install"):
+        live, record = tree.is_host, _record(tree)
+        foreign = [one.path for one in wanted if one.path not in record["files"] and tree.is_there(one.path)]
+        if foreign:
+            raise Conflict(
+                f"already has files that are not ours: {', '.join(foreign)}",
+                obj="host",
+                step="install",
+                action="Remove the package they belong to (kubelet, kube-proxy), then run this again.",
+            )
+        record["files"] |= {one.path: one.digest for one in wanted}
+        record["dirs"] += [path for one in wanted for path in tree.missing(one.path) if path not in record["dirs"]]
+        if live:
+            record["sysctls"] |= {key: _sysctl(key) for key in plan.SYSCTLS if key not in record["sysctls"]}
+        tree.write(plan.RECORD, json.dumps(record, indent=1), 0o644)
+        done = Done([one.path for one in wanted])
+        for one in wanted:
+            tree.write(one.path, one.text, one.mode)
     if live:
         await _apply(done)
     return done
@@ -62,36 +66,44 @@ async def install(project: str, root: str = "/", environment: Mapping[str, str] 
 
 async def uninstall(root: str = "/") -> Done:
     """Undo `install`. Files that were changed by hand are kept and reported. Does nothing if nothing is installed."""
-    record, done = _record(root), Done()
-    if os.path.abspath(root) == "/" and record["files"]:
-        await _stop(done)
-    for path, wanted in record["files"].items():
-        _remove(root, path, wanted, done)
-    for key, before in record["sysctls"].items():
-        with contextlib.suppress(OSError):
-            _set_sysctl(key, before)
-            done.sysctls[key] = before
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_at(root, plan.RECORD))
-    for path in sorted([*record["dirs"], os.path.dirname(plan.RECORD)], key=len, reverse=True):
-        with contextlib.suppress(OSError):  # somebody else uses it by now
-            os.rmdir(_at(root, path))
-    if os.path.abspath(root) == "/" and os.path.isdir(_SYSTEMD):
+    done = Done()
+    with Tree(root) as tree, _told(root, "uninstall"):
+        live, record = tree.is_host, _record(tree)
+        if live and record["files"]:
+            await _stop(done)
+        for path, wanted in record["files"].items():
+            _remove(tree, path, wanted, done)
+        # Whoever owns another tree has written what is recorded there, and has no say in the settings of this host.
+        for key, before in record["sysctls"].items() if live else ():
+            with contextlib.suppress(OSError):
+                _set_sysctl(key, before)
+                done.sysctls[key] = before
+        with contextlib.suppress(FileNotFoundError):
+            tree.unlink(plan.RECORD)
+        for path in sorted([*record["dirs"], os.path.dirname(plan.RECORD)], key=len, reverse=True):
+            with contextlib.suppress(OSError):  # somebody else uses it by now
+                tree.rmdir(path)
+    if live and os.path.isdir(_SYSTEMD):
         await _run(done, "systemctl", "daemon-reload")
     return done
 
 
-def _remove(root: str, path: str, wanted: str, done: Done) -> None:
-    place = _at(root, path)
+@contextlib.contextmanager
+def _told(root: str, step: str) -> Iterator[None]:
+    """Raises Invalid for what cannot be read or written."""
     try:
-        with open(place, "rb") as file:
-            same = plan.digest(file.read()) == wanted
-    except FileNotFoundError:
-        return
-    if same:
-        os.unlink(place)
+        yield
+    except OSError as error:
+        action = "Look at what is there. `uninstall` removes what was written."
+        raise Invalid(str(error), obj=root, step=step, action=action) from error
+
+
+def _remove(tree: Tree, path: str, wanted: str, done: Done) -> None:
+    found = tree.content(path)
+    if found is not None and plan.digest(found) == wanted:
+        tree.unlink(path)
         done.files.append(path)
-    else:
+    elif tree.is_there(path):
         done.kept.append(path)
 
 
@@ -126,26 +138,20 @@ async def _run(done: Done, *argv: str) -> None:
         done.notes.append(str(error))
 
 
-def _record(root: str) -> dict[str, Any]:
+def _record(tree: Tree) -> dict[str, Any]:
+    """What an earlier install() has written down, as far as it is that."""
     try:
-        with open(_at(root, plan.RECORD), encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
-    except FileNotFoundError:
-        return {"files": {}, "dirs": [], "sysctls": {}}
-    return found
+        found = shaped(decode(tree.content(plan.RECORD) or b"{}"), _SHAPE)
+    except ValueError:
+        found = None
+    record = {"files": {}, "dirs": [], "sysctls": {}, **(found or {})}
+    record["files"] = {path: digest for path, digest in record["files"].items() if _is_path(path)}
+    record["dirs"] = [path for path in record["dirs"] if _is_path(path)]
+    return record
 
 
-def _missing(root: str, path: str) -> list[str]:
-    missing = []
-    folder = os.path.dirname(path)
-    while folder != "/" and not os.path.isdir(_at(root, folder)):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    return missing
-
-
-def _at(root: str, path: str) -> str:
-    return os.path.join(root, path.lstrip("/"))
+def _is_path(text: str) -> bool:
+    return text.startswith("/") and "\0" not in text
 
 
 def _sysctl(key: str) -> str:

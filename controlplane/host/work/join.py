@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 import yaml
@@ -51,6 +52,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
         )
     if not request.kubeconfig:
         join_trust.check_trust(pins=request.pins, ca_file=request.ca_file, skip=request.skip_verification)
+    check_machine()
     join_programs.check_runtime(request)
     with progress.step("cluster") as say:
         known = await (_by_admin if request.kubeconfig else _by_token)(request, clock)
@@ -79,6 +81,19 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     with progress.step("node Ready"):
         await join_waits.until_ready(request.node, FOLDER, clock)
     return Joined(request.node, known.addons, network, proxy, request.policies, clock.monotonic() - began)
+
+
+def check_machine(folder: str = FOLDER, of_others: Iterable[str] = plan.OF_OTHERS) -> None:
+    """Raises Conflict where this machine is a node, or has a control plane, that no join() has made."""
+    there = [path for path in of_others if os.path.lexists(path)]
+    if there and not os.path.isdir(folder):
+        raise Conflict(
+            f"is a node of a cluster already, by other means than this command: it has {', '.join(there)}",
+            obj="this machine",
+            step="look at this machine",
+            action="Take it out of that cluster first (kubeadm reset; its files and pods would be lost), or join"
+            " another machine. Nothing was changed.",
+        )
 
 
 def _resolve(request: Request, known: KnownCluster) -> tuple[str, str]:
@@ -208,6 +223,7 @@ async def _config_map(client: KubeClient, name: str) -> dict[str, str]:
 
 
 def _write_files(request: Request, known: KnownCluster) -> None:
+    os.makedirs(FOLDER, mode=0o700, exist_ok=True)  # first: it says that what follows is ours
     # Readable by root only, as the CIS benchmark requires (4.1.1 to 4.1.10).
     files.write(plan.CA_FILE, known.access.ca_data or b"")
     save_kubeconfig(plan.BOOTSTRAP_CONF, known.access)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterable
 
 from agent.runtime.edge.cri import Cri
 from controlplane.host.plan import join as plan
@@ -91,13 +92,19 @@ async def _remove_pods() -> int:
 
 
 def _remove_files() -> None:
-    for name in os.listdir(_KUBELET):
-        path = os.path.join(_KUBELET, name)
+    remove_files(_KUBELET, _FILES, FOLDER)
+
+
+def remove_files(kubelet: str, files: Iterable[str], folder: str) -> None:
+    """`folder`, below that of the kubelet, goes last: while it is there, leave() may be run again."""
+    for path in files:
+        if os.path.exists(path):
+            os.unlink(path)
+    names = os.listdir(kubelet)
+    for name in sorted(names, key=lambda one: os.path.join(kubelet, one) == folder):
+        path = os.path.join(kubelet, name)
         namespaces.unmount_below(path)
         if os.path.isdir(path) and not os.path.islink(path):
             file_trees.remove(path)
         else:
-            os.unlink(path)
-    for path in _FILES:
-        if os.path.exists(path):
             os.unlink(path)

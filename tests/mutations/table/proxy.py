@@ -23,7 +23,8 @@ TABLE = (
     ),
     Mutation(
         "affinity-stale", "a client whose endpoint is gone gets another one, nftables",
-        "proxy/backends/nftables.py", "if full or loses_endpoints(delta.delete, delta.ports.values()):", "if False:",
+        "proxy/plan/nftables/affinity.py", "if all_ports if known is None else element_data(raw) not in known:",
+        "if False:",
         (*_TESTS, "netns/test_proxy_packets.py"),
     ),
     Mutation(
@@ -97,7 +98,7 @@ TABLE = (
     ),
     Mutation(
         "conntrack-cleanup-called", "they are deleted after a sync that changes a UDP port",
-        "proxy/proxier.py", "if changes.udp or full:", "if False:", _TESTS,
+        "proxy/proxier.py", "udp = (changes.udp or full) and", "udp = False and", _TESTS,
     ),
     Mutation(
         "source-ranges-iptables", "loadBalancerSourceRanges, iptables",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +25,7 @@ from proxy.plan.nftables.ports import Frontend, frontend_key
 from proxy.plan.nftables.sync import AppliedState, Delta, plan
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint_slice, service
+from tests.fakes.clock import settle
 from tests.fakes.fake_nft import FakeNft
 from tests.golden.proxy.text import element_text
 from tests.unit.proxy.build import CONTEXT, HERE, NODE_IP, desired
@@ -239,8 +242,11 @@ async def test_a_sticky_client_forgets_an_endpoint_that_is_gone() -> None:
         raw = valued(client, bytes((10, 1, 0, number, 0, 80, 0, 0)))
         world.fake.sets.setdefault(layout.AFFINITY, {})[client] = raw
     await world.put(endpoint_slice("a", ["10.1.0.2"]))
+    await world.backend.forget_clients()
     assert set(world.fake.sets[layout.AFFINITY]) == {clients[2]}
-    assert stale_clients([], [valued(clients[1], bytes(8))]), "a Service that is gone has no clients"
+    gone = stale_clients([], [valued(clients[1], bytes(8))], all_ports=True)
+    assert gone, "a Service that is gone has no clients"
+    assert not stale_clients([], [valued(clients[1], bytes(8))], all_ports=False), "another Service's"
 
 
 def test_source_ranges_that_overlap_are_one() -> None:
@@ -267,3 +273,80 @@ async def test_any_way_to_a_state_ends_in_the_same_elements(history: list[Step],
     await replay(history, seed, world, world.fake)
     assert world.held() == world.fresh()
     assert await world.backend.audit(deep=True) == []
+
+
+class SlowClients(FakeNft):
+    """Reading the clients waits for `go_on`, as reading a quarter of a million does; `expired`: gone meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = asyncio.Event()
+        self.expired: set[bytes] = set()
+
+    async def elements(self, sets: Iterable[str]) -> dict[str, set[bytes]] | None:
+        names = list(sets)
+        found = await super().elements(names)
+        if names == [layout.AFFINITY]:
+            await self.go_on.wait()
+            for key in self.expired:
+                del self.sets[layout.AFFINITY][key]
+        return found
+
+
+def sticky(name: str, address: str, endpoints: list[str]) -> tuple[Json, Json]:
+    return service(name, address, sessionAffinity="ClientIP"), endpoint_slice(name, endpoints)
+
+
+async def test_the_clients_of_others_hold_up_no_rules() -> None:
+    """A namespace has 90,000 sticky ports: a client of each kept the loop for 1.3 s and all rules for 1.8 s whenever
+    any Service with affinity lost an endpoint."""
+    world = World(fake := SlowClients())
+    fake.go_on.set()
+    await world.put(*sticky("a", "172.30.0.1", ["10.1.0.1", "10.1.0.2"]))
+    keys = [frontend_key(Frontend("172.30.0.1", 80, "TCP")) + bytes((10, 2, one >> 8, one & 255)) for one in range(999)]
+    fake.sets[layout.AFFINITY] = {key: valued(key, bytes((10, 1, 0, 1, 0, 80, 0, 0))) for key in keys}
+    other = frontend_key(Frontend("172.30.0.9", 80, "TCP")) + bytes((10, 2, 0, 1))
+    fake.sets[layout.AFFINITY][other] = valued(other, bytes((10, 1, 0, 9, 0, 80, 0, 0)))
+    await world.backend.forget_clients()  # those of the first sync: all but these are of no Service
+    assert set(fake.sets[layout.AFFINITY]) == set(keys)
+    fake.sets[layout.AFFINITY][other] = valued(other, bytes((10, 1, 0, 9, 0, 80, 0, 0)))
+    fake.go_on.clear()
+    async with asyncio.timeout(10):
+        await world.put(endpoint_slice("a", ["10.1.0.2"]))
+        forgetting = asyncio.create_task(world.backend.forget_clients())
+        await settle()
+        await world.put(*sticky("b", "172.30.0.2", ["10.1.0.3"]))  # not kept waiting
+    before = len(fake.writes)
+    fake.expired = {keys[5], keys[700]}
+    fake.go_on.set()
+    await forgetting
+    assert set(fake.sets[layout.AFFINITY]) == {other}, "what is of no port that lost an endpoint is not looked at"
+    assert len(fake.writes) - before <= 3, "not one transaction for each client"
+
+
+async def test_a_client_that_has_another_endpoint_by_now_keeps_it() -> None:
+    world = World(fake := SlowClients())
+    await world.put(*sticky("a", "172.30.0.1", ["10.1.0.1", "10.1.0.2"]))
+    keys = [frontend_key(Frontend("172.30.0.1", 80, "TCP")) + bytes((10, 2, 0, one)) for one in range(9)]
+    fake.sets[layout.AFFINITY] = {key: valued(key, bytes((10, 1, 0, 1, 0, 80, 0, 0))) for key in keys}
+    await world.put(endpoint_slice("a", ["10.1.0.2"]))
+    forgetting = asyncio.create_task(world.backend.forget_clients())
+    await settle()
+    fake.sets[layout.AFFINITY][keys[4]] = valued(keys[4], bytes((10, 1, 0, 2, 0, 80, 0, 0)))
+    fake.go_on.set()
+    await forgetting
+    assert set(fake.sets[layout.AFFINITY]) == {keys[4]}
+
+
+async def test_clients_are_read_beside_the_transactions_of_rules() -> None:
+    """A table takes one request after the other: a rule waited 0.75 s for 90,000 clients to be read."""
+    world, beside = World(), SlowClients()
+    world.backend = NftablesBackend(world.fake, NodeContext(NFT), beside=beside)
+    await world.put(*sticky("a", "172.30.0.1", ["10.1.0.1"]))
+    await beside.text(layout.table_text(NFT))
+    key = frontend_key(Frontend("172.30.0.1", 80, "TCP")) + bytes((10, 2, 0, 1))
+    beside.sets[layout.AFFINITY] = {key: valued(key, bytes((10, 1, 0, 9, 0, 80, 0, 0)))}
+    beside.go_on.set()
+    before = len(world.fake.writes)
+    await world.backend.forget_clients()
+    assert not beside.sets[layout.AFFINITY] and len(world.fake.writes) == before

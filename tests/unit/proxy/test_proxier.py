@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 
@@ -67,7 +68,8 @@ class World:
             self.clock,
             Periods(min_sync=0.05, deep_audit=30.0),
         )
-        self.tasks = [asyncio.create_task(self.proxier.runner.run()), asyncio.create_task(self.proxier.run_audit())]
+        runs = (self.proxier.runner.run, self.proxier.run_audit, self.proxier.leftovers.run)
+        self.tasks = [asyncio.create_task(run()) for run in runs]
 
     def backend(self) -> Backend:
         return IptablesBackend(self.fake, NodeContext(CONTEXT))
@@ -261,6 +263,33 @@ async def test_stale_udp_flows_end(world: World) -> None:
     world.proxier.on_endpoint_slice("MODIFIED", endpoint_slice("dns", ["10.1.0.2"], ports=dns))
     await world.until(lambda: world.flows.flows == [good, foreign])
     assert world.metric("conntrack_reconciler_deleted_entries_total") == 1
+
+
+async def test_a_table_of_many_flows_holds_up_no_rules(world: World) -> None:
+    """Whoever sends UDP packets from many ports fills it: reading 190,000 entries kept all rules waiting for 5 s."""
+    dns = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    reads, go_on = [0], threading.Event()
+
+    def list_udp() -> list[UdpFlow]:
+        reads[0] += 1
+        assert go_on.wait(30)
+        return [UdpFlow("10.0.0.9", number, "172.30.0.10", 53, f"10.1.0.{number}", 53) for number in (1, 2, 3)]
+
+    world.flows.list_udp = list_udp  # type: ignore[method-assign]  # it takes long
+    world.flows.flows = [UdpFlow("10.0.0.9", number, "172.30.0.10", 53, f"10.1.0.{number}", 53) for number in (1, 2, 3)]
+    world.proxier.on_service("ADDED", service("dns", "172.30.0.10", ports=dns))
+    world.proxier.on_endpoint_slice("ADDED", endpoint_slice("dns", ["10.1.0.1"], ports=dns))
+    world.proxier.start()
+    try:
+        await world.until(lambda: reads[0] == 1)
+        world.proxier.on_service("ADDED", service("other", "172.30.0.1"))
+        world.proxier.on_endpoint_slice("MODIFIED", endpoint_slice("dns", ["10.1.0.1", "10.1.0.2"], ports=dns))
+        await world.until(lambda: "ns/other" in world.fake.dump() and "10.1.0.2" in world.fake.dump())
+        assert reads == [1]
+    finally:
+        go_on.set()
+    await world.until(lambda: len(world.flows.flows) < 3)
+    assert [flow.reply_source for flow in world.flows.flows] == ["10.1.0.1", "10.1.0.2"], "by the rules of now"
 
 
 async def test_conntrack_out_of_reach_does_not_stop_the_rules(world: World) -> None:

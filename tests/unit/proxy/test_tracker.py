@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
-from proxy.model import Endpoint
+from proxy.model import Endpoint, NamespacedName, ServicePortName
 from proxy.plan.slices import SERVICE_NAME
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint, endpoint_slice, service
@@ -201,3 +203,44 @@ def test_what_was_taken_does_not_change_any_more() -> None:
     one.service(service("b", "172.30.0.2"))
     one.take()
     assert names(frozenset(before.ports)) == ["ns/a:p80"]
+
+
+def _many(name: str, address: str, endpoints: list[str], ports: int = 100) -> tuple[Json, Json]:
+    listed = [{"name": f"p{one}", "port": one + 1, "protocol": "TCP"} for one in range(ports)]
+    return service(name, address, ports=listed), endpoint_slice(name, endpoints, ports=listed)
+
+
+def test_endpoints_of_many_ports_do_not_keep_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five slices with 10,000 ports each that changed together: 8 s until the rules of another Service were written."""
+    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    one = Tracker(Family.IPV4, HERE, 0.0)
+    for number in range(5):
+        many, part = _many(f"s{number}", f"172.30.0.{number + 1}", ["10.1.0.1"])
+        one.service(many)
+        one.endpoint_slice(part)
+    one.service(service("other", "172.30.1.1"))
+    assert len(one.take().desired.endpoints) == 500, "all of them at first"
+    for number in range(5):
+        one.endpoint_slice(_many(f"s{number}", "", ["10.1.0.2"])[1])
+    one.endpoint_slice(endpoint_slice("other", ["10.1.0.9"]))
+    taken = one.take(some=True)
+    assert {name.service.name for name in taken.ports} == {"s0", "other", "s1"} and one.pending
+    assert {each.ip for each in taken.desired.endpoints[port("s4")]} == {"10.1.0.1"}, "it keeps what it had"
+    seen = [{name.service.name for name in one.take(some=True).ports} for _ in range(2)]
+    assert seen == [{"s2", "s3"}, {"s4"}] and not one.pending
+
+
+def test_a_large_service_is_not_kept_waiting_by_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 250)
+    one = Tracker(Family.IPV4, HERE, 0.0)
+    large, part = _many("large", "172.30.0.1", ["10.1.0.1"], 300)
+    one.service(large)
+    one.endpoint_slice(endpoint_slice("small", ["10.1.0.1"]))
+    one.endpoint_slice(part)
+    one.take(some=True)
+    one.endpoint_slice(endpoint_slice("small", ["10.1.0.2"]))
+    assert {name.service.name for name in one.take(some=True).ports} >= {"large"}, "it waits for longest"
+
+
+def port(name: str) -> ServicePortName:
+    return ServicePortName(NamespacedName("ns", name), "p0", "TCP")

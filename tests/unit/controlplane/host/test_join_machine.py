@@ -1,0 +1,61 @@
+"""`join` on a machine that is something already, and what a `leave` that is interrupted leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.commands import join as command
+from controlplane.host.model import Request
+from controlplane.host.plan.join import OF_OTHERS
+from controlplane.host.work import leave
+from controlplane.host.work.join import check_machine
+from controlplane.machine.edge.locks import directory_lock
+from nodelib.errors import Conflict
+
+
+@pytest.mark.parametrize("path", [Path(one) for one in OF_OTHERS], ids=lambda one: one.name)
+def test_the_node_of_others_is_not_written_over(tmp_path: Path, path: Path) -> None:
+    """On a control plane of kubeadm, join wrote over the authority of the cluster, and leave removed all pods."""
+    folder = tmp_path / "nodewright"
+    others = [f"{tmp_path}{one}" for one in OF_OTHERS]
+    check_machine(str(folder), others)
+    found = Path(f"{tmp_path}{path}")
+    found.parent.mkdir(parents=True)
+    found.touch()
+    with pytest.raises(Conflict, match=path.name):
+        check_machine(str(folder), others)
+    folder.mkdir()
+    check_machine(str(folder), others)  # an earlier join, which may have been interrupted
+
+
+def test_what_says_that_a_node_is_ours_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubelet, config = tmp_path / "kubelet", tmp_path / "kubelet.conf"
+    folder = kubelet / "nodewright"
+    for one in (folder, kubelet / "pods", kubelet / "zzz"):
+        one.mkdir(parents=True)
+    config.touch()
+    removed: list[str] = []
+
+    def remove(path: str) -> None:
+        assert folder.exists() and not config.exists()
+        removed.append(Path(path).name)
+        if len(removed) == 2:
+            raise OSError("interrupted")
+
+    monkeypatch.setattr("nodelib.file_trees.remove", remove)
+    with pytest.raises(OSError, match="interrupted"):
+        leave.remove_files(str(kubelet), [str(config)], str(folder))
+    assert "nodewright" not in removed
+    monkeypatch.undo()
+    leave.remove_files(str(kubelet), [str(config)], str(folder))
+    assert not list(kubelet.iterdir())
+
+
+def test_two_joins_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one would write its node's name and token into the files of the first."""
+    monkeypatch.setattr(command, "need_root", lambda name: None)
+    monkeypatch.setattr(command, "LOCK", str(tmp_path / "lock"))
+    with directory_lock(str(tmp_path / "lock")), pytest.raises(Conflict, match="another `join` or `leave`"):
+        command.run(Request(), plain=True)
