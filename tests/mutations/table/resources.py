@@ -6,7 +6,8 @@ from tests.mutations.model import Mutation
 
 _TESTS = ("unit/agent/resources", "unit/agent/containers")
 _LIMITS, _DEMAND = "agent/resources/plan/container_limits.py", "agent/common/plan/demand.py"
-_MANAGERS, _DEVICES = ("unit/agent/managers",), ("unit/agent/devices",)
+_MANAGERS = ("unit/agent/managers",)
+_DEVICES = ("unit/agent/devices", "unit/agent/common/test_extended_resources.py")
 
 TABLE = (
     Mutation(
