@@ -6,8 +6,10 @@ of each may come and go every second. Upstream makes them beside those of its ot
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from nodelib.loop_share import LoopShare
@@ -33,16 +35,21 @@ class PlanTurns:
 
 
 class PlanTurn:
-    """Of one pod: wait(), then begin() and end() around each plan and status."""
+    """Of one pod: wait(), then begin() and end() around each plan and status.
+
+    `urgent`: nothing waits until the next plan, as with a pod that is not large. It counts all the same.
+    """
 
     def __init__(self, share: LoopShare, cpu: Callable[[], float]) -> None:
         self._share, self._cpu = share, cpu
         self._began, self._is_large = 0.0, False
+        self.urgent = asyncio.Event()
 
     async def wait(self) -> None:
-        """A pod that is not large waits for nobody."""
-        if self._is_large:
-            await self._share.rest()
+        while self._is_large and not self.urgent.is_set() and (left := self._share.left) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self.urgent.wait()
 
     def begin(self) -> None:
         self._began = self._cpu()
