@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from nodelib.loop_share import LoopShare
 
-LARGE = 0.02  # seconds of CPU; for what takes less nothing is counted
+LARGE = 0.005  # seconds of CPU; for what takes less, as with 20 containers at their start, nothing is counted
 SHARE = 0.2  # of the loop's time, all large pods of a namespace together
 _AT_ONCE = 0.5  # seconds, after a while without
 
