@@ -11,7 +11,7 @@ import pytest
 from agent.common.model.pods import ContainerState, Pod, RunState
 from agent.common.work.gate import Gate
 from agent.probes import plan
-from agent.probes.model import ExecRequest, Outcome, ProbeGates, ProbeKind, ProbeRequest, Verdict
+from agent.probes.model import Outcome, ProbeGates, ProbeKind, ProbeRequest, Verdict
 from agent.probes.work import ProbeManager
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
