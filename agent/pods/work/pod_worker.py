@@ -165,6 +165,8 @@ class PodWorker:
                     self._report()
                     self._notes.sync_began(plan, self._woken_at)
                     walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
+                    if self.memory.termination is not None:
+                        self._turn.urgent_after(walking)  # what stops next shares their grace
                     if not walking:
                         operation = self._synced(operation, began)
                 elif walking:
@@ -196,8 +198,7 @@ class PodWorker:
 
     def _update_termination(self) -> bool:
         """Terminate the pod if there is a reason to; True if that is new or has a shorter grace."""
-        memory = self.memory
-        before = memory.termination
+        memory, before = self.memory, self.memory.termination
         present = None if memory.gone else memory.pod
         phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
         self._note_start()

@@ -9,6 +9,7 @@ import pytest
 
 from agent.common.model.eviction import Eviction
 from agent.pods.work import plan_turns
+from tests.builders.pods import container
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
 
@@ -34,7 +35,7 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(plan_turns, "LARGE", 1000.0)
     made = World()
     await made.start_agent()
-    made.create(terminationGracePeriodSeconds=600)
+    made.create(initContainers=[container("side", restartPolicy="Always")], terminationGracePeriodSeconds=600)
     await made.until(made.is_ready)
     monkeypatch.setattr(plan_turns, "LARGE", 0.0)
     await change(made)
@@ -50,9 +51,10 @@ async def change(world: World, times: int = 3) -> None:
 
 @pytest.mark.parametrize("end", [delete, force_delete, evict])
 async def test_the_end_of_a_large_pod_waits_for_no_turn(world: World, end: Callable[[World], None]) -> None:
-    """An eviction, the end of a node and a deletion waited in line with the other large pods of the namespace."""
+    """An eviction, the end of a node and a deletion waited in line with the other large pods of the namespace, and then
+    its sidecars, its sandbox and its volumes."""
     end(world)
-    await world.until(lambda: not world.cri.running(), seconds=10)
+    await world.until(lambda: world.registry.is_over("u1"), seconds=10)
 
 
 async def test_nor_does_a_shorter_grace(world: World) -> None:
@@ -60,7 +62,7 @@ async def test_nor_does_a_shorter_grace(world: World) -> None:
     world.api.ask_deletion("u1", 600)
     await change(world)
     delete(world)
-    await world.until(lambda: not world.cri.running(), seconds=10)
+    await world.until(lambda: world.registry.is_over("u1"), seconds=10)
 
 
 async def test_changes_of_a_pod_that_ends_wait_as_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +73,23 @@ async def test_changes_of_a_pod_that_ends_wait_as_before(world: World, monkeypat
     monkeypatch.setattr(plan_turns.PlanTurn, "end", lambda turn: looked.append(True))
     await change(world, 5)
     assert not looked
+
+
+async def test_the_ends_of_large_pods_have_a_part_of_the_loop_too() -> None:
+    """A hundred that are deleted together held the loop for ten seconds."""
+    used = [0.0]
+    turns = plan_turns.PlanTurns(lambda: used[0])
+    first, second, living = (turns.of("a") for _ in range(3))
+    for turn in (first, second, living):
+        turn.urgent.set()
+        turn.begin()
+        used[0] += 0.1
+        turn.end()
+    living.urgent.clear()
+    await asyncio.wait_for(living.wait(), 5)
+    for turn in (first, second):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(turn.wait(), 0.01)
 
 
 async def test_many_pods_of_some_hundred_containers_are_large_too() -> None:
