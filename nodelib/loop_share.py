@@ -23,8 +23,12 @@ class LoopShare:
             self.rests_until = begin + self.owed / self.share - self.owed
             self.owed = 0.0
 
+    @property
+    def left(self) -> float:
+        """Seconds of the rest, not above 0 when the work may go on."""
+        return self.rests_until - asyncio.get_running_loop().time()
+
     async def rest(self) -> None:
         """Until the work may go on."""
-        loop = asyncio.get_running_loop()
-        while (left := self.rests_until - loop.time()) > 0:
+        while (left := self.left) > 0:
             await asyncio.sleep(left)

@@ -41,7 +41,7 @@ FIELDS = {
 }
 # Requests are put together for each attempt, up to three a second of each container. What references make of a command:
 # no kernel takes a longer argument. No server takes so many headers.
-_MOST_COMMAND = 128 * 1024
+_MOST_COMMAND, _LONG_COMMAND = 128 * 1024, 16 * 1024
 _MOST_ARGUMENTS, _MOST_HEADERS, _LONGEST_PATH = 4096, 1000, 16 * 1024
 _FIRST_RETRY = 0.2  # seconds; doubled each time until the period is reached
 _SOON = 0.25  # part of a period in which a started agent probes the containers that ran before it
@@ -243,6 +243,14 @@ def request_of(spec: Spec, container: Json, ip: str, gates: ProbeGates | None = 
             gates.grpc_tls and asked.get("mode") == "TLS",
         )
     raise Invalid(f"missing probe handler for container {container['name']}", step="probe")
+
+
+def is_kept(spec: Spec, found: ProbeRequest | Outcome) -> bool:
+    """Whether the next attempt sends the same as this one, which took long to work out. What is short stays as written:
+    with the values of its variables, it may have 128 KiB for each of the thousands of probes of a pod."""
+    if (asked := spec.action.get("exec")) is None:
+        return False
+    return isinstance(found, Outcome) or sum(map(len, asked.get("command") or ())) > _LONG_COMMAND
 
 
 def _http(asked: Json, container: Json, ip: str) -> HttpRequest:

@@ -60,13 +60,17 @@ class _Watched:
     specs: dict[ProbeKind, Spec]
     tracks: dict[ProbeKind, Track]
     answers: dict[ProbeKind, ProbeAnswer] = field(default_factory=dict)
-    commands: dict[ProbeKind, ExecRequest] = field(default_factory=dict)
+    commands: dict[ProbeKind, ProbeRequest | Outcome] = field(default_factory=dict)
 
-    def request(self, spec: Spec, ip: str, gates: ProbeGates | None) -> ProbeRequest:
-        """Raises Invalid. A command is put together once: it may have a megabyte of references."""
-        known = self.commands.get(spec.kind)
-        found = known or plan.request_of(spec, self.container, ip, gates)
-        if isinstance(found, ExecRequest):
+    def request(self, spec: Spec, ip: str, gates: ProbeGates | None) -> ProbeRequest | Outcome:
+        """Or why there is none. A command that takes long to be put together, or cannot be, is so only once."""
+        if (known := self.commands.get(spec.kind)) is not None:
+            return known
+        try:
+            found: ProbeRequest | Outcome = plan.request_of(spec, self.container, ip, gates)
+        except Invalid as error:
+            found = Outcome(Verdict.ERROR, error.message)
+        if plan.is_kept(spec, found):
             self.commands[spec.kind] = found
         return found
 
@@ -325,10 +329,9 @@ class ProbeManager:
         """Send the request. An attempt that could not be made is repeated up to three times, as upstream does."""
         outcome = Outcome(Verdict.ERROR)
         for _ in range(_ATTEMPTS_ON_ERROR):
-            try:
-                request = watched.request(spec, kept.ip, self._gates)
-            except Invalid as error:
-                return Outcome(Verdict.ERROR, error.message)
+            request = watched.request(spec, kept.ip, self._gates)
+            if isinstance(request, Outcome):
+                return request
             async with self._places(request, kept.pod):
                 with of_namespace(kept.pod.namespace):
                     outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)

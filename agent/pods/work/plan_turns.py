@@ -6,14 +6,17 @@ of each may come and go every second. Upstream makes them beside those of its ot
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from nodelib.loop_share import LoopShare
 
-LARGE = 0.02  # seconds of CPU; for what takes less nothing is counted
+LARGE = 0.005  # seconds of CPU; for what takes less, as with 20 containers at their start, nothing is counted
 SHARE = 0.2  # of the loop's time, all large pods of a namespace together
+SHARE_OF_ENDS = 0.3  # beside it, for the plans that end such pods: others of the namespace do not hold those up
 _AT_ONCE = 0.5  # seconds, after a while without
 
 
@@ -25,30 +28,53 @@ class PlanTurns:
 
     def __init__(self, cpu: Callable[[], float] = time.thread_time) -> None:
         self._cpu = cpu
-        self._shares: WeakValueDictionary[str, LoopShare] = WeakValueDictionary()
+        self._shares: WeakValueDictionary[tuple[str, float], LoopShare] = WeakValueDictionary()
 
     def of(self, namespace: str) -> PlanTurn:
         """For the worker of a pod of this namespace."""
-        return PlanTurn(self._shares.setdefault(namespace, LoopShare(SHARE, SHARE * _AT_ONCE)), self._cpu)
+        return PlanTurn(self._share(namespace, SHARE), self._share(namespace, SHARE_OF_ENDS), self._cpu)
+
+    def _share(self, namespace: str, share: float) -> LoopShare:
+        return self._shares.setdefault((namespace, share), LoopShare(share, share * _AT_ONCE))
 
 
 class PlanTurn:
-    """Of one pod: wait(), then begin() and end() around each plan and status."""
+    """Of one pod: wait(), then begin() and end() around each plan and status.
 
-    def __init__(self, share: LoopShare, cpu: Callable[[], float]) -> None:
-        self._share, self._cpu = share, cpu
-        self._began, self._is_large = 0.0, False
+    `urgent`: until the next plan, the pod has a part in the share of `ends`.
+    """
+
+    def __init__(self, share: LoopShare, ends: LoopShare, cpu: Callable[[], float]) -> None:
+        self._share, self._ends, self._cpu = share, ends, cpu
+        self._began, self._charged, self._is_large = 0.0, share, False
+        self.urgent = asyncio.Event()
+
+    def urgent_after(self, steps: Iterable[asyncio.Task[None]]) -> None:
+        """Once all of these have ended."""
+        left = set(steps)
+
+        def ended(step: asyncio.Task[None]) -> None:
+            left.discard(step)
+            if not left:
+                self.urgent.set()
+
+        for step in tuple(left):
+            step.add_done_callback(ended)
 
     async def wait(self) -> None:
         """A pod that is not large waits for nobody."""
-        if self._is_large:
-            await self._share.rest()
+        while self._is_large and not self.urgent.is_set() and (left := self._share.left) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self.urgent.wait()
+        if self._is_large and self.urgent.is_set():
+            await self._ends.rest()
 
     def begin(self) -> None:
-        self._began = self._cpu()
+        self._began, self._charged = self._cpu(), self._ends if self.urgent.is_set() else self._share
 
     def end(self) -> None:
         took = self._cpu() - self._began
         self._is_large = took > LARGE
         if self._is_large:
-            self._share.charge(took)
+            self._charged.charge(took)

@@ -81,6 +81,7 @@ class PodWorker:
         else:
             keep_hashes(self.memory.pod, pod)
             self.memory.pod, self.memory.desired = pod, desired or pod
+        self._hurry_if(self._update_termination())
         self._awake.set()
 
     def resize(self, state: ResizeState, allocated: Pod | None = None) -> None:
@@ -104,7 +105,7 @@ class PodWorker:
         """Terminate the pod for a reason of the node (rejection, eviction)."""
         before = self.memory.termination
         self.memory.termination = combined(before, termination)
-        self._urgent = self._urgent or self.memory.termination is not before
+        self._hurry_if(self.memory.termination is not before)
         self._awake.set()
 
     def evict(self, eviction: Eviction) -> None:
@@ -164,6 +165,8 @@ class PodWorker:
                     self._report()
                     self._notes.sync_began(plan, self._woken_at)
                     walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
+                    if self.memory.termination is not None:
+                        self._turn.urgent_after(walking)  # what stops next shares their grace
                     if not walking:
                         operation = self._synced(operation, began)
                 elif walking:
@@ -188,10 +191,14 @@ class PodWorker:
         self._deps.metrics.pod_worker_duration.labels(kind).observe(self._deps.clock.monotonic() - began)
         return "sync"
 
+    def _hurry_if(self, urgent: bool) -> None:
+        if urgent:
+            self._urgent = True
+            self._turn.urgent.set()
+
     def _update_termination(self) -> bool:
         """Terminate the pod if there is a reason to; True if that is new or has a shorter grace."""
-        memory = self.memory
-        before = memory.termination
+        memory, before = self.memory, self.memory.termination
         present = None if memory.gone else memory.pod
         phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
         self._note_start()
@@ -199,9 +206,8 @@ class PodWorker:
             present, memory.pod, phase, before, self._deps.clock.steady(), memory.started
         )
         self._deps.status.terminations.record(memory.pod.uid, memory.termination)
-        if memory.termination is before or memory.termination is None:
-            return False
-        return before is None or memory.termination.grace < before.grace
+        now = memory.termination
+        return now is not None and (before is None or now.grace < before.grace)
 
     def _note_start(self) -> None:
         """Remember when the pod started, once its status says so: no step of the wall clock moves its deadline."""
@@ -218,8 +224,8 @@ class PodWorker:
         memory.ended = {one: memory.ended.get(one) or since(clock, at) for one, at in ended.items()}
 
     def _next_plan(self) -> PodPlan:
-        memory = self.memory
-        facts = self._facts()
+        memory, facts = self.memory, self._facts()
+        self._turn.urgent.clear()
         self._update_resize(facts)
         plan = plan_pod(memory.pod, memory.seen, facts)
         for name in new_back_offs(plan, memory.waiting):
@@ -248,9 +254,8 @@ class PodWorker:
 
     def _report(self) -> None:
         """Compute the status and hand it to the status manager."""
-        memory = self.memory
         self._ensure_probes()
-        status_object, facts = self._status_object(), self._facts()
+        memory, status_object, facts = self.memory, self._status_object(), self._facts()
         self._notes.first_probes(facts.probes)
         given = StatusInputs(
             facts=facts,

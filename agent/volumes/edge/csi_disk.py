@@ -7,6 +7,7 @@ plugins/kubernetes.io/csi/DRIVER/HASH/{globalmount,vol_data.json}. Blocking call
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,9 @@ from nodelib import files, mounts
 from nodelib.json_values import decode
 
 _DATA = "vol_data.json"
+_MOST = 1 << 20  # bytes of one; a driver's id of a volume has 128 (CSI specification)
+# What a CSI plugin, which has these folders, has put in the place of the file is no record of a volume either.
+_NO_FILE = {errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ETIMEDOUT}
 _FILESYSTEM, _BLOCK = "volumes/kubernetes.io~csi", "volumeDevices/kubernetes.io~csi"
 
 
@@ -31,8 +35,11 @@ class CsiDisk:
 
     def save(self, folder: str, data: Mapping[str, str]) -> None:
         """Write vol_data.json atomically and durably: after a power failure it alone names the driver to ask."""
+        path, text = f"{folder}/{_DATA}", json.dumps(dict(data))
+        if len(text) > _MOST:
+            raise OSError(errno.EFBIG, f"it would have {len(text)} bytes, of which {_MOST} could be read again", path)
         make_directories(folder)
-        files.replace(f"{folder}/{_DATA}", json.dumps(dict(data)), durable=True)
+        files.replace(path, text, durable=True)
 
     def make(self, path: str) -> None:
         make_directories(path)
@@ -98,22 +105,26 @@ class CsiDisk:
 
 
 def _context(data: Mapping[str, str]) -> str:
-    return str(data.get("seLinuxMountContext") or "")
+    return data.get("seLinuxMountContext", "")
 
 
 def _read(folder: str) -> dict[str, str]:
     try:
-        with open(f"{folder}/{_DATA}", encoding="utf-8") as file:
-            found = decode(file.read())
+        found = decode(files.bytes_of(f"{folder}/{_DATA}", _MOST, seconds=0))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        return {}
+    values = found.items() if isinstance(found, dict) else ()
+    return {name: value for name, value in values if isinstance(value, str)}
 
 
 def _names(folder: str) -> list[str]:
     try:
         return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

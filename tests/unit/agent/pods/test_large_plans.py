@@ -98,6 +98,15 @@ def test_an_image_of_a_megabyte() -> None:
     assert least(lambda: plan_pod(web, ended, FACTS))[0] < 0.05
 
 
+def test_a_status_does_not_repeat_an_image_of_a_megabyte() -> None:
+    """The pod had it twice then, which is more than the API server stores, and whose last status is refused for ever
+    is not deleted."""
+    web = pod(container("a", image="x" * 1_300_000))
+    observed = ObservedPod("u", (box(),))
+    shown = pod_status(web, observed, StatusInputs(FACTS, plan_pod(web, observed, FACTS)))
+    assert shown["containerStatuses"][0]["image"] == "x" * labels.LONGEST_IMAGE
+
+
 def test_hashes_are_kept_for_the_next_version_of_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
