@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypedDict
@@ -19,7 +18,7 @@ from agent.common.model.eviction import Eviction
 from agent.common.model.labels import keep_hashes
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.pods.model.facts import Cause, Facts, Termination
-from agent.pods.model.steps import EnsureImage, Kill, PodPlan, PreStop, RemovePod, Resize, RunSandbox, Start, Step
+from agent.pods.model.steps import EnsureImage, Kill, PodPlan, PreStop, RemovePod, RunSandbox, Start, Step
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan import container_exits as exits
 from agent.pods.plan import failures, resize, restart_backoff
@@ -34,6 +33,7 @@ from agent.pods.plan.waiting import back_off_message, new_back_offs, probed, wai
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.start_notes import Moment, StartNotes
+from agent.pods.work.step_outcomes import StepOutcomes
 from agent.pods.work.steps.walker import Walker
 from agent.pods.work.timeline import Timeline
 from agent.pods.work.wakening import Wakening
@@ -68,7 +68,7 @@ class PodWorker:
         self._awake, self._woken_at = Wakening(deps.clock), 0.0
         self._turn = deps.plan_turns.of(pod.namespace)
         self._steps = Walker(deps, self.memory, self._awake)
-        self._failing: type[Step] | None = None  # the kind of step whose failure is in `memory.blocked`
+        self._outcomes = StepOutcomes(deps, self.memory)
         self._urgent = self._planning_stopped = False
         self._created_at = heard.monotonic
         self._note_ends()
@@ -317,49 +317,16 @@ class PodWorker:
         try:
             with memory.timeline.step(what, **_details(step)):
                 await self._steps.walk(step)
-            self._step_succeeded(step)
+            self._outcomes.succeeded(step)
         except NodewrightError as error:
             reason = getattr(error, "reason", type(error).__name__)
-            self._step_failed(step, reason, error.message, error.action)
+            self._outcomes.failed(step, reason, error.message, error.action)
             if isinstance(step, Start):
                 self._deps.metrics.started_containers_errors.labels(CONTAINER_TYPES[step.kind], reason).inc()
             log.warning("pod %s: %s: %s", memory.pod.full_name, what.words, error)
         except Exception as error:
-            self._step_failed(step, "InternalError", repr(error))
+            self._outcomes.failed(step, "InternalError", repr(error))
             log.exception("pod %s: %s", memory.pod.full_name, what.words)
-
-    def _step_succeeded(self, step: Step) -> None:
-        if isinstance(step, Start):
-            self.memory.failures.pop(step.container["name"], None)
-        elif isinstance(step, Resize):
-            self.memory.resize_failure = None
-        elif failures.unblocks(step, self._failing):
-            self.memory.blocked = None
-
-    def _step_failed(self, step: Step, reason: str, message: str, action: str = "") -> None:
-        memory, now, jitter = self.memory, self._deps.clock.steady(), random.uniform(0.9, 1.1)
-        if isinstance(step, Resize):
-            memory.resize_failure = failures.resize_failure(reason, message, now, jitter)
-            self._report_failed_resize(message, self._deps.clock.now())
-            return
-        rejected = failures.rejection_of(reason, message, now, memory.blocked)
-        if rejected is not None:
-            memory.termination = combined(memory.termination, rejected)
-        if container := failures.blocked_container(step):
-            before = memory.failures.get(container)
-            memory.failures[container] = failures.failure(before, reason, message, action, now, jitter)
-        else:
-            memory.blocked = failures.failure(memory.blocked, reason, message, action, now, jitter)
-            self._failing = type(step)
-
-    def _report_failed_resize(self, message: str, now: float) -> None:
-        memory = self.memory
-        generation = int(memory.pod.meta.get("generation") or 0)
-        memory.resize, news = resize_status.failed(memory.resize, message, generation, now)
-        if news and memory.resize.progress is not None:
-            generation = memory.resize.progress.generation
-            text = resize_status.event_message("Pod resize error", memory.pod, generation, message)
-            self._deps.events.emit(memory.pod.raw, "Warning", "ResizeError", text)
 
     async def _wait(self, walking: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
         """Until a step ends, there is news, or the plan's `wait_until` has come. Returns the steps that have ended."""
