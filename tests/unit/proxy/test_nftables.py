@@ -21,7 +21,7 @@ from proxy.backends.base import SyncReport
 from proxy.backends.context import NodeContext
 from proxy.backends.nftables import NftablesBackend
 from proxy.plan.nftables import layout
-from proxy.plan.nftables.affinity import stale_clients
+from proxy.plan.nftables.affinity import losing_frontends, stale_clients
 from proxy.plan.nftables.ports import Frontend, frontend_key
 from proxy.plan.nftables.sync import AppliedState, Delta, plan
 from proxy.plan.tracker import Tracker
@@ -422,22 +422,24 @@ async def test_what_a_failure_leaves_is_known_after_a_sync_that_took_long(monkey
     await world.backend.forget_clients()
     client(world, "172.30.0.1", 1, endpoint=1)
     await world.put(endpoint_slice("a", ["10.1.0.2"]))
-    failed, loop, real = asyncio.Event(), asyncio.get_running_loop(), nftables.losing_frontends
+    fake.go_on.clear()
+    forgetting = asyncio.create_task(world.backend.forget_clients())
+    await settle()
+    loop = asyncio.get_running_loop()
 
     async def fail() -> None:
-        monkeypatch.setattr(fake, "sets", {})
+        fake.expired = {b"not there"}
+        fake.go_on.set()
         with pytest.raises(KeyError):
-            await world.backend.forget_clients()
-        failed.set()
+            await forgetting
 
-    def slow(*given: Any) -> Any:
-        held = fake.sets
+    def slow(*given: Any) -> set[Frontend]:
         asyncio.run_coroutine_threadsafe(fail(), loop).result(30)
-        fake.sets = held
-        return real(*given)
+        return losing_frontends(*given)
 
-    monkeypatch.setattr(nftables, "losing_frontends", slow)
+    monkeypatch.setattr("proxy.backends.nftables.losing_frontends", slow)
     await world.put(*sticky("b", "172.30.0.2", ["10.1.0.3"]))
-    assert failed.is_set()
+    assert forgetting.done()
+    fake.expired = set()
     await world.backend.forget_clients()
     assert not fake.sets[layout.AFFINITY]
