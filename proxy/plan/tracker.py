@@ -71,6 +71,7 @@ class Tracker:
         self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
         self._shares, self._port_shares = EndpointShares(), PortShares()
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
+        self._sizes: dict[NamespacedName, int] = {}  # of what is merged: pairs, and ports without endpoints
         self._unmerged: dict[NamespacedName, None] = {}  # in the order in which their slices changed
         self._changed: set[ServicePortName] = set()
         self._triggers: dict[NamespacedName, list[float]] = {}
@@ -189,8 +190,10 @@ class Tracker:
             if self._endpoints.get(name) != endpoints:
                 self._endpoints[name] = endpoints
                 self._changed.add(name)
+        self._sizes.pop(service, None)
         if merged:
             self._merged[service] = tuple(merged)
+            self._sizes[service] = sum([len(endpoints) or 1 for endpoints in merged.values()])
         return problems
 
     def _some(self) -> list[NamespacedName]:
@@ -198,8 +201,8 @@ class Tracker:
         if len(self._unmerged) < 2:
             return list(self._unmerged)
         sizes = {
-            one: len(self._merged.get(one, ())) + sum(part.size for part in self._slices.get(one, {}).values())
-            for one in self._unmerged
+            one: self._sizes.get(one, 0) + sum(part.size for part in self._slices.get(one, {}).values())
+            for one in self._unmerged  # what goes, and what comes
         }
         first, *rest = self._unmerged
         found, left = [first], MOST_AT_ONCE - sizes[first]
