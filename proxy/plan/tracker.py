@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -201,15 +202,22 @@ class Tracker:
         return problems
 
     def _some(self) -> set[NamespacedName]:
-        """The Services that wait for longest, and then those that have little."""
+        """The Services that wait for longest, whatever they have, and then of each namespace those that have little.
+
+        Namespaces take turns: whoever has much, or many Services, keeps nobody else waiting.
+        """
         sizes = {one: self._size(one) for one in self._unmerged.keys() | self._unserved.keys()}
         found = {next(iter(waiting)) for waiting in (self._unmerged, self._unserved) if waiting}
-        left = MOST_AT_ONCE - sum([sizes[one] for one in found])
+        left = max(MOST_AT_ONCE - sum([sizes[one] for one in found]), MOST_AT_ONCE // 2)
+        totals: Counter[str] = Counter()  # by namespace, of this Service and those that have less
+        turns: dict[NamespacedName, int] = {}
         for one in sorted(sizes.keys() - found, key=lambda one: (sizes[one], one)):
-            left -= sizes[one]
-            if left < 0 and sizes[one] > _FEW:
-                break
-            found.add(one)
+            totals[one.namespace] += sizes[one]
+            turns[one] = totals[one.namespace]
+        for one in sorted(turns, key=lambda one: turns[one]):
+            if sizes[one] <= max(left, _FEW):
+                left -= sizes[one]
+                found.add(one)
         return found
 
     def _size(self, service: NamespacedName) -> int:

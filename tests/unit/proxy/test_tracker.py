@@ -242,6 +242,19 @@ def test_a_large_service_is_not_kept_waiting_by_small_ones(monkeypatch: pytest.M
     assert {name.service.name for name in one.take(some=True).ports} >= {"large"}, "it waits for longest"
 
 
+def test_a_namespace_with_much_does_not_keep_another_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 50 Services with 10,000 pairs each one was taken at a time, and whoever had more than 100 waited for most."""
+    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 1000)
+    one = Tracker(Family.IPV4, HERE, 0.0)
+    addresses = [f"10.1.0.{last}" for last in range(1, 151)]
+    for number in range(20):
+        one.endpoint_slice(_many(f"large{number}", "", addresses[:12])[1])
+        one.endpoint_slice(_many(f"middle{number}", "", addresses[:3], 40)[1])
+    one.endpoint_slice(endpoint_slice("victim", addresses, namespace="other"))
+    taken = {name.service.name for name in one.take(some=True).ports}
+    assert taken == {"large0", "victim", "middle0", "middle1"}
+
+
 def test_ports_of_many_endpoints_do_not_keep_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 Services of 10,000 pairs each whose ports changed together: 14 s until another one's rules were written."""
     monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
