@@ -42,15 +42,15 @@ def stale_clients(
     allowed: dict[bytes, set[bytes | str | None]] = {}
     for at in owners if frontends is None else frontends:
         mine = _elements(at, owners, ports)
-        known = allowed.setdefault(frontend_key(at), set())
+        endpoints = allowed.setdefault(frontend_key(at), set())
         if _sticky(mine):
-            known.update(element_data(one.raw) for one in mine if one.set == layout.ENDPOINTS)
+            endpoints.update(element_data(one.raw) for one in mine if one.set == layout.ENDPOINTS)
     found = []
     for raw in recorded:
         key = element_key(raw)
         address = (len(key) - 8) // 2
-        known_values = allowed.get(key[:-address])
-        if frontends is None if known_values is None else element_data(raw) not in known_values:
+        known = allowed.get(key[:-address])
+        if frontends is None if known is None else element_data(raw) not in known:
             found.append(Element(layout.AFFINITY, raw))
     return found
 
