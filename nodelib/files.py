@@ -20,11 +20,13 @@ def replace(
     *,
     durable: bool = False,
     owner: tuple[int, int] | None = None,
+    at: int | None = None,
 ) -> None:
     """Replace the file's content. Its folder must exist. Raises OSError and leaves no temporary file then.
 
     `durable`: the content is on disk when the call returns; after a power failure the file is either old or new.
-    `owner`: the user and the group that get the file; by default those of this process.
+    `owner`: the user and the group that get the file; by default those of this process. `at`: a descriptor of the
+    folder in which `path` is looked for.
     """
     folder, name = os.path.split(path)
     # With the leading dot and this ending, readers of a whole folder (containerd, upstream's kubelet) ignore it.
@@ -32,8 +34,8 @@ def replace(
     # What an interrupted call left is removed, and never written through: in a folder that others write to (a node's,
     # seen from the machine) it could be a link to any file.
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(draft)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        os.unlink(draft, dir_fd=at)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=at)
     try:
         with open(handle, "wb") as file:
             if owner is not None:
@@ -43,13 +45,13 @@ def replace(
             if durable:
                 file.flush()
                 os.fsync(handle)
-        os.replace(draft, path)
+        os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
+            os.unlink(draft, dir_fd=at)
         raise
     if durable:
-        _sync_folder(folder or ".")
+        _sync_folder(folder or ".", at)
 
 
 def no_link(path: str, flags: int) -> int:
@@ -124,8 +126,8 @@ def _is_regular(number: int) -> bool:
     return stat.S_ISREG(os.fstat(number).st_mode)
 
 
-def _sync_folder(folder: str) -> None:
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync_folder(folder: str, at: int | None) -> None:
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
     try:
         os.fsync(directory)
     finally:

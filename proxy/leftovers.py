@@ -7,11 +7,10 @@ beside the syncs, which would keep the rules of all Services waiting. Upstream r
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from nodelib.clock import Clock
-from nodelib.errors import NodewrightError, Permanent
 from nodelib.firewall.objects import Family
 from nodelib.netlink.flows import UdpFlow
 from nodelib.runner import BoundedFrequencyRunner
@@ -19,10 +18,11 @@ from proxy.backends.base import Backend
 from proxy.edge.metrics import Metrics
 from proxy.model import Desired
 
-log = logging.getLogger(__name__)
-
-_RETRY = 2.0  # seconds
-_REST_FACTOR, _LONGEST_REST = 1.0, 10.0  # half of the time at most, and not for long
+# After a failure. Clients are sent to what is gone until they are forgotten; conntrack that cannot be read, for lack of
+# a right or a module, seldom can a moment later.
+_CLIENTS_RETRY, _FLOWS_RETRY = 2.0, 30.0  # seconds
+# Of the time, half at most for flows and a third for clients; not for long.
+_FLOWS_REST, _CLIENTS_REST, _LONGEST_REST = 1.0, 2.0, 10.0
 _NEVER = 3600.0  # seconds; every full sync asks for it
 
 
@@ -35,7 +35,7 @@ class Flows(Protocol):
 
 
 class Leftovers:
-    """`syncing` is held while rules are written."""
+    """Flows do not wait for clients, of which there may be far more. `syncing` is held while rules are written."""
 
     def __init__(
         self, family: Family, backend: Backend, flows: Flows, metrics: Metrics, syncing: asyncio.Lock, clock: Clock
@@ -44,49 +44,52 @@ class Leftovers:
         self._syncing, self._clock = syncing, clock
         self._desired: Desired | None = None
         self._udp = False
-        self._runner = BoundedFrequencyRunner(
-            f"leftovers {family}",
-            self._remove,
+        self._deleting = self._runner("delete stale UDP flows", self._delete_flows, _FLOWS_RETRY, _FLOWS_REST)
+        self._forgetting = self._runner("forget clients", self._forget_clients, _CLIENTS_RETRY, _CLIENTS_REST)
+
+    def _runner(
+        self, name: str, work: Callable[[], Awaitable[None]], retry: float, rest_factor: float
+    ) -> BoundedFrequencyRunner:
+        return BoundedFrequencyRunner(
+            f"{self._family}: {name}",
+            work,
             min_interval=0.0,
-            retry_interval=_RETRY,
+            retry_interval=retry,
             max_interval=_NEVER,
-            clock=clock,
-            rest_factor=_REST_FACTOR,
+            clock=self._clock,
+            rest_factor=rest_factor,
             longest_rest=_LONGEST_REST,
         )
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self._runner.run()
+        await asyncio.gather(self._deleting.run(), self._forgetting.run())
 
     def written(self, desired: Desired, *, udp: bool) -> None:
         """These are the rules now. `udp`: flows may lead to what is gone."""
         self._desired = desired
-        self._udp = self._udp or udp
-        self._runner.poke()
+        self._forgetting.poke()
+        if udp:
+            self._udp = True
+            self._deleting.poke()
 
-    async def _remove(self) -> None:
-        try:
-            await self._backend.forget_clients()
-        except NodewrightError as error:
-            log.warning("%s: clients may go on being sent to endpoints that are gone: %s", self._family, error)
-        if self._udp and self._desired is not None:
-            self._udp = False
-            await self._delete_stale_flows()
+    async def _forget_clients(self) -> None:
+        await self._backend.forget_clients()
 
-    async def _delete_stale_flows(self) -> None:
+    async def _delete_flows(self) -> None:
+        if not self._udp:
+            return
+        self._udp = False
         started = self._clock.monotonic()
         try:
             flows = await asyncio.to_thread(self._flows.list_udp)
             async with self._syncing:  # a flow that was listed is of these rules, or of older ones
                 desired = self._desired
-            assert desired is not None, "checked by the caller, and never taken back"
+            assert desired is not None, "there are some where a UDP port was written"
             deleted = await asyncio.to_thread(self._delete_stale, desired, flows)
-        except Permanent as error:
-            log.warning(
-                "%s: conntrack could not be cleaned, UDP clients may reach old endpoints: %s", self._family, error
-            )
-            return
+        except BaseException:
+            self._udp = True
+            raise
         self._metrics.conntrack.labels(self._family.value).observe(self._clock.monotonic() - started)
         self._metrics.conntrack_deleted.labels(self._family.value).inc(deleted)
 

@@ -12,7 +12,7 @@ from proxy.model import SyncReport as SyncReport
 
 
 class Backend(Protocol):
-    """One address family of one mode. One task owns a backend, so calls never overlap, but that of forget_clients()."""
+    """One address family of one mode. One task owns a backend, so calls never overlap, but those of two: see there."""
 
     @property
     def mode(self) -> str:
@@ -35,7 +35,8 @@ class Backend(Protocol):
         """Changes that somebody else made since the last sync, one sentence each. `deep`: compare every rule."""
 
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
-        """UDP flows that conntrack still translates to an endpoint that no longer serves. Called from a thread."""
+        """UDP flows that conntrack still translates to an endpoint that no longer serves. Called from a thread, beside
+        other calls."""
 
     async def forget_clients(self) -> None:
         """End the session affinity of clients to endpoints that are gone. May take seconds, beside other calls."""

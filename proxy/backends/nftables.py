@@ -21,8 +21,8 @@ from proxy.model import Desired, ServicePortName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.context import Context
 from proxy.plan.nftables import layout
-from proxy.plan.nftables.affinity import forgotten, losing_endpoints, stale_clients
-from proxy.plan.nftables.ports import port_elements
+from proxy.plan.nftables.affinity import forgotten, losing_frontends, stale_clients
+from proxy.plan.nftables.ports import Frontend, port_elements
 from proxy.plan.nftables.sync import AppliedState, Delta, Kernel, difference, plan
 
 log = logging.getLogger(__name__)
@@ -32,9 +32,9 @@ _ATOMIC = 20_000
 # On-demand chains that are not worth a look at which of them nobody uses any more. There may be one for each second of
 # an affinity and each number of endpoints, and all of them are read in every audit.
 _FEW_CHAINS = 1000
-_FEW_PORTS = 100
-# A client has another endpoint by now.
-_ANOTHER = (errno.EBUSY, errno.EEXIST, errno.ENOENT)
+_FEW_FRONTENDS = 100
+# A client has another endpoint by now; ENFILE: it has expired, and others have filled the map since.
+_ANOTHER = (errno.EBUSY, errno.EEXIST, errno.ENOENT, errno.ENFILE)
 _CLIENTS = 512  # whose endpoint is gone, that are forgotten in one transaction
 
 
@@ -62,7 +62,7 @@ class NftablesBackend(NodeBackend):
         self._rules = ""
         self._tolerated = _FEW_CHAINS
         self._writing = asyncio.Lock()
-        self._losing: set[ServicePortName] | None = None  # ports whose clients may have an endpoint that is gone
+        self._losing: set[Frontend] | None = None  # whose clients may have an endpoint that is gone; None: all
 
     mode = "nftables"
 
@@ -89,9 +89,11 @@ class NftablesBackend(NodeBackend):
         self._seen = self._generation() if alone else None
         if full:
             self._losing = None
-        elif self._losing is not None:
-            many = len(delta.ports) > _FEW_PORTS
-            self._losing |= await in_thread_if(many, losing_endpoints, delta.delete, delta.ports)
+        else:
+            many = len(delta.owner) > _FEW_FRONTENDS
+            losing = await in_thread_if(many, losing_frontends, delta, applied)
+            if self._losing is not None:  # by now
+                self._losing |= losing
         return _report(applied, delta, full)
 
     async def forget_clients(self) -> None:
@@ -106,9 +108,8 @@ class NftablesBackend(NodeBackend):
             if applied is None:  # a full sync follows
                 self._losing = None
                 return
-            names = applied.ports if losing is None else losing
-            ports = [port for name in names if (port := applied.ports.get(name)) is not None]
-            stale = await asyncio.to_thread(stale_clients, ports, recorded, all_ports=losing is None)
+            owners, ports = dict(applied.owner), dict(applied.ports)
+            stale = await asyncio.to_thread(stale_clients, losing, owners, ports, recorded)
             for start in range(0, len(stale), _CLIENTS):
                 await self._forget(stale[start : start + _CLIENTS])
         except BaseException:

@@ -102,7 +102,8 @@ class UserspaceBackend(NodeBackend):
 
     def stale_flows(self, desired: Desired, flows: Iterable[UdpFlow]) -> list[UdpFlow]:
         """Flows to sockets of an earlier proxy process."""
-        return redirected_elsewhere(desired, flows, {relay.port for relay, _ in self._sockets.values()})
+        sockets = list(self._sockets.values())  # a sync may open others meanwhile
+        return redirected_elsewhere(desired, flows, {relay.port for relay, _ in sockets})
 
     def refused_port(self, error: NodewrightError, desired: Desired) -> ServicePortName | None:
         return refused_port(error.line, desired) if isinstance(error, RestoreError) and error.line else None

@@ -30,7 +30,8 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close sends a reset
 # costs a descriptor or two of the proxy, which all other Services need. Upstream has no limit.
 MOST_CONNECTIONS = 8192
 MOST_TALKS = 4096
-# Of all Services of a namespace: one of them may have thousands of ports.
+# Of all Services of a namespace: one of them may have thousands of ports. Where some take all of it, each other port
+# still has what it would have if all had the same: whoever may reach one of them must not take that of others.
 MOST_CONNECTIONS_OF_NAMESPACE = 16_384
 MOST_TALKS_OF_NAMESPACE = 8192
 _MOST_WAITING = 16  # packets of a client until its conversation has begun
@@ -63,10 +64,12 @@ class Client(NamedTuple):
 
 @dataclass(slots=True)
 class Open:
-    """What the relays of a namespace have open."""
+    """What the relays of a namespace have open, and how many of them listen."""
 
     connections: int = 0
     talks: int = 0
+    tcp_relays: int = 0
+    udp_relays: int = 0
 
 
 class Relays:
@@ -125,6 +128,7 @@ class TcpRelay:
         sock = _bound(family, socket.SOCK_STREAM)
         relay = cls(choose, sock.getsockname()[1], of_namespace)
         sock.listen(_BACKLOG)
+        of_namespace.tcp_relays += 1
         relay._accepting = asyncio.create_task(relay._accept(sock), name="accept")
         return relay
 
@@ -133,7 +137,9 @@ class TcpRelay:
 
     async def close(self) -> None:
         if self._accepting is not None:
-            await cancel_and_wait(self._accepting)
+            accepting, self._accepting = self._accepting, None
+            self._of_namespace.tcp_relays -= 1
+            await cancel_and_wait(accepting)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -171,8 +177,9 @@ class TcpRelay:
 
     @property
     def _has_room(self) -> bool:
-        of_namespace = self._of_namespace.connections
-        return self._open <= MOST_CONNECTIONS and of_namespace <= MOST_CONNECTIONS_OF_NAMESPACE
+        if self._of_namespace.connections <= MOST_CONNECTIONS_OF_NAMESPACE:
+            return self._open <= MOST_CONNECTIONS
+        return self._open <= MOST_CONNECTIONS_OF_NAMESPACE // max(1, self._of_namespace.tcp_relays)
 
     async def _dial(self, client: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         for number, timeout in enumerate(DIAL_TIMEOUTS):
@@ -217,6 +224,7 @@ class UdpRelay:
         sock.setsockopt(level, option, 1)
         relay = cls(choose, sock, of_namespace)
         asyncio.get_running_loop().add_reader(sock, relay._readable)
+        of_namespace.udp_relays += 1
         return relay
 
     def drop_except(self, addresses: frozenset[Address]) -> None:
@@ -228,6 +236,7 @@ class UdpRelay:
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._of_namespace.udp_relays -= 1
         self._of_namespace.talks -= len(self._waiting)
         self._waiting.clear()
         for client in list(self._talks):
@@ -252,19 +261,21 @@ class UdpRelay:
         elif client in self._waiting:
             if len(self._waiting[client]) < _MOST_WAITING:
                 self._waiting[client].append(data)
-        elif len(self._waiting) < MOST_TALKS and (self._of_namespace.talks < MOST_TALKS_OF_NAMESPACE or self._talks):
+        elif self._talks or len(self._waiting) < self._most:
             self._waiting[client] = [data]
             self._of_namespace.talks += 1
-            if self._talks and not self._has_room:
+            if self._talks and len(self._talks) + len(self._waiting) > self._most:
                 self._end(next(iter(self._talks)))  # the one that has been silent longest
             task = asyncio.create_task(self._begin(client), name="udp conversation")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     @property
-    def _has_room(self) -> bool:
+    def _most(self) -> int:
+        """How many clients may have a conversation here, or wait for one."""
         own = len(self._talks) + len(self._waiting)
-        return own <= MOST_TALKS and self._of_namespace.talks <= MOST_TALKS_OF_NAMESPACE
+        left = MOST_TALKS_OF_NAMESPACE - self._of_namespace.talks
+        return min(MOST_TALKS, max(own + left, MOST_TALKS_OF_NAMESPACE // max(1, self._of_namespace.udp_relays)))
 
     def answer(self, data: bytes, client: Client) -> None:
         level, _, kind = _PKTINFO[self._sock.family]

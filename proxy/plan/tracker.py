@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from nodelib.firewall.objects import Family
@@ -23,7 +24,7 @@ from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key
 from proxy.plan.sticky_shares import StickyShares
 
 # Pairs of endpoints and ports whose change is taken at once, a second of work for some modes: whoever has five Services
-# with 10,000 ports each had the rules of all others wait for ten.
+# with 10,000 ports each had the rules of all others wait for ten, by their endpoints or by their ports.
 MOST_AT_ONCE = 10_000
 _FEW = 100  # of a Service that does not wait
 
@@ -63,7 +64,9 @@ class Tracker:
         self._served: dict[ServicePortName, ServicePort] = {}  # the same, without what they may not have
         self._outer = OuterAddresses()
         self._sticky = StickyShares(most_sticky if most_sticky is not None else sys.maxsize)
-        self._unserved: set[NamespacedName] = set()  # those whose ports may be other ones than the served ones
+        self._served_names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
+        # Those whose ports may be other ones than the served ones, in the order in which they changed.
+        self._unserved: dict[NamespacedName, None] = {}
         self._refused: list[Problem] = []
         self._names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
@@ -71,6 +74,7 @@ class Tracker:
         self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
         self._shares, self._port_shares = EndpointShares(), PortShares()
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
+        self._sizes: dict[NamespacedName, int] = {}  # of what is merged: pairs, and ports without endpoints
         self._unmerged: dict[NamespacedName, None] = {}  # in the order in which their slices changed
         self._changed: set[ServicePortName] = set()
         self._triggers: dict[NamespacedName, list[float]] = {}
@@ -81,7 +85,7 @@ class Tracker:
 
     @property
     def pending_services(self) -> int:
-        return len({name.service for name in self._changed} | self._unserved)
+        return len({name.service for name in self._changed} | self._unserved.keys())
 
     @property
     def pending_endpoints(self) -> int:
@@ -103,11 +107,10 @@ class Tracker:
         gone_ports = [name for name in before if name not in ports]
         for name in gone_ports:
             del self._ports[name]
-            if self._served.pop(name, None) is not None:
-                self._changed.add(name)
         self._ports.update((name, ports[name]) for name in changed)
         if changed or gone_ports:
-            self._unserved |= self._outer.put(key, next(iter(ports.values()), None), len(ports))
+            others = self._outer.put(key, next(iter(ports.values()), None), len(ports))
+            self._unserved |= dict.fromkeys([key, *sorted(others)])
 
     def _ports_of(self, key: NamespacedName) -> Mapping[ServicePortName, ServicePort]:
         return {name: self._ports[name] for name in self._names.get(key, ())}
@@ -150,8 +153,8 @@ class Tracker:
     def take(self, *, some: bool = False) -> Changes:
         """A copy of the state with the changes since the last call; the tracker starts a new list of changes.
 
-        `some`: of very many endpoints that have changed only a part; the others keep those that they had, and are
-        pending.
+        `some`: of very many endpoints and ports that have changed only a part; the others keep those that they had, and
+        are pending.
         """
         cut, refused = self._port_shares.bound(self._ports_of)
         for service, ports in cut.items():
@@ -159,24 +162,27 @@ class Tracker:
         others, problems = self._shares.bound({service.namespace for service in self._unmerged})
         for service in others:
             self._unmerged.setdefault(service)
-        for service in self._some() if some else list(self._unmerged):
+        chosen = self._some() if some else self._unmerged.keys() | self._unserved.keys()
+        for service in [one for one in self._unmerged if one in chosen]:
             problems += self._merge(service)
             del self._unmerged[service]
-        touched = {name.service for name in self._changed} | self._unserved
+        touched = {name.service for name in self._changed} | (chosen & self._unserved.keys())
         others, more = self._outer.bound({service: self._endpoints_of(service) for service in touched})
-        self._unserved |= others
-        self._serve()
+        self._unserved |= dict.fromkeys(sorted(others))
+        self._serve(chosen | others)
         problems += more + self._refused + refused
         self._refused = []
         changed, self._changed = frozenset(self._changed), set()
         triggers = {one: times for one, times in self._triggers.items() if one not in self._unmerged}
         self._triggers = {one: times for one, times in self._triggers.items() if one in self._unmerged}
-        desired = self.current()
-        return Changes(desired, changed, triggers, tuple(problems))
+        return Changes(self._desired(), changed, triggers, tuple(problems))
 
     def current(self) -> Desired:
         """The state without taking the changes."""
-        self._serve()
+        self._serve(self._unserved.keys())
+        return self._desired()
+
+    def _desired(self) -> Desired:
         return Desired(self.family, dict(self._served), dict(self._endpoints))
 
     def _merge(self, service: NamespacedName) -> list[Problem]:
@@ -189,38 +195,62 @@ class Tracker:
             if self._endpoints.get(name) != endpoints:
                 self._endpoints[name] = endpoints
                 self._changed.add(name)
+        self._sizes.pop(service, None)
         if merged:
             self._merged[service] = tuple(merged)
+            self._sizes[service] = sum([len(endpoints) or 1 for endpoints in merged.values()])
         return problems
 
-    def _some(self) -> list[NamespacedName]:
-        """The Service that waits for longest, and then those that have little."""
-        if len(self._unmerged) < 2:
-            return list(self._unmerged)
-        sizes = {
-            one: len(self._merged.get(one, ())) + sum(part.size for part in self._slices.get(one, {}).values())
-            for one in self._unmerged
-        }
-        first, *rest = self._unmerged
-        found, left = [first], MOST_AT_ONCE - sizes[first]
-        for one in sorted(rest, key=lambda one: sizes[one]):
-            left -= sizes[one]
-            if left < 0 and sizes[one] > _FEW:
-                break
-            found.append(one)
+    def _some(self) -> set[NamespacedName]:
+        """The Services that wait for longest, whatever they have, and then of each namespace those that have little.
+
+        Namespaces take turns: whoever has much, or many Services, keeps nobody else waiting.
+        """
+        sizes = {one: self._size(one) for one in self._unmerged.keys() | self._unserved.keys()}
+        found = {next(iter(waiting)) for waiting in (self._unmerged, self._unserved) if waiting}
+        left = max(MOST_AT_ONCE - sum([sizes[one] for one in found]), MOST_AT_ONCE // 2)
+        totals: Counter[str] = Counter()  # by namespace, of this Service and those that have less
+        turns: dict[NamespacedName, int] = {}
+        for one in sorted(sizes.keys() - found, key=lambda one: (sizes[one], one)):
+            totals[one.namespace] += sizes[one]
+            turns[one] = totals[one.namespace]
+        for one in sorted(turns, key=lambda one: turns[one]):
+            if sizes[one] <= max(left, _FEW):
+                left -= sizes[one]
+                found.add(one)
+        return found
+
+    def _size(self, service: NamespacedName) -> int:
+        """How many pairs its change is about, roughly: those that go, those that come, and at each address."""
+        pairs, found = self._sizes.get(service, 0), 0
+        if service in self._unmerged:
+            found = pairs + sum([part.size for part in self._slices.get(service, {}).values()])
+        if service in self._unserved:
+            old, new = self._served_names.get(service, ()), self._names.get(service, ())
+            known = [ports[names[0]] for ports, names in ((self._served, old), (self._ports, new)) if names]
+            addresses = 1 + max([port.address_count for port in known], default=0)
+            found += addresses * max(pairs, len(old), len(new))
         return found
 
     def _endpoints_of(self, service: NamespacedName) -> int:
         """How many its ports have together."""
         return sum([len(self._endpoints.get(name, ())) for name in self._names.get(service, ())])
 
-    def _serve(self) -> None:
-        """Bring the ports of Services that have changed, or others that ask for their addresses, up to date."""
-        for service in self._unserved:
-            names = self._names.get(service)
-            if names is None:
+    def _serve(self, services: Set[NamespacedName]) -> None:
+        """Bring the ports of those of these Services up to date that have changed, or others that have their addresses.
+
+        In the same order on every node, for what there is room for.
+        """
+        for service in sorted(self._unserved.keys() & services):
+            del self._unserved[service]
+            names = self._names.get(service, ())
+            for name in set(self._served_names.pop(service, ())).difference(names):
+                del self._served[name]
+                self._changed.add(name)
+            if not names:
                 self._sticky.fitting(service, [])
                 continue
+            self._served_names[service] = names
             external, balanced, problems = self._outer.allowed(service)
             self._refused += problems
             ports = [_with(self._ports[name], external, balanced) for name in names]
@@ -230,7 +260,6 @@ class Tracker:
                 if self._served.get(port.name) != port:
                     self._served[port.name] = port
                     self._changed.add(port.name)
-        self._unserved = set()
 
     def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
         annotations = object_or_empty((obj.get("metadata") or {}).get("annotations"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from nodelib.openat2 import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
 
 _MOST = 1 << 20  # bytes of a file that is read
 _FOLDER = os.O_PATH | os.O_DIRECTORY
+_NO_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK
+_LACKS = (errno.ENOSYS, errno.EPERM)  # of an old kernel, of a seccomp filter that does not know the call
 
 
 class Tree:
@@ -22,20 +25,17 @@ class Tree:
 
     def __init__(self, root: str, *, make: bool = False) -> None:
         """`make` it if it is missing. Raises Invalid for a link: it may lead to this host's own tree."""
+        root = root and os.path.abspath(root)  # the kernel follows a link that a slash comes after
         try:
             if make:
                 os.makedirs(root, exist_ok=True)
             self._root = os.open(root, _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise _unusable(root, error.strerror or str(error)) from error
-        if self.is_host and os.path.abspath(root) != "/":
+        self.is_host = os.path.samestat(os.fstat(self._root), os.stat("/"))
+        if self.is_host and root.strip("/"):
             os.close(self._root)
             raise _unusable(root, "is this host's own tree: leave --root out")
-
-    @property
-    def is_host(self) -> bool:
-        """Whether it is this host's own."""
-        return os.path.samestat(os.fstat(self._root), os.stat("/"))
 
     def __enter__(self) -> Self:
         return self
@@ -55,18 +55,19 @@ class Tree:
     def content(self, path: str) -> bytes | None:
         """What a regular file has, cut when it is large; None where there is none."""
         try:
-            with self._folder_of(path) as (folder, name):
-                number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            with (
+                self._folder_of(path) as (folder, name),
+                open(name, "rb", opener=lambda one, flags: os.open(one, flags | _NO_WAIT, dir_fd=folder)) as file,
+            ):
+                return file.read(_MOST) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
         except OSError:
             return None
-        with open(number, "rb") as file:
-            return file.read(_MOST) if stat.S_ISREG(os.fstat(number).st_mode) else None
 
     def write(self, path: str, text: str, mode: int) -> None:
         """Replace a file atomically; missing folders are made."""
         self._make(os.path.dirname(path))
         with self._folder_of(path) as (folder, name):
-            files.replace(f"/proc/self/fd/{folder}/{name}", text, mode)
+            files.replace(name, text, mode, at=folder)
 
     def missing(self, path: str) -> list[str]:
         """The folders above that write() would make."""
@@ -109,7 +110,15 @@ class Tree:
             os.close(folder)
 
     def _opened(self, path: str) -> int:
-        return openat2(self._root, path.lstrip("/") or ".", _FOLDER, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+        if self.is_host:
+            return os.open(path or "/", _FOLDER | os.O_CLOEXEC)
+        try:
+            return openat2(self._root, path.lstrip("/") or ".", _FOLDER, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+        except OSError as error:
+            if error.errno not in _LACKS:
+                raise
+            why = "Linux 5.6 or newer is needed for a tree that is not this host's own, and its call openat2"
+            raise OSError(error.errno, why, path) from error
 
 
 def _unusable(root: str, why: str) -> Invalid:

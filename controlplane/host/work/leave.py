@@ -50,7 +50,7 @@ async def leave(progress: Progress, clock: Clock, project: str) -> None:
             await until(_daemons_run, clock, _STOPS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
         await _remove_policies(project)
     with progress.step("pods") as say:
-        say(f"{await _remove_pods()} removed")
+        say(f"{await remove_pods()} removed")
     with progress.step("files and mounts"):
         if pid:  # this also stops the runtime if it is ours
             os.kill(pid, signal.SIGTERM)
@@ -74,14 +74,18 @@ async def _supervisor_lives() -> str:
     return "the supervisor" if units.supervisor_pid(FOLDER) else ""
 
 
-async def _remove_pods() -> int:
-    runtime = plan.socket_in(text_of(DROP_IN))
+async def remove_pods(drop_in: str = DROP_IN) -> int:
+    """How many there were. None are left where `drop_in` is not there any more; the runtime may have ended by then."""
+    if not os.path.exists(drop_in):
+        return 0
+    runtime = plan.socket_in(text_of(drop_in))
     cri = Cri(runtime)
     try:
         sandboxes = await cri.list_sandboxes()
         for one in sandboxes:
             await cri.stop_sandbox(one.id)
             await cri.remove_sandbox(one.id)
+        os.unlink(drop_in)
         return len(sandboxes)
     except NodewrightError as error:
         raise NodewrightError(

@@ -23,7 +23,7 @@ TABLE = (
     ),
     Mutation(
         "affinity-stale", "a client whose endpoint is gone gets another one, nftables",
-        "proxy/plan/nftables/affinity.py", "if all_ports if known is None else element_data(raw) not in known:",
+        "proxy/plan/nftables/affinity.py", "if frontends is None if known is None else element_data(raw) not in known:",
         "if False:",
         (*_TESTS, "netns/test_proxy_packets.py"),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,7 +21,7 @@ from proxy.backends.base import SyncReport
 from proxy.backends.context import NodeContext
 from proxy.backends.nftables import NftablesBackend
 from proxy.plan.nftables import layout
-from proxy.plan.nftables.affinity import stale_clients
+from proxy.plan.nftables.affinity import losing_frontends, stale_clients
 from proxy.plan.nftables.ports import Frontend, frontend_key
 from proxy.plan.nftables.sync import AppliedState, Delta, plan
 from proxy.plan.tracker import Tracker
@@ -244,9 +245,8 @@ async def test_a_sticky_client_forgets_an_endpoint_that_is_gone() -> None:
     await world.put(endpoint_slice("a", ["10.1.0.2"]))
     await world.backend.forget_clients()
     assert set(world.fake.sets[layout.AFFINITY]) == {clients[2]}
-    gone = stale_clients([], [valued(clients[1], bytes(8))], all_ports=True)
-    assert gone, "a Service that is gone has no clients"
-    assert not stale_clients([], [valued(clients[1], bytes(8))], all_ports=False), "another Service's"
+    assert stale_clients(None, {}, {}, [valued(clients[1], bytes(8))]), "a Service that is gone has no clients"
+    assert not stale_clients([], {}, {}, [valued(clients[1], bytes(8))]), "another Service's"
 
 
 def test_source_ranges_that_overlap_are_one() -> None:
@@ -350,3 +350,96 @@ async def test_clients_are_read_beside_the_transactions_of_rules() -> None:
     before = len(world.fake.writes)
     await world.backend.forget_clients()
     assert not beside.sets[layout.AFFINITY] and len(world.fake.writes) == before
+
+
+def client(world: World, at: str, number: int, endpoint: int) -> bytes:
+    """The kernel remembers that client of a Service's address with the endpoint 10.1.0.`endpoint`."""
+    key = frontend_key(Frontend(at, 80, "TCP")) + bytes((10, 2, 0, number))
+    world.fake.sets.setdefault(layout.AFFINITY, {})[key] = valued(key, bytes((10, 1, 0, endpoint, 0, 80, 0, 0)))
+    return key
+
+
+async def test_a_service_does_not_inherit_the_clients_of_another() -> None:
+    """Its address and port may be another Service's next: its clients were sent to endpoints that are not its own."""
+    world = World()
+    at = "172.30.0.1"
+    await world.put(*sticky("a", at, ["10.1.0.1", "10.1.0.2"]), service("waits", at, sessionAffinity="ClientIP"))
+    await world.put(endpoint_slice("waits", ["10.1.0.2"]))
+    await world.backend.forget_clients()
+    client(world, at, 1, endpoint=1)
+    kept = client(world, at, 2, endpoint=2)
+    await world.put(service("a", at), gone=True)
+    await world.backend.forget_clients()
+    assert set(world.fake.sets[layout.AFFINITY]) == {kept}, "it waited for the address, and has that endpoint, too"
+    await world.put(service("waits", at), gone=True)
+    await world.backend.forget_clients()
+    assert not world.fake.sets[layout.AFFINITY], "nobody's"
+    await world.put(*sticky("b", at, ["10.1.0.3"]))
+    client(world, at, 3, endpoint=3)
+    await world.put(service("b", at))
+    await world.backend.forget_clients()
+    assert not world.fake.sets[layout.AFFINITY], "without affinity its endpoints change unseen"
+
+
+async def test_an_endpoint_more_loses_no_client() -> None:
+    """They are sorted, so that others get other places; reading all clients costs seconds."""
+    world = World(fake := SlowClients())  # nobody lets it go on
+    await world.put(*sticky("a", "172.30.0.1", ["10.1.0.2", "10.1.0.3"]))
+    fake.go_on.set()
+    await world.backend.forget_clients()
+    fake.go_on.clear()
+    await world.put(endpoint_slice("a", ["10.1.0.1", "10.1.0.2", "10.1.0.3"]))
+    async with asyncio.timeout(10):
+        await world.backend.forget_clients()
+
+
+async def test_clients_of_a_map_that_is_full_are_forgotten() -> None:
+    """One that has expired cannot be added again, so as to be deleted: none was forgotten."""
+
+    class Full(SlowClients):
+        async def write(self, delete: Any, add: Any, *, rules: Any = (), atomic: bool = True) -> None:
+            keys = {one.key for one in delete if one.set == layout.AFFINITY}
+            if not keys <= self.sets.get(layout.AFFINITY, {}).keys():
+                raise self._refused(errno.ENFILE, "full")
+            await super().write(delete, add, rules=rules, atomic=atomic)
+
+    world = World(fake := Full())
+    fake.go_on.set()
+    await world.put(*sticky("a", "172.30.0.1", ["10.1.0.1", "10.1.0.2"]))
+    keys = [client(world, "172.30.0.1", one, endpoint=1) for one in range(50)]
+    await world.put(endpoint_slice("a", ["10.1.0.2"]))
+    fake.expired = {keys[7]}
+    await world.backend.forget_clients()
+    assert not fake.sets[layout.AFFINITY]
+
+
+async def test_what_a_failure_leaves_is_known_after_a_sync_that_took_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a thread looked at a large change, the failure was forgotten, and the clients with it."""
+    monkeypatch.setattr(nftables, "_FEW_FRONTENDS", 0)
+    world = World(fake := SlowClients())
+    await world.put(*sticky("a", "172.30.0.1", ["10.1.0.1", "10.1.0.2"]))
+    fake.go_on.set()
+    await world.backend.forget_clients()
+    client(world, "172.30.0.1", 1, endpoint=1)
+    await world.put(endpoint_slice("a", ["10.1.0.2"]))
+    fake.go_on.clear()
+    forgetting = asyncio.create_task(world.backend.forget_clients())
+    await settle()
+    loop = asyncio.get_running_loop()
+
+    async def fail() -> None:
+        fake.expired = {b"not there"}
+        fake.go_on.set()
+        with pytest.raises(KeyError):
+            await forgetting
+
+    def slow(*given: Any) -> set[Frontend]:
+        asyncio.run_coroutine_threadsafe(fail(), loop).result(30)
+        return losing_frontends(*given)
+
+    monkeypatch.setattr("proxy.backends.nftables.losing_frontends", slow)
+    await world.put(*sticky("b", "172.30.0.2", ["10.1.0.3"]))
+    assert forgetting.done()
+    fake.expired = set()
+    await world.backend.forget_clients()
+    assert not fake.sets[layout.AFFINITY]

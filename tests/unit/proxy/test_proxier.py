@@ -40,8 +40,10 @@ class FakeFlows:
 
     flows: list[UdpFlow] = field(default_factory=list)
     broken: bool = False
+    asked: int = 0
 
     def list_udp(self) -> list[UdpFlow]:
+        self.asked += 1
         if self.broken:
             raise Permanent("Operation not permitted")
         return list(self.flows)
@@ -60,9 +62,10 @@ class World:
         self.health = Health(60.0, lambda: NodeFacts(HERE, exists=True))
         self.failed: list[str] = []
         servers = ServiceHealthServers(("127.0.0.1",), lambda: True, lambda name, text: self.failed.append(text))
+        self.inner = self.backend()
         self.proxier = Proxier(
             Tracker(Family.IPV4, HERE, self.clock.now()),
-            self.backend(),
+            self.inner,
             self.flows,
             Reporting(self.metrics, self.health, servers, self.traces()),
             self.clock,
@@ -299,6 +302,39 @@ async def test_conntrack_out_of_reach_does_not_stop_the_rules(world: World) -> N
     world.proxier.start()
     await world.until(lambda: "ns/dns" in world.fake.dump())
     assert world.metric("sync_proxy_rules_iptables_restore_failures_total") == 0
+
+
+async def test_flows_that_could_not_be_listed_are_listed_again(world: World) -> None:
+    """Until the next change of a UDP Service, which may be hours away, a client went on asking a pod that was gone."""
+    dns = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    world.flows.flows = [UdpFlow("10.0.0.9", 1000, "172.30.0.10", 53, "10.1.0.99", 53)]
+    world.flows.broken = True
+    world.proxier.on_service("ADDED", service("dns", "172.30.0.10", ports=dns))
+    world.proxier.start()
+    await world.until(lambda: "ns/dns" in world.fake.dump() and world.flows.asked)
+    await world.clock.advance(1.0)
+    world.flows.broken = False
+    await world.until(lambda: not world.flows.flows)
+
+
+async def test_clients_that_cannot_be_read_do_not_keep_flows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while they are read, which takes seconds in nftables mode, nor by failing. They are asked for again."""
+    asked, go_on = [0], asyncio.Event()
+
+    async def forget_clients() -> None:
+        asked[0] += 1
+        await go_on.wait()
+        if asked[0] == 1:
+            raise RuntimeError("nobody expects it")
+
+    monkeypatch.setattr(world.inner, "forget_clients", forget_clients)
+    dns = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    world.flows.flows = [UdpFlow("10.0.0.9", 1000, "172.30.0.10", 53, "10.1.0.99", 53)]
+    world.proxier.on_service("ADDED", service("dns", "172.30.0.10", ports=dns))
+    world.proxier.start()
+    await world.until(lambda: not world.flows.flows)
+    go_on.set()
+    await world.until(lambda: asked[0] == 2)
 
 
 async def test_malformed_objects_leave_others_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -49,6 +49,13 @@ def test_one_namespace_leaves_room_for_the_clients_of_others() -> None:
     assert world.put(sticky("c", 3)) == {"ns/c": 3, "other/b": 3}
 
 
+def test_the_same_ones_have_room_on_every_node() -> None:
+    """Those of a first list: the order of a set is another one in each process."""
+    world = World()
+    found = world.put(*[sticky(f"s{number:02}", 1) for number in range(40)])
+    assert [name for name, count in found.items() if count] == [f"ns/s{number:02}" for number in range(MOST)]
+
+
 def test_each_address_of_a_port_counts() -> None:
     world = World()
     external = [f"192.168.99.{one}" for one in range(8)]

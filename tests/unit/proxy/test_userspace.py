@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from dataclasses import replace
 
 import pytest
@@ -204,6 +205,31 @@ def test_stale_flows_are_those_to_sockets_of_another_time() -> None:
     assert backend.stale_flows(world, [old, replace(old, destination="8.8.8.8")]) == [old]
 
 
+async def test_flows_are_looked_at_beside_a_sync() -> None:
+    """It opens sockets meanwhile: the thread that looks at them failed."""
+    world, loop = World(), asyncio.get_running_loop()
+    dns = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    one, two = service("a", "172.30.0.1", ports=dns), service("b", "172.30.0.2", ports=dns)
+    await world.backend.sync(desired(one), None)
+    both = desired(one, two)
+    old = UdpFlow("10.1.0.9", 5000, "172.30.0.1", 53, "192.168.0.10", 39999)
+
+    class Reading(FakeRelay):
+        @property  # type: ignore[override]
+        def port(self) -> int:
+            if threading.current_thread() is not threading.main_thread() and len(world.relays) == 1:
+                asyncio.run_coroutine_threadsafe(world.backend.sync(both, frozenset(both.ports)), loop).result(30)
+            return 40000
+
+        @port.setter
+        def port(self, port: int) -> None:
+            pass
+
+    world.relays[0].__class__ = Reading
+    assert await asyncio.to_thread(world.backend.stale_flows, desired(one), [old]) == [old]
+    assert len(world.relays) == 2
+
+
 @pytest.fixture
 async def echo() -> Address:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -336,6 +362,37 @@ async def test_what_the_services_of_a_namespace_have_open_is_bounded_together(
     for each in (*[writer for _, writer in held], refused_writer, writer):
         each.close()
     for closing in (*tcp, *udp[1:]):
+        await closing.close()
+
+
+async def test_one_port_does_not_take_the_room_of_all_of_its_namespace(
+    echo: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may reach one of them would keep the clients of all others away."""
+    monkeypatch.setattr(relay, "MOST_CONNECTIONS_OF_NAMESPACE", 4)
+    monkeypatch.setattr(relay, "MOST_TALKS_OF_NAMESPACE", 4)
+    relays, loop = relay.Relays(), asyncio.get_running_loop()
+    tcp = [await relays.listen("ns", "TCP", Family.IPV4, lambda client, reset: echo) for _ in range(2)]
+    held = [await asyncio.open_connection("127.0.0.1", tcp[0].port) for _ in range(5)]
+    with pytest.raises(ConnectionResetError):
+        await held[-1][0].readexactly(1)
+    for count in range(2):
+        reader, writer = await asyncio.open_connection("127.0.0.1", tcp[1].port)
+        writer.write_eof()
+        assert await reader.read() == b"<>", f"connection {count} of another port"
+        writer.close()
+    server = _Named(b"one")
+    await loop.create_datagram_endpoint(lambda: server, local_addr=("127.0.0.1", 0))
+    udp = [await relays.listen("ns", "UDP", Family.IPV4, lambda client, reset: server.address) for _ in range(2)]
+    clients = [_Client() for _ in range(10)]
+    for number, client in enumerate(clients):
+        address = ("127.0.0.1", udp[number > 7].port)
+        await loop.create_datagram_endpoint(lambda client=client: client, remote_addr=address)  # type: ignore[misc]
+        assert await client.ask() == b"one", f"client {number}"
+    assert await clients[7].ask() == b"one"
+    for _, writer in held:
+        writer.close()
+    for closing in (*tcp, *udp):
         await closing.close()
 
 

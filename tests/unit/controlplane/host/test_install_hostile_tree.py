@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from controlplane.host.edge.tree import Tree
 from controlplane.host.plan.host_files import RECORD, digest
 from controlplane.host.work.install import install, uninstall
 from nodelib.errors import Invalid
@@ -65,7 +70,11 @@ async def test_a_root_that_is_a_link_is_refused(tmp_path: Path) -> None:
     root, host = tmp_path / "root", tmp_path / "host"
     host.mkdir()
     root.symlink_to(host)
-    for work in (install("/srv/nodewright", str(root)), uninstall(str(root)), uninstall(str(tmp_path / "missing"))):
+    slash = f"{root}/"  # as a shell completes it: open(2) follows the link then
+    for work in (
+        *(install("/srv/nodewright", one) for one in (str(root), slash)),
+        *(uninstall(one) for one in (str(root), slash, str(tmp_path / "missing"))),
+    ):
         with pytest.raises(Invalid):
             await work
     assert not list(host.iterdir())
@@ -79,8 +88,44 @@ async def test_a_record_that_is_none(tmp_path: Path, content: str) -> None:
     assert not (await uninstall(str(tmp_path))).files
 
 
-async def test_a_pipe_in_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+async def test_what_is_in_the_place_of_a_file_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
     await install("/srv/nodewright", str(tmp_path))
     (tmp_path / "usr/local/bin/kubelet").unlink()
-    os.mkfifo(tmp_path / "usr/local/bin/kubelet")
+    make(tmp_path / "usr/local/bin/kubelet")
     assert (await uninstall(str(tmp_path))).kept == ["/usr/local/bin/kubelet"]
+
+
+async def test_a_root_without_proc_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run within a chroot, as tools that build images do."""
+    paths: list[object] = []
+    for name in ("open", "unlink", "replace", "rename"):
+        real = getattr(os, name)
+
+        def called(path: object, *more: Any, real: Any = real, **named: Any) -> Any:
+            paths.append(path)
+            return real(path, *more, **named)
+
+        monkeypatch.setattr(os, name, called)
+    await install("/srv/nodewright", str(tmp_path))
+    monkeypatch.undo()
+    assert paths and not [path for path in paths if str(path).startswith("/proc/self")]
+
+
+async def test_an_old_kernel_installs_on_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux before 5.6, and old seccomp filters, refuse openat2. Only a tree of others needs it."""
+
+    @dataclass
+    class Refused:
+        number: int
+
+        def __call__(self, *given: object) -> int:
+            raise OSError(self.number, os.strerror(self.number))
+
+    for number in (errno.ENOSYS, errno.EPERM):
+        monkeypatch.setattr("controlplane.host.edge.tree.openat2", Refused(number))
+        with Tree("/") as host:
+            host.write(f"{tmp_path}/new/file", "text", 0o600)
+            assert host.content(f"{tmp_path}/new/file") == b"text"
+        with pytest.raises(Invalid, match=r"5\.6"):
+            await install("/srv/nodewright", str(tmp_path / f"other{number}"))

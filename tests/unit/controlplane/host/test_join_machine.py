@@ -12,7 +12,7 @@ from controlplane.host.plan.join import OF_OTHERS
 from controlplane.host.work import leave
 from controlplane.host.work.join import check_machine
 from controlplane.machine.edge.locks import directory_lock
-from nodelib.errors import Conflict
+from nodelib.errors import Conflict, NodewrightError, Permanent
 
 
 @pytest.mark.parametrize("path", [Path(one) for one in OF_OTHERS], ids=lambda one: one.name)
@@ -51,6 +51,35 @@ def test_what_says_that_a_node_is_ours_goes_last(tmp_path: Path, monkeypatch: py
     monkeypatch.undo()
     leave.remove_files(str(kubelet), [str(config)], str(folder))
     assert not list(kubelet.iterdir())
+
+
+async def test_a_leave_that_has_removed_the_pods_needs_no_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has ended the runtime by then: run again, it asked for one to be started, and never came to an end."""
+    drop_in = tmp_path / "50-nodewright.conf"
+    drop_in.write_text("containerRuntimeEndpoint: unix:///run/mine.sock\n")
+    asked: list[str] = []
+
+    class Runtime:
+        def __init__(self, path: str) -> None:
+            asked.append(path)
+
+        async def list_sandboxes(self) -> list[object]:
+            if len(asked) == 1:
+                raise Permanent("no answer")
+            return []
+
+        async def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(leave, "Cri", Runtime)
+    with pytest.raises(NodewrightError, match="no answer"):
+        await leave.remove_pods(str(drop_in))
+    assert drop_in.exists()
+    for _ in range(2):
+        assert await leave.remove_pods(str(drop_in)) == 0
+    assert asked == ["/run/mine.sock"] * 2 and not drop_in.exists()
 
 
 def test_two_joins_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
