@@ -143,14 +143,15 @@ class OuterAddresses:
         if taken := sorted(one for one in asked.outer if one in self._cluster_ips):
             text = f"{first_of(taken, _SHOWN)}: a cluster IP is not an external IP"
             problems.append(Problem(f"Service {service}", text))
-            external, balanced = (
-                tuple([one for one in given if one not in self._cluster_ips]) for given in (external, balanced)
-            )
+            external, balanced = self.without_cluster_ips(external), self.without_cluster_ips(balanced)
         room = self._room(service)
         if room is not None:
             balanced = balanced[:room]
             external = external[: room - len(balanced)]
         return external, balanced, problems
+
+    def without_cluster_ips(self, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([one for one in addresses if one not in self._cluster_ips])
 
     def _having(self, address: str) -> set[NamespacedName]:
         found = self._by_address.get(address, set())

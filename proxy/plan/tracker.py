@@ -168,8 +168,11 @@ class Tracker:
             del self._unmerged[service]
         touched = {name.service for name in self._changed} | (chosen & self._unserved.keys())
         others, more = self._outer.bound({service: self._endpoints_of(service) for service in touched})
+        # What these have changed themselves waits: it is not counted yet, and their endpoints may be older.
+        waiting = (self._unserved.keys() | self._unmerged.keys()) - chosen
         self._unserved |= dict.fromkeys(sorted(others))
-        self._serve(chosen | others)
+        self._serve((chosen | others) - waiting)
+        self._drop_cluster_ips()
         problems += more + self._refused + refused
         self._refused = []
         changed, self._changed = frozenset(self._changed), set()
@@ -215,7 +218,7 @@ class Tracker:
             totals[one.namespace] += sizes[one]
             turns[one] = totals[one.namespace]
         for one in sorted(turns, key=lambda one: turns[one]):
-            if sizes[one] <= max(left, _FEW):
+            if sizes[one] <= max(left, _FEW if left > -MOST_AT_ONCE else 0) or turns[one] <= _FEW:
                 left -= sizes[one]
                 found.add(one)
         return found
@@ -260,6 +263,20 @@ class Tracker:
                 if self._served.get(port.name) != port:
                     self._served[port.name] = port
                     self._changed.add(port.name)
+
+    def _drop_cluster_ips(self) -> None:
+        """Services that wait lose them at once: what is sent to such an address belongs to another Service."""
+        for service in self._unserved:
+            for name in self._served_names.get(service, ()):
+                port = self._served[name]
+                external, balanced = (
+                    self._outer.without_cluster_ips(given) for given in (port.external_ips, port.load_balancer_ips)
+                )
+                less = _with(port, external, balanced)
+                if less is port:
+                    break  # its other ports have the same ones
+                self._served[name] = less
+                self._changed.add(name)
 
     def _note_trigger(self, service: NamespacedName, obj: Json) -> None:
         annotations = object_or_empty((obj.get("metadata") or {}).get("annotations"))

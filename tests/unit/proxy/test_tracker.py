@@ -310,5 +310,68 @@ def test_endpoints_that_go_count_as_those_that_come(monkeypatch: pytest.MonkeyPa
     assert {name.service.name for name in one.take(some=True).ports} == {"s0", "other"} and one.pending
 
 
+def test_a_cluster_ip_is_nobodys_external_ip_while_changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sent to a new Service went to whoever had guessed its address, and had many changes that waited."""
+    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    one = Tracker(Family.IPV4, HERE, 0.0)
+    listed = [{"name": f"p{each}", "port": each + 1, "protocol": "TCP"} for each in range(100)]
+    later = [{"name": f"p{each}", "port": each + 1001, "protocol": "TCP"} for each in range(100)]
+    outer = ["172.30.0.10", "192.0.2.1"]
+    for number in range(5):
+        one.endpoint_slice(_many(f"s{number}", "", ["10.1.0.1", "10.1.0.2", "10.1.0.3"])[1])
+        one.service(service(f"s{number}", f"172.30.0.{number + 1}", ports=listed, externalIPs=outer))
+    one.take()
+    for number in range(5):
+        one.service(service(f"s{number}", f"172.30.0.{number + 1}", ports=later, externalIPs=outer))
+    one.service(service("dns", "172.30.0.10"))
+    taken = one.take(some=True)
+    assert one.pending and taken.desired.ports[port("s4")].port == 1, "it keeps what it had"
+    assert {found.external_ips for name, found in taken.desired.ports.items() if name.port != "p80"} == {("192.0.2.1",)}
+    assert port("s4") in taken.ports
+
+
+def test_a_service_that_waits_is_counted_before_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose room changed by others had all that it asked for by then, and was never counted."""
+    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    monkeypatch.setattr("proxy.plan.outer.MOST_PAIRS", 1000)
+    monkeypatch.setattr("proxy.plan.outer.MOST_OF_NAMESPACE", 1500)
+    monkeypatch.setattr("proxy.plan.outer._LEAST", 1)
+    one = Tracker(Family.IPV4, HERE, 0.0)
+
+    def asking(name: str, last: int, addresses: int) -> Json:
+        outer = [f"192.0.{last}.{each}" for each in range(1, addresses + 1)]
+        listed = [{"name": f"p{each}", "port": each + 1, "protocol": "TCP"} for each in range(100)]
+        return service(name, f"172.30.0.{last}", ports=listed, externalIPs=outer)
+
+    fresh = Tracker(Family.IPV4, HERE, 0.0)
+    for number, later in enumerate((1, 5, 5, 40, 5)):
+        for each, addresses in ((one, 5), (fresh, later)):
+            each.endpoint_slice(_many(f"s{number}", "", ["10.1.0.1"])[1])
+            each.service(asking(f"s{number}", number + 1, addresses))
+    one.take()
+    one.service(asking("s0", 1, 1))  # the first, which makes room for s3
+    one.service(asking("s3", 4, 40))
+    one.take(some=True)
+    assert one.pending
+    assert one.take(some=True).desired.ports == fresh.take().desired.ports
+
+
+def test_very_many_small_services_are_not_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with up to 100 pairs never waited: 5,000 of them are half a million pairs, a minute for all others."""
+    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    one = Tracker(Family.IPV4, HERE, 0.0)
+    for number in range(50):
+        one.endpoint_slice(_many(f"small{number:02}", "", ["10.1.0.1"])[1])
+    victim = endpoint_slice("victim", [f"10.1.0.{last}" for last in range(1, 101)], namespace="other")
+    one.endpoint_slice(victim)
+    taken = {name.service.name for name in one.take(some=True).ports}
+    assert "victim" in taken and len(taken) < 16 and one.pending
+    rounds = 0
+    while one.pending:
+        one.take(some=True)
+        rounds += 1
+    assert rounds < 10
+
+
 def port(name: str) -> ServicePortName:
     return ServicePortName(NamespacedName("ns", name), "p0", "TCP")
