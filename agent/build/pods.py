@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -26,6 +27,7 @@ from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.ports import PodCgroups
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
+from agent.pods.work.plan_turns import PlanTurns
 from agent.pods.work.start_notes import note_shown_ready
 from agent.pods.work.startup_latency import StartupLatencyTracker
 from agent.pods.work.status_manager import StatusManager
@@ -131,6 +133,7 @@ def pod_deps(
         events=base.events,
         metrics=metrics,
         clock=clock,
+        plan_turns=PlanTurns(time.thread_time),
         host_ips=lambda: base.addresses.current,
         network_ready=lambda: keeper.runtime.network_ready,
         tracing=pod_tracing(base),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,7 @@ from agent.managers.work import ResourceManagerHooks, ResourceManagers, Topology
 from agent.pods.plan.mirrors import is_mirror
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
 from agent.pods.work.hooks import Hooks
+from agent.pods.work.plan_turns import PlanTurns
 from agent.pods.work.pod_workers import PodWorkers
 from agent.pods.work.registry import PodRegistry
 from agent.pods.work.start_notes import note_shown_ready
@@ -493,6 +495,7 @@ class World:
             events=self.events,
             metrics=self.metrics,
             clock=self.clock,
+            plan_turns=PlanTurns(time.thread_time),
             host_ips=lambda: ("10.89.0.11",),
             tracing=PodTracing(self._made_later.append, self.traced, self.clock) if self.traced else None,
         )

@@ -98,7 +98,7 @@ class PodDeps:
     events: Events
     metrics: Metrics
     clock: Clock
+    plan_turns: PlanTurns
     host_ips: Callable[[], tuple[str, ...]]
     network_ready: Callable[[], bool] = lambda: True
     tracing: PodTracing | None = None
-    plan_turns: PlanTurns = field(default_factory=PlanTurns)

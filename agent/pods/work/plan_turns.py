@@ -7,7 +7,6 @@ of each may come and go every second. Upstream makes them beside those of its ot
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from weakref import WeakValueDictionary
@@ -26,7 +25,7 @@ class PlanTurns:
     `cpu`: the seconds that the loop's thread has used. On a busy machine, a plan of a millisecond may last a hundred.
     """
 
-    def __init__(self, cpu: Callable[[], float] = time.thread_time) -> None:
+    def __init__(self, cpu: Callable[[], float]) -> None:
         self._cpu = cpu
         self._shares: WeakValueDictionary[tuple[str, float], LoopShare] = WeakValueDictionary()
 
