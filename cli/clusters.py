@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shlex
 import sys
@@ -23,13 +24,14 @@ def find(name: str) -> Cluster:
             raise NotFound(
                 f"there are several clusters on this machine ({', '.join(there)}), and none has the default name",
                 obj=name,
-                action=f"Say which one: `{line_with_name(_typed(there) or there[0])}`.",
+                action=f"Say which one: `{line_with_name(_typed(there) or _example(there))}`.",
             )
         others = f" (there is: {', '.join(there)})" if there else ""
+        near = difflib.get_close_matches(name, there, n=1)
         raise NotFound(
             f"no such cluster on this machine{others}",
             obj=name,
-            action=f"Create it with {ours(name, 'up')}.",
+            action=f"{f'Did you mean {near[0]}? If not, create' if near else 'Create'} it with {ours(name, 'up')}.",
         )
     return cluster
 
@@ -116,6 +118,11 @@ def line_with_name(name: str) -> str:
         return shlex.join(["./nodewright", "kubectl", "--name", name, *words[1:]])
     end = _end_of_options(words)
     return shlex.join(["./nodewright", *words[:end], "--name", name, *words[end:]])
+
+
+def _example(there: Sequence[str]) -> str:
+    """A cluster to show in a line; none where the line ends it: whoever copies that might end another's."""
+    return "NAME" if sys.argv[1:2] in (["down"], ["stop"]) else there[0]
 
 
 def _typed(there: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from cli.clusters import find
+from cli.clusters import find, is_stopped
 from cli.display.steps import Display, Say
 from cli.errors import need_root
 from cli.export import folder as target
@@ -44,10 +44,14 @@ def run(name: str, folder: Path, *, plain: bool = False) -> None:
 
 
 async def _write(cluster: Cluster, folder: Path, say: Say) -> tuple[list[target.Written], str]:
+    others = [password for _, password in logins.load(cluster).values()]
+    if is_stopped(cluster):
+        redactor = await asyncio.to_thread(Redactor, [], others)
+        written = await target.write(folder, parts.every(cluster, None, redactor), say=say)
+        return written, "The cluster is stopped, so that the values of its Secrets were not known: look twice."
     access = load_kubeconfig(cluster.admin_kubeconfig)
     async with KubeClient(access, user_agent="nodewright-export", timeout=5) as client:
         secrets, note = await _secrets(client)
-        others = [password for _, password in logins.load(cluster).values()]
         redactor = await asyncio.to_thread(Redactor, secrets, others)
         return await target.write(folder, parts.every(cluster, client, redactor), say=say), note
 

@@ -67,7 +67,7 @@ def new_member(known: Cluster, node: str, *, labels: str, taints: str) -> Member
 def _pair(text: str, option: str, form: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not found:
-        raise WrongUsage("is not complete", obj=f"{option} {text}", step=_STEP, action=f"Write it as {form}.")
+        raise WrongUsage("there is no = in it", obj=f"{option} {text}", step=_STEP, action=f"Write it as {form}.")
     return key, value
 
 
@@ -76,7 +76,7 @@ def _taint(text: str) -> dict[str, str]:
     head, found, effect = text.rpartition(":")
     if not found:
         raise WrongUsage(
-            "has no effect",
+            "the taint does not say its effect: NoSchedule, PreferNoSchedule or NoExecute",
             obj=f"--taints {text}",
             step=_STEP,
             action="Write it as gpu=yes:NoSchedule.",

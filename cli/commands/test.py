@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import sys
@@ -133,6 +134,14 @@ def _refuse_what_cannot_run(named: Sequence[TestTier], rest: Sequence[str]) -> N
             f"tiers come before the arguments for pytest: {', '.join(late)}",
             step="test",
             action=f"Run `./nodewright test {' '.join(late)} ...`. A path with this name is written ./{late[0]}.",
+        )
+    if unknown := [word for word in _positional(rest) if not _is_path(word)]:
+        near = difflib.get_close_matches(unknown[0], _BY_NAME, n=1)
+        raise WrongUsage(
+            f"neither a tier nor a path: {', '.join(unknown)}",
+            step="test",
+            action=f"{f'Did you mean {near[0]}? ' if near else ''}Tiers: {', '.join(_BY_NAME)}. Paths begin in the"
+            " folder of the project, as tests/unit/cli.",
         )
     if not named or not rest:
         return

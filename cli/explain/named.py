@@ -46,6 +46,12 @@ def workload_named(text: str, facts: Facts, namespace: str) -> str:
     return next((f"{space}/{kind.lower()}/{name}" for kind in found), "")
 
 
+def workload_elsewhere(kind: str, name: str, facts: Facts) -> str:
+    """A workload of that kind and name in any namespace, with a living pod, as "shop/deployment/web"; "" for none."""
+    found = (pod for pod in facts.pods if kind in _WORKLOADS and alive(pod) and owned(pod, kind, name))
+    return next((f"{key(pod)[0]}/{kind.lower()}/{name}" for pod in found), "")
+
+
 def owned(pod: Json, kind: str, name: str) -> bool:
     """Whether it is a pod of the workload of that kind ("Deployment") and name, which is in its namespace."""
     meta = pod["metadata"]

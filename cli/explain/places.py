@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 from cli.explain import dns_names
 from cli.explain.dns_names import DnsName
 from cli.explain.facts import Facts, balancer_addresses, key, node_addresses, pod_addresses, title
-from cli.explain.named import NODE, SERVICE, address_of_host, kind_of, pod_named, split_name, workload_named
+from cli.explain.named import (
+    NODE,
+    SERVICE,
+    address_of_host,
+    kind_of,
+    pod_named,
+    split_name,
+    workload_elsewhere,
+    workload_named,
+)
 from controlplane.cluster.advice import kubectl, ours
 from controlplane.cluster.model import CLUSTER_DOMAIN
 from nodelib.errors import Invalid, NotFound, WrongUsage
@@ -74,7 +83,7 @@ def sender(text: str, facts: Facts, namespace: str, outside: str, domain: str = 
         "there is no pod or node with that name, and it is not an address",
         obj=text,
         step=_STEP,
-        action=_elsewhere(rest, namespace, facts.pods)
+        action=_elsewhere(kind, rest, namespace, facts, facts.pods)
         or (not kind and _workload(rest, namespace, facts))
         or "Give POD, NAMESPACE/POD, deploy/NAME, NODE, an address, or the word outside;"
         f" {_pods_with_addresses(facts)} lists pods and nodes.",
@@ -110,7 +119,7 @@ def target(
             return _to_node(node, facts, namespace, sender, port, protocol)
         if not kind and (named := dns_names.parse(rest, domain)) is not None:
             return _to_dns_name(named, text, facts, sender, port, protocol, domain)
-        instead = _elsewhere(rest, namespace, (*facts.services, *facts.pods))
+        instead = _elsewhere(kind, rest, namespace, facts, (*facts.services, *facts.pods))
         raise _unknown(name, instead or ("" if kind else _workload(rest, namespace, facts)))
     if not pod_addresses(pod):
         raise NotFound(
@@ -126,9 +135,9 @@ def _pods_with_addresses(facts: Facts) -> str:
     return kubectl(facts.cluster, "get", "pods", "-A", "-o", "wide")
 
 
-def _elsewhere(name: str, namespace: str, objects: Iterable[Json]) -> str:
+def _elsewhere(kind: str, name: str, namespace: str, facts: Facts, objects: Iterable[Json]) -> str:
     """What to give instead, where only another namespace has one of that name; "" where none has."""
-    there = next((title(one) for one in objects if key(one)[1] == name), "")
+    there = workload_elsewhere(kind, name, facts) or next((title(one) for one in objects if key(one)[1] == name), "")
     if "/" in name or not there:
         return ""
     return f"Namespace {namespace} has none of that name; give {there}, or that namespace with -n."

@@ -13,7 +13,9 @@ from functools import partial
 from cli import versions
 from cli.export import sources
 from cli.export.redact import Redactor
+from controlplane.cluster import advice
 from controlplane.cluster.model import CONTROL_PLANE, Cluster
+from nodelib.errors import Temporary
 from nodelib.kube.client import KubeClient
 from nodelib.text import one_line
 
@@ -82,8 +84,8 @@ class Part:
     read: Callable[[], Awaitable[str]]
 
 
-def every(cluster: Cluster, client: KubeClient, redactor: Redactor) -> Iterator[Part]:
-    """All parts, the quick ones first."""
+def every(cluster: Cluster, client: KubeClient | None, redactor: Redactor) -> Iterator[Part]:
+    """All parts, the quick ones first. `client` None: the cluster is stopped, and its address may be another's."""
     yield Part("versions.json", _versions)
     yield _file("cluster.json", os.path.join(cluster.dir, "cluster.json"), redactor)
     for unit in (CONTROL_PLANE, *(node.name for node in cluster.nodes)):
@@ -94,7 +96,8 @@ def every(cluster: Cluster, client: KubeClient, redactor: Redactor) -> Iterator[
             yield _file(f"{node.name}/configuration/{os.path.basename(name)}", os.path.join(folder, name), redactor)
     yield Part("cgroups.txt", partial(asyncio.to_thread, sources.groups, cluster))
     for name, path in _LISTS.items():
-        yield Part(f"objects/{name}.json", partial(_objects, client, path, redactor))
+        read = partial(_objects, client, path, redactor) if client else partial(_stopped, cluster.name)
+        yield Part(f"objects/{name}.json", read)
     for node in cluster.nodes:
         for name, argv in _ON_NODE.items():
             yield Part(f"{node.name}/{name}", _clean(partial(sources.on_node, cluster, node.name, argv), redactor))
@@ -128,6 +131,10 @@ def _clean(read: Callable[[], Awaitable[str]], redactor: Redactor) -> Callable[[
         return await asyncio.to_thread(redactor.text, await read())
 
     return cleaned
+
+
+async def _stopped(name: str) -> str:
+    raise Temporary("the cluster is stopped", obj=name, action=f"{advice.ours(name, 'start')} brings it back.")
 
 
 async def _objects(client: KubeClient, path: str, redactor: Redactor) -> str:

@@ -74,7 +74,8 @@ def up(
         typer.Option(
             "--addons",
             metavar="NAMES",
-            help="Add-ons besides DNS, separated by commas: metrics (for kubectl top), ingress (Traefik, built first).",
+            help="Add-ons besides DNS, separated by commas: metrics (for kubectl top), ingress (Traefik). Each is built"
+            " first (some minutes).",
         ),
     ] = "",
     uplink: Annotated[

@@ -98,6 +98,8 @@ _Names = Annotated[list[str], typer.Argument(metavar="ADDON", help="metrics or i
 def addons_add(addons: _Names, name: Name = DEFAULT, plain: Plain = False) -> None:
     """Add add-ons to a cluster, and wait until they are ready. What is there already is mended.
 
+    The program of an add-on is built first, once, which takes some minutes.
+
     Example: `./nodewright addons add metrics --name lab`
     """
     with reported():

@@ -44,6 +44,9 @@ def test(
 
     A whole tier is shared by workers, as many as cores and memory allow; NODEWRIGHT_TEST_WORKERS=N gives their number.
 
+    As root it first installs the Debian packages that only tests need and that are missing, Chromium (350 MB) among
+    them; `./nodewright uninstall --purge` names them.
+
     Other arguments go to pytest, in every tier that pytest runs. A path, `-k` or `-m` without a tier starts pytest
     once, on what it selects. A path that has the name of a tier is written with `./`.
 
@@ -62,7 +65,11 @@ def test(
     with reported():
         from cli.commands import test as work
 
-        work.run([*(arguments or []), *context.args])
+        given = [*(arguments or []), *context.args]
+        if given == ["-h"]:  # alone it can be no part of pytest's
+            typer.echo(context.get_help())
+            return
+        work.run(given)
 
 
 @command("Tests")

@@ -76,8 +76,8 @@ _RULES: tuple[tuple[str, str, str], ...] = (
     ("InUse", "", "Delete the pods that use it; then it goes by itself."),
     ("Finalizers", "", "Wait until the controllers that own these finalizers remove them. If they are gone, remove "
      "the finalizers by hand: `kubectl edit {kind} {name} -n {namespace}`."),
-    ("NoIngressController", "", "Install one: `nodewright addons add ingress` adds Traefik to this cluster; then "
-     "set spec.ingressClassName to traefik."),
+    ("NoIngressController", "", "Install one: `nodewright addons add ingress` adds Traefik to this cluster (built "
+     "first, once, which takes some minutes); then set spec.ingressClassName to traefik."),
     ("NoIngressClass", "", "Set spec.ingressClassName to a class that exists (`kubectl get ingressclass`): `kubectl "
      "edit ingress {name} -n {namespace}`."),
     ("NoBackend", r'Service "(?P<service>[^"]+)"', "Create the Service {service} or correct the backend's name: "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 import weakref
@@ -18,6 +19,7 @@ from typing import Protocol
 from aiohttp import WSMsgType, web
 
 from nodelib.errors import Temporary
+from nodelib.text import one_line
 from view.edge.files import INDEX, File
 from view.model import LONGEST_REQUEST
 from view.ports import Gone
@@ -114,7 +116,9 @@ class Server:
             listener = await asyncio.get_running_loop().create_server(own, sock=_bound(port))
         except OSError as error:
             raise Temporary(
-                str(error),
+                "another program has this port"
+                if error.errno == errno.EADDRINUSE
+                else one_line(error.strerror or str(error), 200),
                 obj="nodewright view",
                 step=f"listen on {HOST}:{port}",
                 action="Give another port with --port, or none for any that is free.",

@@ -58,7 +58,7 @@ _RULES = (
     _rule(_PULL, r"not found|manifest unknown|404", "Check the image's name and tag: the registry does not have it."),
     _rule(_PULL, r"no such host|timeout|refused|unreachable|dial tcp", "The node cannot reach the registry: check "
           "the registry's name, the node's DNS and its outgoing connections; or load the image onto the "
-          "node{and_policy}."),
+          "node (`nodewright load IMAGE` in a cluster of `nodewright up`){and_policy}."),
     _rule(_PULL, r"x509|certificate", "The node does not trust the registry's certificate: install its CA on the "
           "node; in a cluster of `nodewright up`, as caFile of `registries` in the file of --config."),
     _rule(_PULL, r"first record does not look like a tls|http response to https", "The registry answers without TLS: "

@@ -31,7 +31,7 @@ def go_folders(cache_dir: Path, progress: Progress) -> Iterator[Mapping[str, str
     with used_go_folders(cache_dir, progress), tempfile.TemporaryDirectory(prefix="tmp-", dir=objects) as scratch:
         own = {} if os.environ.get("GOMODCACHE") else {"GOMODCACHE": str(sources)}
         yield {**own, "GOCACHE": str(objects / "cache"), "GOTMPDIR": scratch}
-    empty_go_folders(cache_dir)
+    empty_go_folders(cache_dir, progress)
 
 
 @contextmanager
@@ -41,14 +41,19 @@ def used_go_folders(cache_dir: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
-def empty_go_folders(cache_dir: Path) -> bool:
-    """Remove what Go has left, but for the archives of its sources. False if somebody uses the folders."""
+def empty_go_folders(cache_dir: Path, progress: Progress = lambda text: None) -> bool:
+    """Remove what Go has left, but for the archives of its sources. False if somebody uses the folders.
+
+    Those are tens of thousands of files: a minute on a machine with other work, and Ctrl-C waits for it.
+    """
     with unused(cache_dir / _LOCK) as ours:
         if ours:
             lock = cache_dir / _LOCK
             left = [path for path in lock.parent.iterdir() if path != lock]
             sources = cache_dir / _SOURCES
             left += [path for path in sources.iterdir() if path.name != _DOWNLOADS] if sources.is_dir() else []
+            if left:
+                progress("removing what Go left")
             for path in left:
                 shutil.rmtree(path, ignore_errors=True)
         return ours

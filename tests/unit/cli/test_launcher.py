@@ -293,6 +293,6 @@ def test_packages_that_some_tests_need_are_tried_and_never_end_the_run(tmp_path:
     (cache / "venv").mkdir(parents=True)
     (cache / "venv" / "made").symlink_to(sys.prefix)
     done = launched("test", "-k", "nothing", "nosuch", PATH=path, NODEWRIGHT_CACHE=str(cache), NODEWRIGHT_PYTHON="")
-    assert "file or directory not found: nosuch" in done.stderr, "the run went on to its tests"
+    assert "neither a tier nor a path: nosuch" in done.stderr, "the run went on to its tests"
     assert asked.read_text().splitlines()[0].endswith("install --no-install-recommends chromium chromium-driver")
     assert ("tests which need them are skipped: chromium chromium-driver" in done.stderr) is not there

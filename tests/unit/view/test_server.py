@@ -14,9 +14,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
-from tests.unit.view.world import Page, page, put, running, shop, shop_service, shop_slice
+from tests.unit.view.world import Page, page, put, running, served, shop, shop_service, shop_slice
 from tests.waiting import until
 from view.edge import server
 from view.work import viewer
@@ -28,6 +29,13 @@ STATIC = ("", "app.js", "dom.js", "live.js", "tables.js", "wires.js", "detail.js
 async def here() -> AsyncIterator[Page]:
     async with page() as found:
         yield found
+
+
+async def test_a_port_that_another_program_has(here: Page) -> None:
+    with pytest.raises(Temporary, match="another program has this port") as refused:
+        async with served(here.api, here.port):
+            pass
+    assert "--port" in str(refused.value)
 
 
 async def ask(here: Page, path: str = "", **options: Any) -> tuple[int, str, dict[str, str]]:

@@ -134,11 +134,11 @@ async def page() -> AsyncIterator[Page]:
 
 
 @contextlib.asynccontextmanager
-async def served(api: FakeApiServer) -> AsyncIterator[Page]:
+async def served(api: FakeApiServer, port: int = 0) -> AsyncIterator[Page]:
     access, opened = ClusterAccess(api.url), asyncio.get_running_loop().create_future()
     async with KubeClient(access, user_agent="test") as client:
         answers = Answers(client)
-        task = asyncio.create_task(serve(access, answers, "lab", ready=opened.set_result))
+        task = asyncio.create_task(serve(access, answers, "lab", port=port, ready=opened.set_result))
         try:
             await asyncio.wait({task, opened}, return_when=asyncio.FIRST_COMPLETED)
             yield Page(opened.result() if opened.done() else task.result() or "", api, answers)

@@ -295,7 +295,7 @@ def test_a_policy_that_the_container_has_is_not_advised(image: str, policy: str,
     box = {**container("app"), "image": image, "imagePullPolicy": policy}
     failed = {"app": ImageState(0, ImagePhase.FAILED)}
     (wait,) = explain(record(pod=pod(box), status=waiting("ErrImagePull", UNREACHED), images=failed)).waits
-    assert "load the image onto the node" in wait.action
+    assert "load the image onto the node (`nodewright load IMAGE`" in wait.action
     assert ("set imagePullPolicy: IfNotPresent" in wait.action) is advised
 
 

@@ -153,6 +153,18 @@ def test_a_name_in_the_command_of_a_pod_is_not_typed_for_us(tmp_path: Path, monk
     assert "Say which one: `./nodewright kubectl --name lab exec web -- app --name prod`" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("lba", "Did you mean lab? If not, create it with `./nodewright up --name lba`."),
+        ("other", "do: Create it with `./nodewright up --name other`."),
+    ],
+)
+def test_a_cluster_of_almost_that_name_is_named(name: str, said: str, tmp_path: Path) -> None:
+    done = RUNNER.invoke(app, ["status", "--name", name], env=saved(tmp_path, "lab", "prod"))
+    assert done.exit_code == 1 and said in done.stderr
+
+
 def shown(*found: Overview) -> str:
     out = io.StringIO()
     clusters.show(found, NOW, new_console(out, width=80))
@@ -218,7 +230,7 @@ def test_the_records_of_clusters_that_do_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("there", "words", "status", "said"),
     [
-        (["one", "two"], ["down"], 1, "Say which one: `./nodewright down --name one`."),
+        (["one", "two"], ["down"], 1, "Say which one: `./nodewright down --name NAME`."),
         (["one", "two"], ["down", "--name", "lab"], 0, "there is no cluster lab on this machine"),
         ([], ["down"], 0, "There are no other clusters."),
     ],

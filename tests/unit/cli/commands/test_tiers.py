@@ -267,6 +267,9 @@ def test_pytest_s_own_exit_status_is_kept_when_it_runs_once(monkeypatch: pytest.
         (["-m", "netns", "lint"], "tiers come before the arguments for pytest: lint"),
         (["unit", "-q", "lint"], "tiers come before the arguments for pytest: lint"),
         (["lint", "types", "-x"], "lint, types: these tiers do not run pytest"),
+        (["tests/unit/clii", "-q"], "neither a tier nor a path: tests/unit/clii"),
+        (["untit"], "Did you mean unit?"),
+        (["unit", "typs"], "Did you mean types?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -287,6 +290,7 @@ def test_only_tiers_that_need_root_ask_for_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_help_explains_every_tier_and_how_to_reach_pytest_s() -> None:
     text = CliRunner().invoke(app, ["test", "--help"]).output
+    assert CliRunner().invoke(app, ["test", "-h"]).output.strip() == text.strip()
     assert all(f" {name}: " in text for name in NAMES)
     assert "./nodewright test -- --help" in " ".join(text.split())
 

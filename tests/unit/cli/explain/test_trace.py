@@ -263,6 +263,18 @@ def test_what_another_namespace_has_is_named() -> None:
         sender("nobody", FACTS, "default", HOST)
 
 
+@pytest.mark.parametrize("text", ["deploy/app-a", "deployment/app-a"])
+def test_the_workload_of_another_namespace_is_named(text: str) -> None:
+    says = "Namespace default has none of that name; give shop/deployment/app-a, or that namespace with -n."
+    start = sender("a", FACTS, "shop", HOST)
+    for asked in (lambda: target(text, FACTS, "default", start, ""), lambda: sender(text, FACTS, "default", HOST)):
+        with pytest.raises(NotFound) as caught:
+            asked()
+        assert caught.value.action == says
+    with pytest.raises(NotFound, match="lists pods and nodes"):
+        sender("sts/app-a", FACTS, "default", HOST)
+
+
 @pytest.mark.parametrize("text", ["app-a", "shop/app-a"])
 def test_a_workload_without_its_kind_is_named(text: str) -> None:
     with pytest.raises(NotFound, match="There is deployment app-a in namespace shop: give shop/deployment/app-a"):

@@ -314,6 +314,17 @@ async def test_any_failure_of_a_part_is_its_own(tmp_path: Path) -> None:
     assert "\x1b" not in shown and "look twice\n" in shown and len(shown.splitlines()) == 5
 
 
+async def test_nothing_is_asked_of_the_address_of_a_cluster_that_is_stopped(tmp_path: Path) -> None:
+    """Whoever answers there, by the route of this machine, is somebody else."""
+    made = Cluster("lab", "10.89.0.0/24", root=str(tmp_path))
+    objects = [part for part in parts.every(made, None, Redactor()) if part.path.startswith("objects/")]
+    written = await write(tmp_path, objects)
+    assert len(written) > 20
+    assert {one.problem for one in written} == {
+        "lab: the cluster is stopped. `./nodewright start --name lab` brings it back."
+    }
+
+
 def test_names_of_logs_are_data(tmp_path: Path) -> None:
     made = Cluster("lab", "10.89.0.0/24", root=str(tmp_path))
     folder = Path(made.log_dir("node1"))
@@ -321,7 +332,7 @@ def test_names_of_logs_are_data(tmp_path: Path) -> None:
     for name in ("agent.log", "agent.log.1", "x\x1b[2J.log", "x" * 240 + ".log", "a\nb.log"):
         (folder / name).touch()
     os.mkfifo(folder / "pipe.log")
-    found = {part.path: part for part in parts.every(made, None, Redactor()) if part.path.startswith("node1/log/")}  # type: ignore[arg-type]
+    found = {part.path: part for part in parts.every(made, None, Redactor()) if part.path.startswith("node1/log/")}
     assert sorted(found) == [f"node1/log/{name}" for name in ("agent.log", "agent.log.1", "left-out.txt", "pipe.log")]
     assert "3 files" in asyncio.run(found["node1/log/left-out.txt"].read())  # type: ignore[arg-type]
     with pytest.raises(Invalid):
