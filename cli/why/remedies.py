@@ -30,6 +30,8 @@ _RULES: tuple[tuple[str, str, str], ...] = (
      "template: `kubectl edit {kind} {name} -n {namespace}`."),
     ("ProgressDeadlineExceeded", "", "Mend what its newest pods wait for, or go back: `kubectl rollout undo {kind} "
      "{name} -n {namespace}`."),
+    ("RolloutUnderWay", "", "Wait; if it stays so, mend what its newest pods wait for, or go back: `kubectl rollout "
+     "undo {kind} {name} -n {namespace}`."),
     ("Paused", "", "Roll it out: `kubectl rollout resume {kind} {name} -n {namespace}`."),
     ("Suspended", "", "Let it run: `kubectl patch {kind} {name} -n {namespace} -p {resume}`."),
     ("NoNodeFits", r"(?P<labels>.+)", "Label a node: `kubectl label nodes --all {labels}` labels all of them; or "

@@ -20,7 +20,7 @@ def workload(kind: str, obj: Json, facts: Facts) -> Explained:
     """A Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     wanted, ready = _counts(kind, obj)
     refused = list(_refused(kind, obj, facts))
-    waits = [*refused, *_stopped(kind, obj), *_rollout(obj), *_nowhere(kind, obj, wanted)]
+    waits = [*refused, *_stopped(kind, obj), *_rollout(kind, obj), *_nowhere(kind, obj, wanted)]
     state = f"{ready} of {wanted} pods ready"
     if not wanted and kind != "daemonset":
         state = "scaled to 0, so it has no pods"
@@ -110,10 +110,19 @@ def _stopped(kind: str, obj: Json) -> Iterator[Wait]:
             yield Wait("its own setting", "Paused", text, remedy("Paused", text, kind, obj))
 
 
-def _rollout(obj: Json) -> Iterator[Wait]:
+def _rollout(kind: str, obj: Json) -> Iterator[Wait]:
     found = condition(obj, "Progressing")
     if found.get("status") == "False" and found.get("reason") == "ProgressDeadlineExceeded":
         yield _of_condition("deployment", obj, found, "its rollout")
+        return
+    status, (wanted, ready) = status_of(obj), _counts(kind, obj)
+    missing, newest = int(status.get("unavailableReplicas") or 0), int(status.get("updatedReplicas") or 0)
+    if kind == "deployment" and missing and 0 < newest < int(status.get("replicas") or 0) and ready:
+        are = "is" if missing == 1 else "are"
+        text = (
+            f"{newest} of {wanted} pods have its newest template; {missing} {are} not available yet, the old ones serve"
+        )
+        yield Wait("its rollout", "RolloutUnderWay", text, remedy("RolloutUnderWay", text, kind, obj))
 
 
 def _nowhere(kind: str, obj: Json, wanted: int) -> Iterator[Wait]:

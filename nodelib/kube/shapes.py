@@ -92,6 +92,7 @@ _WORKLOAD_STATUS = {
     "replicas": int,
     "readyReplicas": int,
     "updatedReplicas": int,
+    "unavailableReplicas": int,
     "desiredNumberScheduled": int,
     "numberReady": int,
     "succeeded": int,

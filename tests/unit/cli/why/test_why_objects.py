@@ -133,6 +133,18 @@ CASES: dict[str, tuple[str, Json, dict[str, list[Json]], str, str, str, bool]] =
         "kubectl rollout undo deployment web -n shop",
         True,
     ),
+    "a rollout whose newest pods do not become ready": (
+        "deployment",
+        thing(
+            replicas=3,
+            status={"replicas": 4, "readyReplicas": 3, "updatedReplicas": 1, "unavailableReplicas": 1},
+        ),
+        {"replicaset": [], "pod": [running("p")]},
+        "RolloutUnderWay",
+        "1 of 3 pods have its newest template; 1 is not available yet, the old ones serve",
+        "kubectl rollout undo deployment web -n shop",
+        False,
+    ),
     "paused before the first pod": (
         "deployment",
         thing(paused=True),
