@@ -221,11 +221,21 @@ def test_one_node_answers_in_both_families_and_serves_nothing_of_its_own_there(w
         server.wait()
 
 
+def one_address_each(world: World) -> dict[str, str]:
+    """By node. On a busy machine a node may have been late for a moment, and then another one has two."""
+    found: dict[str, str] = {}
+    for name in ("u", "v", "w", "x", "y", "z"):
+        world.create(name)
+        address = world.address(name)
+        found[world.settled(address)] = address
+        if found.keys() >= set(_NAMES):
+            break
+    return found
+
+
 @pytest.mark.parametrize("leads", [True, False], ids=["which-leads", "which-does-not-lead"])
 def test_another_node_takes_over_within_three_seconds_of_a_node_s_death(world: World, leads: bool) -> None:
-    world.create("x", "y", "z")
-    addresses = [world.address(name) for name in ("x", "y", "z")]
-    nodes = {world.settled(one): one for one in addresses}
+    nodes = one_address_each(world)
     leader = world.leader()
     dead = leader if leads else next(name for name in nodes if name != leader)
     began = time.monotonic()
