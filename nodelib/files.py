@@ -9,6 +9,8 @@ import select
 import stat
 import time
 
+# What bytes_of() raises where somebody who has the folder has put something else in the place of a file.
+NO_FILE = frozenset({errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ETIMEDOUT})
 _MOST_TEXT = 16 << 20  # bytes
 _PIECE = 1 << 16
 

@@ -93,7 +93,7 @@ async def ensure_in_thread(
     prebuilt: Release | None = None,
 ) -> BinDir:
     """As ensure(). Whoever is cancelled while another run builds waits no longer."""
-    await alone(_wait_for_others, _located(names, cache_dir, binaries_dir, release)[1], cache_dir, progress)
+    await alone(_wait_for_others, names, cache_dir, progress, binaries_dir, release)
     return await asyncio.to_thread(
         ensure,
         names,
@@ -156,8 +156,10 @@ def _folder(binary: Binary, cache_dir: Path) -> Path:
     return cache_dir / "bin" / key_of(binary)
 
 
-def _wait_for_others(missing: list[Binary], cache_dir: Path, progress: Progress) -> None:
-    for run in go_runs(missing):
+def _wait_for_others(
+    names: Iterable[str], cache_dir: Path, progress: Progress, binaries_dir: Path | None, release: str
+) -> None:
+    for run in go_runs(_located(names, cache_dir, binaries_dir, release)[1]):
         with _lock(run, _folder(run.binaries[0], cache_dir), progress):
             pass
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import secrets
 
@@ -11,8 +10,6 @@ from nodelib import files
 from nodelib.errors import Temporary
 
 MOST = 256 << 20  # bytes
-# What is no file, left there by a container that has the folder, such as a device plugin's, is none of ours either.
-_NO_FILE = {errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ETIMEDOUT}
 
 
 class CheckpointFiles:
@@ -93,7 +90,7 @@ class CheckpointFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno in _NO_FILE:
+            if error.errno in files.NO_FILE:  # a device plugin has the folder: it is none of ours
                 return ""
             raise _failure(path, "read", error) from error
 

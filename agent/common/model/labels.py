@@ -49,10 +49,14 @@ def container_hash(container: Json) -> str:
     so that containers which upstream's kubelet started do not count as changed. Of an image that no runtime has, the
     beginning: it is worked out byte by byte, and the API server takes a megabyte.
     """
-    image = str(container.get("image", ""))[:LONGEST_IMAGE]
-    text = json.dumps({"image": image, "name": container["name"]}, separators=(",", ":"))
+    text = json.dumps({"image": bounded_image(container), "name": container["name"]}, separators=(",", ":"))
     dump = f"([]uint8)[{' '.join(str(byte) for byte in text.encode())}]"
     return format(fnv1a(dump.encode()), "x")
+
+
+def bounded_image(container: Json) -> str:
+    """Its image, or the beginning of what is too long for one: the API server takes a megabyte."""
+    return str(container.get("image", ""))[:LONGEST_IMAGE]
 
 
 def hash_in(pod: Pod, container: Json) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agent.common.model.labels import LONGEST_IMAGE, restart_count
+from agent.common.model.labels import bounded_image, restart_count
 from agent.common.model.pods import ContainerState, Kind, ObservedPod, Pod, ProbeState, RunState
 from agent.common.model.states import Waiting
 from agent.common.plan.restart import is_sidecar, should_start
@@ -94,7 +94,7 @@ def _status(
 def _unseen(pod: Pod, kind: Kind, container: Json, old: Json | None) -> Json:
     status: Json = {
         "name": container["name"],
-        "image": str(container.get("image", ""))[:LONGEST_IMAGE],
+        "image": bounded_image(container),
         "imageID": "",
         "restartCount": 0,
         "ready": False,

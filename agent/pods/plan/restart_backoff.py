@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from agent.common.model.labels import LONGEST_IMAGE
+from agent.common.model.labels import bounded_image
 from agent.common.model.pods import ObservedPod, Pod, RunState
 from agent.common.model.states import BackOff, BackOffBounds
 from agent.common.plan import backoff
@@ -17,7 +17,7 @@ SANDBOX = ""  # no container has this name
 def backoff_key(container: Json) -> str:
     """The key of a container's back-off. A changed definition or a resize starts with no back-off."""
     resources = json.dumps(container.get("resources") or {}, sort_keys=True, default=str)
-    return f"{container['name']}/{str(container.get('image', ''))[:LONGEST_IMAGE]}/{resources}"
+    return f"{container['name']}/{bounded_image(container)}/{resources}"
 
 
 def implied(pod: Pod, seen: ObservedPod, ended: Mapping[str, float], bounds: BackOffBounds) -> dict[str, BackOff]:

@@ -22,8 +22,6 @@ from nodelib.json_values import decode
 
 _DATA = "vol_data.json"
 _MOST = 1 << 20  # bytes of one; a driver's id of a volume has 128 (CSI specification)
-# What a CSI plugin, which has these folders, has put in the place of the file is no record of a volume either.
-_NO_FILE = {errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ETIMEDOUT}
 _FILESYSTEM, _BLOCK = "volumes/kubernetes.io~csi", "volumeDevices/kubernetes.io~csi"
 
 
@@ -114,7 +112,7 @@ def _read(folder: str) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
     except OSError as error:
-        if error.errno not in _NO_FILE:
+        if error.errno not in files.NO_FILE:  # a CSI plugin has the folder: it is no record of a volume
             raise
         return {}
     values = found.items() if isinstance(found, dict) else ()
