@@ -26,7 +26,8 @@ from proxy.backends.nftables import NftablesBackend
 from proxy.backends.userspace import UserspaceBackend
 from proxy.config import derive
 from proxy.config.settings import Settings
-from proxy.edge import relay, sysctl
+from proxy.edge import sysctl
+from proxy.edge.relays import Relays
 from proxy.plan.context import Context
 from proxy.plan.nftables.layout import TABLE
 
@@ -41,7 +42,7 @@ async def backends(settings: Settings) -> dict[Family, Backend]:
         return {family: _nftables(settings, family) for family in await _nft_families()}
     tables = await _iptables_families()
     if settings.mode == "userspace":
-        relays = relay.Relays()
+        relays = Relays()
         return {family: _userspace(settings, one, relays) for family, one in tables.items()}
     return {family: _iptables(settings, one) for family, one in tables.items()}
 
@@ -77,7 +78,7 @@ def _iptables(settings: Settings, tables: Iptables) -> Backend:
     )
 
 
-def _userspace(settings: Settings, tables: Iptables, relays: relay.Relays) -> Backend:
+def _userspace(settings: Settings, tables: Iptables, relays: Relays) -> Backend:
     context = _context(settings, tables.family)
     seen = TracedTables(tables) if settings.tracing.per_million else tables
     return UserspaceBackend(seen, context, listen=relays.listen, clock=SystemClock(), generation=_generation(tables))
@@ -145,7 +146,7 @@ def _families() -> list[Family]:
 
 
 def _userspace_removal(tables: Iptables, context: NodeContext) -> Backend:
-    return UserspaceBackend(tables, context, listen=relay.Relays().listen, clock=SystemClock())
+    return UserspaceBackend(tables, context, listen=Relays().listen, clock=SystemClock())
 
 
 async def _remove_chains(build: Callable[[Iptables, NodeContext], Backend], *marks: bytes) -> bool:

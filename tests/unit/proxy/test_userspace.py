@@ -15,7 +15,8 @@ from nodelib.firewall.objects import Family
 from nodelib.netlink.flows import UdpFlow
 from proxy.backends.context import NodeContext
 from proxy.backends.userspace import Choose, UserspaceBackend
-from proxy.edge import relay
+from proxy.edge import tcp_relay, udp_relay
+from proxy.edge.relays import Relays
 from proxy.model import Endpoint
 from proxy.plan.userspace import roundrobin, sockets
 from proxy.plan.userspace.portals import Pool, pools
@@ -246,7 +247,7 @@ async def test_tcp_passes_both_ways_and_its_ends(echo: Address) -> None:
     nobody = dead.getsockname()
     dead.close()
     turns = [nobody, echo]
-    one = await relay.listen("TCP", Family.IPV4, lambda client, reset_affinity: turns[reset_affinity])
+    one = await Relays().listen("ns", "TCP", Family.IPV4, lambda client, reset_affinity: turns[reset_affinity])
     reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
     writer.write(b"x" * 200_000)
     writer.write_eof()
@@ -256,7 +257,7 @@ async def test_tcp_passes_both_ways_and_its_ends(echo: Address) -> None:
 
 
 async def test_tcp_without_endpoints_is_reset() -> None:
-    one = await relay.listen("TCP", Family.IPV4, lambda client, reset_affinity: None)
+    one = await Relays().listen("ns", "TCP", Family.IPV4, lambda client, reset_affinity: None)
     reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
     with pytest.raises(ConnectionResetError):
         await reader.readexactly(1)
@@ -275,7 +276,7 @@ async def test_udp_keeps_a_client_with_its_endpoint_until_that_is_gone() -> None
         await loop.create_datagram_endpoint(made, local_addr=("127.0.0.1", 0))
     addresses = [server.address for server in servers]
     left = list(addresses)
-    one = await relay.listen("UDP", Family.IPV4, lambda client, reset_affinity: left[0])
+    one = await Relays().listen("ns", "UDP", Family.IPV4, lambda client, reset_affinity: left[0])
     client = _Client()
     await loop.create_datagram_endpoint(lambda: client, remote_addr=("127.0.0.1", one.port))
     assert [await client.ask() for _ in range(3)] == [b"one"] * 3
@@ -288,11 +289,11 @@ async def test_udp_keeps_a_client_with_its_endpoint_until_that_is_gone() -> None
 
 async def test_udp_from_thousands_of_ports_takes_a_bounded_number_of_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each packet from another port, or with another forged address, was a socket of the proxy for 30 seconds."""
-    monkeypatch.setattr(relay, "MOST_TALKS", 20)
+    monkeypatch.setattr(udp_relay, "MOST_TALKS", 20)
     loop = asyncio.get_running_loop()
     server = _Named(b"one")
     await loop.create_datagram_endpoint(lambda: server, local_addr=("127.0.0.1", 0))
-    one = await relay.listen("UDP", Family.IPV4, lambda client, reset_affinity: server.address)
+    one = await Relays().listen("ns", "UDP", Family.IPV4, lambda client, reset_affinity: server.address)
     busy = _Client()
     await loop.create_datagram_endpoint(lambda: busy, remote_addr=("127.0.0.1", one.port))
     before = len(os.listdir("/proc/self/fd"))
@@ -308,8 +309,8 @@ async def test_udp_from_thousands_of_ports_takes_a_bounded_number_of_sockets(mon
 
 
 async def test_tcp_connections_of_a_service_port_are_bounded(echo: Address, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "MOST_CONNECTIONS", 2)
-    one = await relay.listen("TCP", Family.IPV4, lambda client, reset_affinity: echo)
+    monkeypatch.setattr(tcp_relay, "MOST_CONNECTIONS", 2)
+    one = await Relays().listen("ns", "TCP", Family.IPV4, lambda client, reset_affinity: echo)
     held = [await asyncio.open_connection("127.0.0.1", one.port) for _ in range(2)]
     for _, writer in held:
         writer.write(b"x")
@@ -332,9 +333,9 @@ async def test_what_the_services_of_a_namespace_have_open_is_bounded_together(
     echo: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One may have thousands of ports, each with its own bound."""
-    monkeypatch.setattr(relay, "MOST_CONNECTIONS_OF_NAMESPACE", 2)
-    monkeypatch.setattr(relay, "MOST_TALKS_OF_NAMESPACE", 3)
-    relays, loop = relay.Relays(), asyncio.get_running_loop()
+    monkeypatch.setattr(tcp_relay, "MOST_CONNECTIONS_OF_NAMESPACE", 2)
+    monkeypatch.setattr(udp_relay, "MOST_TALKS_OF_NAMESPACE", 3)
+    relays, loop = Relays(), asyncio.get_running_loop()
     places = ("ns", "ns", "ns", "other")
     tcp = [await relays.listen(place, "TCP", Family.IPV4, lambda client, reset: echo) for place in places]
     held = [await asyncio.open_connection("127.0.0.1", tcp[one].port) for one in (0, 1)]
@@ -369,9 +370,9 @@ async def test_one_port_does_not_take_the_room_of_all_of_its_namespace(
     echo: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may reach one of them would keep the clients of all others away."""
-    monkeypatch.setattr(relay, "MOST_CONNECTIONS_OF_NAMESPACE", 4)
-    monkeypatch.setattr(relay, "MOST_TALKS_OF_NAMESPACE", 4)
-    relays, loop = relay.Relays(), asyncio.get_running_loop()
+    monkeypatch.setattr(tcp_relay, "MOST_CONNECTIONS_OF_NAMESPACE", 4)
+    monkeypatch.setattr(udp_relay, "MOST_TALKS_OF_NAMESPACE", 4)
+    relays, loop = Relays(), asyncio.get_running_loop()
     tcp = [await relays.listen("ns", "TCP", Family.IPV4, lambda client, reset: echo) for _ in range(2)]
     held = [await asyncio.open_connection("127.0.0.1", tcp[0].port) for _ in range(5)]
     with pytest.raises(ConnectionResetError):
