@@ -16,7 +16,7 @@ from view.edge.custom import watch_custom
 from view.edge.files import files
 from view.edge.server import HOST, BrowserWire, Server
 from view.edge.watches import EventFeeds, watch
-from view.model import CLUSTER_POLICIES, CUSTOM_PATHS, PATHS
+from view.model.objects import CLUSTER_POLICIES, CUSTOM_PATHS, PATHS
 from view.plan import requests, texts
 from view.ports import Answers
 from view.work.board import Board

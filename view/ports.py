@@ -7,7 +7,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from nodelib.json_values import Json
-from view.model import Applied, Cost, Enforced, NodeWork, Question, Refused, ServiceSaid, Stores, Traced, Why, Wired
+from view.model.network import Applied, Enforced, Refused, ServiceSaid, Traced, Wired
+from view.model.nodes import NodeWork
+from view.model.objects import Question, Stores
+from view.model.pods import Cost, Why
 
 
 class Answers(Protocol):

@@ -13,7 +13,8 @@ from nodelib.firewall.nft_text import expression_text
 from nodelib.json_values import Json, object_or_empty, objects_in
 from policy.cluster_model import ClusterPolicy
 from policy.plan.cluster_layout import closed_name, denial_name, label, segment_name
-from view.model import POD, Link, Sysctl, TableRule, Wired, WiredRoute, row_key
+from view.model.network import Link, Sysctl, TableRule, Wired, WiredRoute
+from view.model.objects import POD, row_key
 
 _LINKS, _ROUTES, _RULES = 300, 300, 400
 _MEANINGS = {

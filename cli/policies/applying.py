@@ -9,7 +9,8 @@ from nodelib.json_values import Json
 from policy.cluster_model import ClusterPolicy, Tier
 from policy.model import Direction, Party, Policy
 from policy.plan import parse, parse_cluster
-from view.model import CLUSTER_POLICY, POLICY, Applied
+from view.model.network import Applied
+from view.model.objects import CLUSTER_POLICY, POLICY
 
 _KEPT = 4096  # policies that are kept as they were read
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from view.model import CLUSTER_POLICY, POLICY, row_key
+from view.model.objects import CLUSTER_POLICY, POLICY, row_key
 
 _MOST = 8
 _OF_CLUSTER = re.compile(r"(?:Admin|Baseline) (?:in|e)gress\[\d+\] of (\S+)")

@@ -11,7 +11,7 @@ from cli.why.timeline import ordered
 from nodelib.json_values import Json
 from nodelib.kube.times import time_or
 from nodelib.traces.model import Span
-from view.model import Step
+from view.model.pods import Step
 
 _KINDS = {kind.value: kind for kind in ActivityKind}
 

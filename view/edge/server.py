@@ -21,7 +21,7 @@ from aiohttp import WSMsgType, web
 from nodelib.errors import Temporary
 from nodelib.text import one_line
 from view.edge.files import INDEX, File
-from view.model import LONGEST_REQUEST
+from view.model.objects import LONGEST_REQUEST
 from view.ports import Gone
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from nodelib.kube import shapes
 from nodelib.kube.client import KubeClient
 from nodelib.kube.reflector import Reflector, key_of
 from nodelib.tasks import Supervisor, cancel_and_wait
-from view.model import Key
+from view.model.objects import Key
 
 OnChange = Callable[[str, Key, Json | None], None]
 OnState = Callable[[str, str, bool], None]

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from nodelib.json_values import Json, object_or_empty, objects_in
 from nodelib.kube.times import time_or
 from nodelib.text import one_line
-from view.model import Step
+from view.model.pods import Step
 from view.plan.under_way import under_way
 
 _MOST = 60  # bars

@@ -9,7 +9,9 @@ from statistics import mean
 
 from nodelib.json_values import Json
 from nodelib.text import one_line
-from view.model import POD, Image, Key, NodeWork, PodRecord, Step, row_key
+from view.model.nodes import Image, NodeWork
+from view.model.objects import POD, Key, row_key
+from view.model.pods import PodRecord, Step
 from view.plan.life import BAD, GOOD, WAITS
 from view.plan.under_way import under_way
 

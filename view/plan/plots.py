@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from nodelib.json_values import Json
 from nodelib.text import one_line
-from view.model import Cost
+from view.model.pods import Cost
 
 Moment = tuple[float, tuple[Cost, ...]]  # wall seconds, and what was answered then
 Figures = Mapping[str, float]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from view.model import LONGEST_REQUEST, SHOWN, Look, PacketLook, Question, WiringLook
+from view.model.objects import LONGEST_REQUEST, SHOWN, Look, PacketLook, Question, WiringLook
 
 _HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9:._-]{0,252})")

@@ -12,7 +12,8 @@ from itertools import islice
 from nodelib.json_values import Json, object_or_empty, objects_in
 from nodelib.kube.times import time_or
 from nodelib.text import one_line
-from view.model import CLUSTER_POLICY, NODE, POD, POLICY, SERVICE, Applied, Key, Row, row_key
+from view.model.network import Applied
+from view.model.objects import CLUSTER_POLICY, NODE, POD, POLICY, SERVICE, Key, Row, row_key
 
 GOOD, WAITS, BAD, OVER = "good", "waits", "bad", "over"  # how a state is shown
 _TEXT = 300  # bytes of one text of the API

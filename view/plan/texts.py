@@ -11,7 +11,9 @@ import yaml
 
 from nodelib.json_values import Json, encoded_size
 from nodelib.text import cut, harmless, one_line
-from view.model import POD, Enforced, Look, Question, Refused, Row, ServiceSaid, Traced, Why, Wired, row_key
+from view.model.network import Enforced, Refused, ServiceSaid, Traced, Wired
+from view.model.objects import POD, Look, Question, Row, row_key
+from view.model.pods import Why
 
 _OBJECT = 128 * 1024  # bytes of the text of one object
 _YAML = 64 * 1024  # bytes of an object that is still written as YAML, which is slow

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodelib.json_values import Json, object_or_empty, objects_in
 from nodelib.kube.times import time_or
-from view.model import Step
+from view.model.pods import Step
 
 _ENDED, _FIRST_PROBE, _READY = "ended", "first probe", "ready"  # kinds of steps
 _WHOLE = 2.0  # seconds between a recorded start and that of the API, which has no fractions

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from nodelib.clock import Clock
 from nodelib.json_values import Json, object_or_empty
-from view.model import (
+from view.model.network import Applied
+from view.model.objects import (
     CLUSTER_POLICY,
     CUSTOM_PATHS,
     NAMESPACE,
@@ -24,7 +25,6 @@ from view.model import (
     SERVICE,
     SHOWN,
     SLICE,
-    Applied,
     Key,
     Look,
     Row,

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
-from view.model import Cost, Look
+from view.model.objects import Look
+from view.model.pods import Cost
 from view.plan import plots, texts
 from view.ports import Answers
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.tasks import cancel_and_wait
-from view.model import Look, Question, Refused, Stores, Traced
+from view.model.network import Refused, Traced
+from view.model.objects import Look, Question, Stores
 from view.plan import texts
 from view.ports import Answers
 

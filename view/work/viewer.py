@@ -18,22 +18,10 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json, object_or_empty
 from nodelib.tasks import cancel_and_wait
-from view.model import (
-    CLUSTER_POLICY,
-    NODE,
-    POD,
-    POLICY,
-    SERVICE,
-    Key,
-    Look,
-    NodeWork,
-    PacketLook,
-    Row,
-    ServiceSaid,
-    Why,
-    Wired,
-    WiringLook,
-)
+from view.model.network import ServiceSaid, Wired
+from view.model.nodes import NodeWork
+from view.model.objects import CLUSTER_POLICY, NODE, POD, POLICY, SERVICE, Key, Look, PacketLook, Row, WiringLook
+from view.model.pods import Why
 from view.plan import requests, texts
 from view.plan.life import life
 from view.plan.node_work import document

@@ -37,27 +37,11 @@ from nodelib.firewall.trace_model import endpoint_text
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient
 from nodelib.kube.listing import listed
-from view.model import (
-    NODE,
-    POD,
-    POLICY,
-    SERVICE,
-    SLICE,
-    Applied,
-    Cost,
-    Enforced,
-    Hop,
-    NodeWork,
-    Question,
-    ServiceSaid,
-    Stores,
-    Traced,
-    Wait,
-    Way,
-    Why,
-    Wired,
-)
-from view.model import Leg as ShownLeg
+from view.model.network import Applied, Enforced, Hop, ServiceSaid, Traced, Way, Wired
+from view.model.network import Leg as ShownLeg
+from view.model.nodes import NodeWork
+from view.model.objects import NODE, POD, POLICY, SERVICE, SLICE, Question, Stores
+from view.model.pods import Cost, Wait, Why
 from view.ports import Refusals
 
 _CLAIMS = 500

@@ -11,7 +11,7 @@ from cli.policies.keys import refusing
 from controlplane.cluster.model import Cluster
 from nodelib.tasks import side_by_side
 from policy.drops.plan.document import ReportedDrop
-from view.model import Refused
+from view.model.network import Refused
 from view.ports import Refusals
 
 

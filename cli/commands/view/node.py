@@ -22,7 +22,8 @@ from nodelib.errors import NodewrightError
 from nodelib.json_values import Json, objects_in
 from nodelib.shapes import NUMBER, shaped
 from nodelib.tasks import cancel_and_wait
-from view.model import Daemon, DiskHolders, Evicted, Image, ImageDisk, NodeWork, PodDisk, PodRecord, Pull, Threshold
+from view.model.nodes import Daemon, DiskHolders, Evicted, Image, ImageDisk, NodeWork, PodDisk, Threshold
+from view.model.pods import PodRecord, Pull
 from view.plan.node_work import averages
 
 _PODS = 1000

@@ -17,7 +17,7 @@ from nodelib.errors import Permanent
 from nodelib.json_values import Json
 from policy.plan import parse, parse_cluster
 from policy.plan.layout import TABLE, policy_chain_name
-from view.model import Enforced, NodeRules, TableRule, Wired
+from view.model.network import Enforced, NodeRules, TableRule, Wired
 
 FRESH = 1.0  # seconds in which nobody's question makes the kernels be read again; less than the page waits
 _MOST = 64  # answers that are kept

@@ -14,26 +14,10 @@ from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.clock import FakeClock, settle
-from view.model import (
-    CLUSTER_POLICY,
-    POLICY,
-    SLICE,
-    Applied,
-    Cost,
-    Enforced,
-    Link,
-    NodeRules,
-    NodeWork,
-    Question,
-    Row,
-    ServiceSaid,
-    Step,
-    Stores,
-    TableRule,
-    Traced,
-    Why,
-    Wired,
-)
+from view.model.network import Applied, Enforced, Link, NodeRules, ServiceSaid, TableRule, Traced, Wired
+from view.model.nodes import NodeWork
+from view.model.objects import CLUSTER_POLICY, POLICY, SLICE, Question, Row, Stores
+from view.model.pods import Cost, Step, Why
 from view.plan.rows import key_of
 from view.ports import Feed, Gone, Refusals
 from view.work.board import Board

@@ -12,16 +12,7 @@ from tests.builders.cluster_policies import cluster_policy
 from tests.fakes.clock import settle
 from tests.unit.view.looking import Seen, World, deny, running_world
 from tests.unit.view.world import namespace, ready_node, running, shop_service, shop_slice
-from view.model import (
-    CLUSTER_POLICY,
-    NAMESPACE,
-    NODE,
-    PATHS,
-    POD,
-    POLICY,
-    SERVICE,
-    SLICE,
-)
+from view.model.objects import CLUSTER_POLICY, NAMESPACE, NODE, PATHS, POD, POLICY, SERVICE, SLICE
 from view.plan.rows import key_of
 from view.work.board import Board
 

@@ -7,7 +7,7 @@ from typing import Any
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 from tests.unit.view.world import MADE, running, waiting
-from view.model import Step
+from view.model.pods import Step
 from view.plan.life import life
 
 BEGIN = parse_rfc3339(MADE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from view.model import DiskHolders, Image, ImageDisk, NodeWork, PodDisk, PodRecord, Pull, Step, Threshold
+from view.model.nodes import DiskHolders, Image, ImageDisk, NodeWork, PodDisk, Threshold
+from view.model.pods import PodRecord, Pull, Step
 from view.plan.node_work import averages, document
 
 

@@ -15,7 +15,8 @@ from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
 from tests.fakes.clock import FakeClock, settle
 from tests.unit.view.looking import Kernelless
-from view.model import PacketLook, Question, Refused, Stores, Traced
+from view.model.network import Refused, Traced
+from view.model.objects import PacketLook, Question, Stores
 from view.plan import requests
 from view.ports import Refusals
 from view.work import packet

@@ -38,7 +38,8 @@ from tests.unit.view.world import (
     walked,
     wired,
 )
-from view.model import Daemon, Enforced, NodeRules, NodeWork, Refused, TableRule
+from view.model.network import Enforced, NodeRules, Refused, TableRule
+from view.model.nodes import Daemon, NodeWork
 
 pytestmark = needs_chromium
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"

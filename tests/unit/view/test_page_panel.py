@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from tests.browser import Browser, needs_chromium
 from tests.unit.view.world import SCRIPT, Page, put, waiting
-from view.model import Refused
+from view.model.network import Refused
 
 pytestmark = needs_chromium
 

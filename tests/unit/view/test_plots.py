@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from view.model import Cost
+from view.model.pods import Cost
 from view.plan.plots import plots
 
 

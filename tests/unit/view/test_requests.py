@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from view.model import Look, Question
+from view.model.objects import Look, Question
 from view.plan import requests
 
 TOKEN = "correct-token"

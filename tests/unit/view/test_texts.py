@@ -7,7 +7,9 @@ import json
 import yaml
 
 from tests.unit.view.world import SCRIPT, running
-from view.model import Hop, Leg, Look, Traced, Wait, Way, Why
+from view.model.network import Hop, Leg, Traced, Way
+from view.model.objects import Look
+from view.model.pods import Wait, Why
 from view.plan import texts
 
 LOOK = Look("pod", ("shop", "web"))

@@ -9,7 +9,8 @@ import pytest
 from nodelib.json_values import Json
 from nodelib.kube.times import parse_rfc3339
 from tests.unit.view.world import MADE, running
-from view.model import NodeWork, PodRecord, Step
+from view.model.nodes import NodeWork
+from view.model.pods import PodRecord, Step
 from view.plan.life import life
 from view.plan.node_work import document
 from view.plan.under_way import under_way

@@ -12,16 +12,9 @@ from cli.commands.view.wiring import FRESH
 from nodelib.tasks import cancel_and_wait
 from tests.unit.view.looking import World, deny, running_world
 from tests.unit.view.world import ready_node, running, shop_service
-from view.model import (
-    NODE,
-    POD,
-    POLICY,
-    SERVICE,
-    Look,
-    NodeWork,
-    PodRecord,
-    Step,
-)
+from view.model.nodes import NodeWork
+from view.model.objects import NODE, POD, POLICY, SERVICE, Look
+from view.model.pods import PodRecord, Step
 from view.ports import Gone
 
 

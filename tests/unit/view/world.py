@@ -19,31 +19,10 @@ from tests.builders.pods import pod_json
 from tests.builders.services import endpoint, endpoint_slice, node, service
 from tests.fakes.apiserver import FakeApiServer
 from view.app import serve
-from view.model import (
-    Cost,
-    Daemon,
-    DiskHolders,
-    Enforced,
-    Evicted,
-    Hop,
-    Image,
-    ImageDisk,
-    Leg,
-    Link,
-    NodeWork,
-    PodDisk,
-    PodRecord,
-    Pull,
-    Question,
-    Step,
-    Stores,
-    Sysctl,
-    Threshold,
-    Traced,
-    Way,
-    Wired,
-    WiredRoute,
-)
+from view.model.network import Enforced, Hop, Leg, Link, Sysctl, Traced, Way, Wired, WiredRoute
+from view.model.nodes import Daemon, DiskHolders, Evicted, Image, ImageDisk, NodeWork, PodDisk, Threshold
+from view.model.objects import Question, Stores
+from view.model.pods import Cost, PodRecord, Pull, Step
 from view.ports import Refusals
 
 MADE = "2026-11-23T20:00:00Z"

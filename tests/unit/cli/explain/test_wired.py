@@ -19,7 +19,8 @@ from tests.builders.cluster_policies import ADMIN, BASELINE, cluster_policy, egr
 from tests.builders.pods import pod_json
 from tests.builders.policies import apps, pod, policy
 from tests.builders.services import node
-from view.model import CLUSTER_POLICY, POLICY, Applied
+from view.model.network import Applied
+from view.model.objects import CLUSTER_POLICY, POLICY
 
 WEB = pod_json("web", meta={"namespace": "shop"}, status={"phase": "Running", "podIP": "10.0.1.2"}, nodeName="node1")
 

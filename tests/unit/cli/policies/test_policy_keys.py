@@ -6,7 +6,7 @@ import pytest
 
 from cli.policies.keys import policy_keys, refusing
 from policy.watches.cluster_policies import POLICIES
-from view.model import CLUSTER_POLICY, CUSTOM_PATHS
+from view.model.objects import CLUSTER_POLICY, CUSTOM_PATHS
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from cli.why import waterfall
 from nodelib.json_values import Json
-from view.model import Step
+from view.model.pods import Step
 from view.plan.life import life
 
 NOW = 1_767_225_700.0
