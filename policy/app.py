@@ -38,8 +38,9 @@ from policy.drops.refused import RefusedCounts
 from policy.edge import others, socket_server
 from policy.edge.held_file import HeldFile
 from policy.edge.metrics import Metrics
-from policy.enforcer import Enforcer, Table
+from policy.enforcer import Enforcer
 from policy.events.work import PolicyEvents
+from policy.family_table import Table
 from policy.frames import Frames
 from policy.model import Direction, Name, Policy, Problem
 from policy.plan import cluster_layout, frames, layout, parse

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from nodelib.clock import Clock
@@ -19,10 +18,9 @@ from nodelib.nft.wire import Message
 from nodelib.runner import BoundedFrequencyRunner
 from nodelib.traces.steps import NOT_TRACED, OpenSpan, step
 from policy.cluster_model import ClusterPolicy
+from policy.family_table import FamilyTable, Table
 from policy.model import Address, Name, NodePlace, Pod, Policy, Tracked
-from policy.plan import layout, marks
 from policy.plan.changed import Pair
-from policy.plan.difference import changed_chains, difference, removal, renewed, whole
 from policy.plan.index import Changes, Index
 from policy.plan.marks import next_generation
 from policy.plan.program import Planner, Program
@@ -34,19 +32,8 @@ RETRY = 1.0  # seconds after a sync that failed
 AUDIT = 2.0  # seconds between two audits
 _FULL_SYNC_PERIOD = 3600.0
 _PATIENCE = 5  # audits in a row that changes may make useless
-_SHOWN = 3
 
 Change = Callable[[Index], None]
-
-
-class Table(Protocol):
-    """What is needed of our nftables table in one family (nodelib.nft.edge.NftTable)."""
-
-    async def commit(self, batch: list[Message]) -> None: ...
-
-    async def elements(self, sets: tuple[str, ...]) -> dict[str, set[bytes]] | None: ...
-
-    async def digests(self, chains: Collection[str] | None = None) -> dict[str, str]: ...
 
 
 class Observer(Protocol):
@@ -55,24 +42,6 @@ class Observer(Protocol):
     def synced(self, seconds: float, programs: Mapping[Family, Program]) -> None: ...
 
     def failed(self, error: Exception) -> None: ...
-
-
-@dataclass(slots=True)
-class _Side:
-    """One family: its table, its planner, and what our writes have left in the kernel (None: not known).
-
-    `digests`: of each chain of that, the generation of marks aside; `other`: the chains that the planned program lacks
-    or has with other rules, None if all are written.
-    """
-
-    table: Table
-    reader: Table
-    planner: Planner
-    applied: Program | None = None
-    digests: dict[str, str] = field(default_factory=dict)
-    planned: Program | None = None
-    other: list[str] | None = None
-    generation: int = 1
 
 
 class Enforcer:
@@ -92,10 +61,11 @@ class Enforcer:
         """`kept`: what else belongs into a table that is written anew. `readers`: the tables again, to read them while
         they are written.
         """
-        self._sides = {
-            family: _Side(table, (readers or tables)[family], planners[family]) for family, table in tables.items()
+        self._tables = {
+            family: FamilyTable(table, (readers or tables)[family], planners[family], kept)
+            for family, table in tables.items()
         }
-        self._clock, self._observer, self._generation, self._kept = clock, observer, generation, kept
+        self._clock, self._observer, self._generation = clock, observer, generation
         self._traces = traces
         self._index = Index()
         self._pending: list[Change] = []
@@ -121,12 +91,12 @@ class Enforcer:
 
     @property
     def families(self) -> frozenset[Family]:
-        return frozenset(self._sides)
+        return frozenset(self._tables)
 
     @property
     def programs(self) -> dict[Family, Program]:
         """What the kernel has, as far as known."""
-        return {family: side.applied for family, side in self._sides.items() if side.applied is not None}
+        return {family: one.applied for family, one in self._tables.items() if one.applied is not None}
 
     @property
     def queued(self) -> int:
@@ -200,7 +170,7 @@ class Enforcer:
         started = self._clock.monotonic()
         before, commits = self._generation(), self._written + self._beside
         # What others did before a table is written from scratch is gone.
-        known = before == self._seen or all(side.applied is None for side in self._sides.values())
+        known = before == self._seen or all(one.applied is None for one in self._tables.values())
         try:
             await self._plan_and_write(pending, span)
         except BaseException as error:
@@ -219,17 +189,18 @@ class Enforcer:
         pairs: list[Pair] = []
         changing = False
         try:
-            for side in self._sides.values():
+            for table in self._tables.values():
                 with step("plan"):
-                    batch = await asyncio.to_thread(self._planned, side, changes, used)
-                pairs.append((side.applied, side.planned))
+                    batch = await asyncio.to_thread(self._planned, table, changes, used)
+                pairs.append((table.applied, table.planned))
                 changing = changing or bool(batch)
-                await self._write(side, batch)
+                self._written += bool(batch)
+                await table.write(batch)
         finally:
             if span is not None and self._traces is not None:
                 if changing:
                     await asyncio.to_thread(describe, span, len(pending), pairs)
-                elif len(pairs) == len(self._sides):
+                elif len(pairs) == len(self._tables):
                     self._traces.drop(span)
         self._index.forget(used)
         self._unplanned = None
@@ -266,7 +237,7 @@ class Enforcer:
             if self._unread:
                 return []
             for family in found:
-                self._sides[family].applied = None
+                self._tables[family].applied = None
             if deep and not found:
                 self._seen = generation
         if found:
@@ -291,9 +262,8 @@ class Enforcer:
         self._started = False
         async with self._lock:
             self._written += 1
-            for side in self._sides.values():
-                side.applied = None
-                await side.table.commit(removal())
+            for table in self._tables.values():
+                await table.remove()
 
     def _take(self, change: Change) -> None:
         self._pending.append(change)
@@ -316,60 +286,22 @@ class Enforcer:
         self._unplanned = self._index.take_changed()
         return self._unplanned
 
-    def _planned(self, side: _Side, changes: Changes, used: set[Tracked]) -> list[Message]:
+    def _planned(self, table: FamilyTable, changes: Changes, used: set[Tracked]) -> list[Message]:
         """The transaction of one family. What its program depends on is added to `used`."""
-        now, uses = side.planner.plan(self._index, changes, side.generation)
+        batch, uses = table.plan(self._index, changes, self._next_generation)
         used |= uses
-        side.planned, before = now, side.applied
-        batch = whole(now) if before is None else difference(before, now)
-        side.other = None if before is None else changed_chains(before, now)
-        if batch:
-            # Also after a failure: nobody knows what a packet has met.
-            side.generation = self._marked = next_generation(self._marked, self._clock.now())
-            batch += renewed(now, side.generation)
         return batch
 
-    async def _write(self, side: _Side, batch: list[Message]) -> None:
-        planned = side.planned
-        if batch and planned is not None:
-            self._written += 1
-            known, side.applied = side.applied, None
-            await side.table.commit(batch if known is not None else batch + self._kept(planned))
-            await self._read_back(side)
-        side.applied = planned
-
-    async def _read_back(self, side: _Side) -> None:
-        """The kernel's own form of what has just been written, to compare it with in audits."""
-        if side.other is None:
-            side.digests = _counted(await side.table.digests())
-        elif side.other:
-            kept = {name: digest for name, digest in side.digests.items() if name not in set(side.other)}
-            side.digests = kept | _counted(await side.table.digests(side.other))
+    def _next_generation(self) -> int:
+        self._marked = next_generation(self._marked, self._clock.now())
+        return self._marked
 
     async def _all_differences(self, deep: bool) -> dict[Family, str]:
         found = {}
-        for family, side in self._sides.items():
-            if side.applied is not None and (wrong := await self._differences(side, deep)):
+        for family, table in self._tables.items():
+            if wrong := await table.differences(deep=deep):
                 found[family] = wrong
         return found
-
-    async def _differences(self, side: _Side, deep: bool) -> str:
-        applied = side.applied
-        if _counted(await side.reader.digests()) != side.digests:
-            return f"the rules of table {layout.TABLE} are not ours any more"
-        if deep and applied is not None:
-            # What pods have learnt comes and goes by itself.
-            ours = [name for name, shape in applied.sets.items() if not shape.most]
-            found = await side.reader.elements(tuple(ours)) or {}
-            wrong = [name for name in ours if set(applied.elements[name]) != found.get(name)]
-            if wrong:
-                return f"the elements of {', '.join(wrong[:_SHOWN])} are not ours"
-        return ""
-
-
-def _counted(digests: Mapping[str, str]) -> dict[str, str]:
-    """Without the chains that each transaction writes."""
-    return {name: digest for name, digest in digests.items() if name not in marks.CHAINS}
 
 
 def not_protected(pod: Name, step: str, why: str, action: str) -> Temporary:
