@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import uvloop
-
 from agent.build.agent import build_core
 from agent.build.core import Core
 from agent.build.standalone import adapted
@@ -27,6 +25,7 @@ from nodelib.daemons import log as logging_setup
 from nodelib.daemons import memory
 from nodelib.daemons.sdnotify import notify_systemd
 from nodelib.errors import NodewrightError
+from nodelib.event_loop import Loop
 from nodelib.tasks import Supervisor
 
 log = logging.getLogger(__name__)
@@ -127,7 +126,7 @@ def main(argv: Sequence[str] | None = None, *, extra: Extra | None = None) -> in
     memory.settle_allocator()
     memory.rest_collector()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=Loop) as runner:
             runner.run(run(settings, extra=extra))
     except NodewrightError as error:
         log.critical("%s", error)

@@ -14,11 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from agent.server.edge.listeners import Listeners
 from nodelib.connections.limits import ConnectionLimits
 from nodelib.daemons import memory
+from nodelib.event_loop import Loop
 from tests.fakes.agent_view import add_pod
 from tests.unit.agent.server.conftest import Authority, Bench, Reviewer
 
@@ -62,5 +61,5 @@ async def serve(folder: Path, seconds: float) -> None:
 
 if __name__ == "__main__":
     memory.settle_allocator()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(serve(Path(sys.argv[1]), float(sys.argv[2])))
