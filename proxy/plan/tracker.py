@@ -76,6 +76,8 @@ class Tracker:
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._sizes: dict[NamespacedName, int] = {}  # of what is merged: pairs, and ports without endpoints
         self._unmerged: dict[NamespacedName, None] = {}  # in the order in which their slices changed
+        # Namespaces that wait, whoever had the last turn last.
+        self._turns: dict[str, None] = {}
         self._changed: set[ServicePortName] = set()
         self._triggers: dict[NamespacedName, list[float]] = {}
 
@@ -204,13 +206,16 @@ class Tracker:
             self._sizes[service] = sum([len(endpoints) or 1 for endpoints in merged.values()])
         return problems
 
-    def _some(self) -> set[NamespacedName]:
-        """The Services that wait for longest, whatever they have, and then of each namespace those that have little.
+    def _some(self) -> Set[NamespacedName]:
+        """Those of a namespace that wait for longest, whatever they have, and of each namespace those that have little.
 
-        Namespaces take turns: whoever has much, or many Services, keeps nobody else waiting.
+        Namespaces take turns at both: whoever has much, or many Services, keeps nobody else waiting.
         """
         sizes = {one: self._size(one) for one in self._unmerged.keys() | self._unserved.keys()}
-        found = {next(iter(waiting)) for waiting in (self._unmerged, self._unserved) if waiting}
+        if sum(sizes.values()) <= MOST_AT_ONCE:
+            self._turns = {}
+            return sizes.keys()
+        found = self._longest()
         left = max(MOST_AT_ONCE - sum([sizes[one] for one in found]), MOST_AT_ONCE // 2)
         totals: Counter[str] = Counter()  # by namespace, of this Service and those that have less
         turns: dict[NamespacedName, int] = {}
@@ -221,19 +226,28 @@ class Tracker:
             if sizes[one] <= max(left, _FEW if left > -MOST_AT_ONCE else 0) or turns[one] <= _FEW:
                 left -= sizes[one]
                 found.add(one)
+        waiting = {one.namespace for one in sizes.keys() - found}
+        self._turns = {name: None for name in self._turns if name in waiting}
         return found
+
+    def _longest(self) -> set[NamespacedName]:
+        """Of the namespace whose turn it is: the Service whose endpoints wait for longest, and that whose ports do."""
+        waiting = dict.fromkeys([one.namespace for each in (self._unmerged, self._unserved) for one in each])
+        name, *others = dict.fromkeys([*[one for one in self._turns if one in waiting], *waiting])
+        self._turns = dict.fromkeys([*others, name])
+        firsts = [[one for one in each if one.namespace == name][:1] for each in (self._unmerged, self._unserved)]
+        return set(itertools.chain.from_iterable(firsts))
 
     def _size(self, service: NamespacedName) -> int:
         """How many pairs its change is about, roughly: those that go, those that come, and at each address."""
         pairs, found = self._sizes.get(service, 0), 0
+        old, new = self._served_names.get(service, ()), self._names.get(service, ())
         if service in self._unmerged:
             found = pairs + sum([part.size for part in self._slices.get(service, {}).values()])
         if service in self._unserved:
-            old, new = self._served_names.get(service, ()), self._names.get(service, ())
-            known = [ports[names[0]] for ports, names in ((self._served, old), (self._ports, new)) if names]
-            addresses = 1 + max([port.address_count for port in known], default=0)
-            found += addresses * max(pairs, len(old), len(new))
-        return found
+            found += max(pairs, len(old), len(new))
+        known = [ports[names[0]] for ports, names in ((self._served, old), (self._ports, new)) if names]
+        return found * (1 + max([port.address_count for port in known], default=0))
 
     def _endpoints_of(self, service: NamespacedName) -> int:
         """How many its ports have together."""
