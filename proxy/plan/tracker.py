@@ -99,6 +99,8 @@ class Tracker:
         ports, problems = ({}, []) if gone else parse_service(obj, self.family)
         fitting, more = self._outer.fitting(key, ports)
         self._take_service(key, self._port_shares.put(key, fitting))
+        if self._sticky.lacks(key):
+            self._unserved.setdefault(key)
         return problems + more
 
     def _take_service(self, key: NamespacedName, ports: Mapping[ServicePortName, ServicePort]) -> None:
