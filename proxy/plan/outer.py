@@ -139,6 +139,8 @@ class OuterAddresses:
         """Its external IPs and load balancer addresses, without what it may not have, and why."""
         asked = self._asked[service]
         external, balanced, problems = asked.external, asked.balanced, []
+        if not external and not balanced:
+            return external, balanced, problems
         # Whoever may write one Service must not get what is sent to another: a cluster IP is nobody's external IP.
         if taken := sorted(one for one in asked.outer if one in self._cluster_ips):
             text = f"{first_of(taken, _SHOWN)}: a cluster IP is not an external IP"
@@ -185,6 +187,10 @@ class OuterAddresses:
     def _bound(self, service: NamespacedName, endpoints: int, changed: set[NamespacedName]) -> list[Problem]:
         """Leave out addresses of a Service that has too many for its endpoints, the last ones, until it has fewer."""
         asked, before = self._asked.get(service), self._own.pop(service, None)
+        if before is None and (asked is None or not asked.count):  # nearly always
+            if (known := self._namespaces.get(service.namespace)) is not None:
+                known.set(service, 0, 1)
+            return []
         room = max(_LEAST, MOST_PAIRS // max(1, endpoints))
         addresses = asked.count if asked else 0
         if addresses > room:
@@ -203,7 +209,9 @@ class OuterAddresses:
 
     def _share(self, namespace: str, changed: set[NamespacedName]) -> list[Problem]:
         """Leave out addresses of the Services of a namespace that need most."""
-        space = self._namespaces[namespace]
+        space = self._namespaces.get(namespace)
+        if space is None:
+            return []
         before, space.rooms = space.rooms, space.shared()
         if not space.needs:
             del self._namespaces[namespace]

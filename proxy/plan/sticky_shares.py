@@ -31,6 +31,9 @@ class StickyShares:
 
     def fitting(self, service: NamespacedName, ports: list[ServicePort]) -> tuple[list[ServicePort], list[Problem]]:
         """All ports of the Service as they may be; none: it is gone."""
+        if service not in self._used and not any([port.affinity_seconds for port in ports]):
+            self._lacking.discard(service)
+            return ports, []
         self._namespaces[service.namespace] -= self._used.pop(service, 0)
         room, used, lacking = self._most - self._namespaces[service.namespace], 0, 0
         found = []

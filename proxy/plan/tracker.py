@@ -79,6 +79,7 @@ class Tracker:
         # Namespaces that wait, whoever had the last turn last.
         self._turns: dict[str, None] = {}
         self._changed: set[ServicePortName] = set()
+        self._last = Desired(family)  # that take() gave
         self._triggers: dict[NamespacedName, list[float]] = {}
 
     @property
@@ -182,15 +183,22 @@ class Tracker:
         changed, self._changed = frozenset(self._changed), set()
         triggers = {one: times for one, times in self._triggers.items() if one not in self._unmerged}
         self._triggers = {one: times for one, times in self._triggers.items() if one in self._unmerged}
-        return Changes(self._desired(), changed, triggers, tuple(problems))
+        return Changes(self._snapshot(changed), changed, triggers, tuple(problems))
 
     def current(self) -> Desired:
         """The state without taking the changes."""
         self._serve(self._unserved.keys())
-        return self._desired()
-
-    def _desired(self) -> Desired:
         return Desired(self.family, dict(self._served), dict(self._endpoints))
+
+    def _snapshot(self, changed: Set[ServicePortName]) -> Desired:
+        """The state, with copies of what has changed since the last one: both are half of the work of a small change."""
+        ports, endpoints = self._last.ports, self._last.endpoints
+        if any(self._served.get(name) is not ports.get(name) for name in changed):
+            ports = dict(self._served)
+        if any(self._endpoints.get(name) is not endpoints.get(name) for name in changed):
+            endpoints = dict(self._endpoints)
+        self._last = Desired(self.family, ports, endpoints)
+        return self._last
 
     def _merge(self, service: NamespacedName) -> list[Problem]:
         merged, problems = merge(self._slices.get(service, {}).values(), self._shares.room(service))
