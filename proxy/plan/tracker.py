@@ -161,7 +161,7 @@ class Tracker:
         `some`: of very many endpoints and ports that have changed only a part; the others keep those that they had, and
         are pending.
         """
-        cut, refused = self._port_shares.bound(self._ports_of)
+        cut, refused = self._port_shares.bound(self._ports_of, some=some)
         for service, ports in cut.items():
             self._take_service(service, ports)
         others, problems = self._shares.bound({service.namespace for service in self._unmerged})

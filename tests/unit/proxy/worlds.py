@@ -31,6 +31,7 @@ BOUNDS = {
     "endpoint_shares.MOST_OF_NAMESPACE": 16,
     "port_shares.MOST_OF_NAMESPACE": 7,
     "port_shares.LEAST": 1,
+    "port_shares._MOST_BACK": 2,
     "outer.MOST_PAIRS": 9,
     "outer.MOST_OF_NAMESPACE": 14,
     "outer._LEAST": 1,
