@@ -138,7 +138,8 @@ class OuterAddresses:
     def allowed(self, service: NamespacedName) -> tuple[tuple[str, ...], tuple[str, ...], list[Problem]]:
         """Its external IPs and load balancer addresses, without what it may not have, and why."""
         asked = self._asked[service]
-        external, balanced, problems = asked.external, asked.balanced, []
+        external, balanced = asked.external, asked.balanced
+        problems: list[Problem] = []
         if not external and not balanced:
             return external, balanced, problems
         # Whoever may write one Service must not get what is sent to another: a cluster IP is nobody's external IP.

@@ -31,7 +31,7 @@ class StickyShares:
 
     def fitting(self, service: NamespacedName, ports: list[ServicePort]) -> tuple[list[ServicePort], list[Problem]]:
         """All ports of the Service as they may be; none: it is gone."""
-        if service not in self._used and not any([port.affinity_seconds for port in ports]):
+        if service not in self._used and not any(port.affinity_seconds for port in ports):
             self._lacking.discard(service)
             return ports, []
         self._namespaces[service.namespace] -= self._used.pop(service, 0)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from nodelib.firewall.objects import Family
@@ -22,11 +21,7 @@ from proxy.plan.port_shares import PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
 from proxy.plan.sticky_shares import StickyShares
-
-# Pairs of endpoints and ports whose change is taken at once, a second of work for some modes: whoever has five Services
-# with 10,000 ports each had the rules of all others wait for ten, by their endpoints or by their ports.
-MOST_AT_ONCE = 10_000
-_FEW = 100  # of a Service that does not wait
+from proxy.plan.turns import Turns, is_little
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +71,7 @@ class Tracker:
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._sizes: dict[NamespacedName, int] = {}  # of what is merged: pairs, and ports without endpoints
         self._unmerged: dict[NamespacedName, None] = {}  # in the order in which their slices changed
-        # Namespaces that wait, whoever had the last turn last.
-        self._turns: dict[str, None] = {}
+        self._turns = Turns()
         self._changed: set[ServicePortName] = set()
         self._last = Desired(family)  # that take() gave
         self._triggers: dict[NamespacedName, list[float]] = {}
@@ -191,7 +185,7 @@ class Tracker:
         return Desired(self.family, dict(self._served), dict(self._endpoints))
 
     def _snapshot(self, changed: Set[ServicePortName]) -> Desired:
-        """The state, with copies of what has changed since the last one: both are half of the work of a small change."""
+        """The state, with copies of what has changed since the last one: half of the work of a small change."""
         ports, endpoints = self._last.ports, self._last.endpoints
         if any(self._served.get(name) is not ports.get(name) for name in changed):
             ports = dict(self._served)
@@ -217,36 +211,33 @@ class Tracker:
         return problems
 
     def _some(self) -> Set[NamespacedName]:
-        """Those of a namespace that wait for longest, whatever they have, and of each namespace those that have little.
-
-        Namespaces take turns at both: whoever has much, or many Services, keeps nobody else waiting.
-        """
+        """Those whose turn it is; all, where they have little together."""
         sizes = {one: self._size(one) for one in self._unmerged.keys() | self._unserved.keys()}
-        if sum(sizes.values()) <= MOST_AT_ONCE:
-            self._turns = {}
+        if is_little(sizes.values()):
             return sizes.keys()
-        found = self._longest()
-        left = max(MOST_AT_ONCE - sum([sizes[one] for one in found]), MOST_AT_ONCE // 2)
-        totals: Counter[str] = Counter()  # by namespace, of this Service and those that have less
-        turns: dict[NamespacedName, int] = {}
-        for one in sorted(sizes.keys() - found, key=lambda one: (sizes[one], one)):
-            totals[one.namespace] += sizes[one]
-            turns[one] = totals[one.namespace]
-        for one in sorted(turns, key=lambda one: turns[one]):
-            if sizes[one] <= max(left, _FEW if left > -MOST_AT_ONCE else 0) or turns[one] <= _FEW:
-                left -= sizes[one]
-                found.add(one)
-        waiting = {one.namespace for one in sizes.keys() - found}
-        self._turns = {name: None for name in self._turns if name in waiting}
+        return self._turns.chosen(sizes, (self._unmerged, self._unserved), self._in_the_way())
+
+    def _in_the_way(self) -> dict[NamespacedName, Set[NamespacedName]]:
+        """By Service that waits: others that wait, and are served at its cluster IP or NodePorts until their turn."""
+        having: dict[object, NamespacedName] = {}
+        for service in self._unserved:
+            having |= dict.fromkeys(self._exclusive(self._served, self._served_names.get(service, ())), service)
+        found: dict[NamespacedName, Set[NamespacedName]] = {}
+        for service in self._unserved if having else ():
+            keys = self._exclusive(self._ports, self._names.get(service, ()))
+            if others := {having[key] for key in keys if key in having} - {service}:
+                found[service] = others
         return found
 
-    def _longest(self) -> set[NamespacedName]:
-        """Of the namespace whose turn it is: the Service whose endpoints wait for longest, and that whose ports do."""
-        waiting = dict.fromkeys([one.namespace for each in (self._unmerged, self._unserved) for one in each])
-        name, *others = dict.fromkeys([*[one for one in self._turns if one in waiting], *waiting])
-        self._turns = dict.fromkeys([*others, name])
-        firsts = [[one for one in each if one.namespace == name][:1] for each in (self._unmerged, self._unserved)]
-        return set(itertools.chain.from_iterable(firsts))
+    def _exclusive(
+        self, ports: Mapping[ServicePortName, ServicePort], names: Sequence[ServicePortName]
+    ) -> Iterator[object]:
+        """What the API server gives to one Service only."""
+        if names:
+            yield ports[names[0]].cluster_ip
+        for name in names:
+            if number := ports[name].node_port:
+                yield name.protocol, number
 
     def _size(self, service: NamespacedName) -> int:
         """How many pairs its change is about, roughly: those that go, those that come, and at each address."""

@@ -138,7 +138,7 @@ async def test_what_is_wrong_with_a_service_is_told_in_a_few_lines(
 
 
 def test_a_namespace_is_told_of_in_a_few_lines() -> None:
-    """A Service that came and went was a line of every proxy's log for each of 2,000 others that asked for its address."""
+    """A Service that came was a line of every proxy's log for each of 2,000 others that asked for its cluster IP."""
     problems = [Problem(f"Service ns/s{number:03}", "a cluster IP is not an external IP") for number in range(300)]
     told = limited_each([*problems, Problem("Service other/a", "it waits"), Problem("Namespace ns", "too many")])
     assert len(told) == 22 and told[0] == problems[0] and told[19] == problems[19]

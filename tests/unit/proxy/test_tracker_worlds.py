@@ -51,8 +51,8 @@ def play(seed: int, family: Family, *, kernels: bool) -> None:
         if chance.random() < 0.5:
             take(chance.random() < 0.8)
         if kernels and chance.random() < 0.02:
-            nft.ctx = iptables.ctx = replace(nft.ctx, zone=chance.choice(["za", "zb", ""]))
             take(False)
+            nft.ctx = iptables.ctx = replace(nft.ctx, zone=chance.choice(["za", "zb", ""]))
             nft, iptables = renewed(nft, iptables, known)
     for _ in range(200):
         if not tracker.pending:

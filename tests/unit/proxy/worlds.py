@@ -26,8 +26,8 @@ T = TypeVar("T")
 SPACES, NAMES, SLICES = "xyz", "abcde", "stuv"
 # So small that a history of some dozen events reaches and leaves each of them.
 BOUNDS = {
-    "tracker.MOST_AT_ONCE": 8,
-    "tracker._FEW": 1,
+    "turns.MOST_AT_ONCE": 8,
+    "turns._FEW": 1,
     "endpoint_shares.MOST_OF_NAMESPACE": 16,
     "port_shares.MOST_OF_NAMESPACE": 7,
     "port_shares.LEAST": 1,
