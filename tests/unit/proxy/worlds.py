@@ -23,17 +23,17 @@ from tests.unit.proxy.build import CONTEXT, HERE, plan_full
 
 Key = tuple[str, str]
 T = TypeVar("T")
-SPACES, NAMES, SLICES = "xyz", "abcde", "stuv"
+SPACES, NAMES, SLICES = "xy", "abcd", "stuv"
 # So small that a history of some dozen events reaches and leaves each of them.
 BOUNDS = {
     "turns.MOST_AT_ONCE": 8,
     "turns._FEW": 1,
     "endpoint_shares.MOST_OF_NAMESPACE": 16,
-    "port_shares.MOST_OF_NAMESPACE": 7,
+    "port_shares.MOST_OF_NAMESPACE": 6,
     "port_shares.LEAST": 1,
-    "port_shares._MOST_BACK": 2,
-    "outer.MOST_PAIRS": 9,
-    "outer.MOST_OF_NAMESPACE": 14,
+    "port_shares._MOST_BACK": 1,
+    "outer.MOST_PAIRS": 8,
+    "outer.MOST_OF_NAMESPACE": 10,
     "outer._LEAST": 1,
     "endpoint_shares.MOST_OF_SERVICE": 12,
     "slices.MOST_ENDPOINTS": 3,
@@ -111,7 +111,7 @@ class Objects:
                 "protocol": pick.choice(["TCP", "TCP", "UDP"]),
                 "nodePort": 0 if kind in ("ClusterIP", "ExternalName") else 30000 + last * 10 + one,
             }
-            for one in _some(pick, range(1, 5), pick.choice([1, 4]))
+            for one in _some(pick, range(1, 5), pick.choice([1, 4, 4]))
         ]
         more: Json = {
             "type": kind,
@@ -137,8 +137,13 @@ class Objects:
         return [one for one in range(1, 20) if not {f"172.30.0.{one}", f"fd00::{one}"} & taken][:6]
 
     def _outer(self) -> list[str]:
-        some = ["172.30.0.1", "172.30.0.3", "fd00::2", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4", "fd00:9::1"]
-        return _some(self.chance, some, self.chance.choice([0, 2, 6]))
+        some = [
+            "172.30.0.1",
+            "172.30.0.3",
+            "fd00::2",
+            *[f"{net}{one}" for net in ("192.0.2.", "fd00:9::") for one in "1234"],
+        ]
+        return _some(self.chance, some, self.chance.choice([0, 3, 11]))
 
     def _slice(self, space: str, name: str) -> tuple[str, Json]:
         pick = self.chance
@@ -171,9 +176,9 @@ def tell(tracker: Tracker, events: Iterable[tuple[str, Json]]) -> None:
         (tracker.service if kind.endswith("service") else tracker.endpoint_slice)(obj, gone=kind.startswith("gone"))
 
 
-def fresh(objects: Objects, family: Family, most_sticky: int | None = None) -> Desired:
+def fresh(objects: Objects, family: Family) -> Desired:
     """What a proxy has that has just been started."""
-    one = Tracker(family, HERE, 0.0, most_sticky)
+    one = Tracker(family, HERE, 0.0)
     tell(one, [("service", obj) for obj in objects.services.values()])
     tell(one, [("slice", obj) for obj in objects.slices.values()])
     return one.take().desired
