@@ -106,11 +106,12 @@ class OuterAddresses:
         if asked is not None:
             self._asked[service] = asked
         self._know(service.namespace, (asked.count if asked else 0) - (old.count if old else 0))
-        outer, before = (one.outer if one else frozenset[str]() for one in (asked, old))
-        for address in before - outer:
-            self._leave(address, service)
-        for address in outer - before:
-            self._join(address, service)
+        if (asked and asked.count) or (old and old.count):  # hardly ever
+            outer, before = (one.outer if one else frozenset[str]() for one in (asked, old))
+            for address in before - outer:
+                self._leave(address, service)
+            for address in outer - before:
+                self._join(address, service)
         known = {one.cluster_ip for one in (asked, old) if one and one.cluster_ip in self._cluster_ips}
         if old:
             self._cluster_ips[old.cluster_ip] -= 1
@@ -175,6 +176,8 @@ class OuterAddresses:
             del self._by_address[address]
 
     def _know(self, namespace: str, more: int) -> None:
+        if not more:
+            return
         self._known[namespace] += more
         if not self._known[namespace]:
             del self._known[namespace]

@@ -77,9 +77,10 @@ class _Namespace:
 
     def forget(self, service: NamespacedName) -> bytes:
         """It has all its ports again, or others. Returns what was kept of them."""
-        if service in self.reduced:
-            self.reduced.remove(service)
-            self.left_out -= self.ports[service] - LEAST
+        if service not in self.reduced:
+            return b""
+        self.reduced.remove(service)
+        self.left_out -= self.ports[service] - LEAST
         packed = self.kept.pop(service, b"")
         self.kept_bytes -= len(packed)
         return packed
