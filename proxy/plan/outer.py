@@ -106,11 +106,12 @@ class OuterAddresses:
         if asked is not None:
             self._asked[service] = asked
         self._know(service.namespace, (asked.count if asked else 0) - (old.count if old else 0))
-        outer, before = (one.outer if one else frozenset[str]() for one in (asked, old))
-        for address in before - outer:
-            self._leave(address, service)
-        for address in outer - before:
-            self._join(address, service)
+        if (asked and asked.count) or (old and old.count):  # hardly ever
+            outer, before = (one.outer if one else frozenset[str]() for one in (asked, old))
+            for address in before - outer:
+                self._leave(address, service)
+            for address in outer - before:
+                self._join(address, service)
         known = {one.cluster_ip for one in (asked, old) if one and one.cluster_ip in self._cluster_ips}
         if old:
             self._cluster_ips[old.cluster_ip] -= 1
@@ -138,7 +139,10 @@ class OuterAddresses:
     def allowed(self, service: NamespacedName) -> tuple[tuple[str, ...], tuple[str, ...], list[Problem]]:
         """Its external IPs and load balancer addresses, without what it may not have, and why."""
         asked = self._asked[service]
-        external, balanced, problems = asked.external, asked.balanced, []
+        external, balanced = asked.external, asked.balanced
+        problems: list[Problem] = []
+        if not external and not balanced:
+            return external, balanced, problems
         # Whoever may write one Service must not get what is sent to another: a cluster IP is nobody's external IP.
         if taken := sorted(one for one in asked.outer if one in self._cluster_ips):
             text = f"{first_of(taken, _SHOWN)}: a cluster IP is not an external IP"
@@ -172,6 +176,8 @@ class OuterAddresses:
             del self._by_address[address]
 
     def _know(self, namespace: str, more: int) -> None:
+        if not more:
+            return
         self._known[namespace] += more
         if not self._known[namespace]:
             del self._known[namespace]
@@ -185,6 +191,10 @@ class OuterAddresses:
     def _bound(self, service: NamespacedName, endpoints: int, changed: set[NamespacedName]) -> list[Problem]:
         """Leave out addresses of a Service that has too many for its endpoints, the last ones, until it has fewer."""
         asked, before = self._asked.get(service), self._own.pop(service, None)
+        if before is None and (asked is None or not asked.count):  # nearly always
+            if (known := self._namespaces.get(service.namespace)) is not None:
+                known.set(service, 0, 1)
+            return []
         room = max(_LEAST, MOST_PAIRS // max(1, endpoints))
         addresses = asked.count if asked else 0
         if addresses > room:
@@ -203,7 +213,9 @@ class OuterAddresses:
 
     def _share(self, namespace: str, changed: set[NamespacedName]) -> list[Problem]:
         """Leave out addresses of the Services of a namespace that need most."""
-        space = self._namespaces[namespace]
+        space = self._namespaces.get(namespace)
+        if space is None:
+            return []
         before, space.rooms = space.rooms, space.shared()
         if not space.needs:
             del self._namespaces[namespace]

@@ -7,6 +7,7 @@ much: those that find no room there either come back when their Service is writt
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -18,6 +19,7 @@ from proxy.model import NamespacedName, Problem, ServicePort, ServicePortName
 MOST_OF_NAMESPACE = 100_000
 LEAST = 16  # ports of any Service, however many others take
 MOST_KEPT = 8 << 20  # bytes of ports that are left out, of a namespace
+_MOST_BACK = 10_000  # ports of Services that get all of theirs again at once, a twelfth of a second
 _SHOWN = 3  # Services in one line of the log
 
 Ports = Mapping[ServicePortName, ServicePort]
@@ -75,9 +77,10 @@ class _Namespace:
 
     def forget(self, service: NamespacedName) -> bytes:
         """It has all its ports again, or others. Returns what was kept of them."""
-        if service in self.reduced:
-            self.reduced.remove(service)
-            self.left_out -= self.ports[service] - LEAST
+        if service not in self.reduced:
+            return b""
+        self.reduced.remove(service)
+        self.left_out -= self.ports[service] - LEAST
         packed = self.kept.pop(service, b"")
         self.kept_bytes -= len(packed)
         return packed
@@ -111,9 +114,12 @@ class PortShares:
             del self._namespaces[service.namespace]
         return ports if space.may_have_all(service) else space.reduce(service, ports)
 
-    def bound(self, ports_of: Callable[[NamespacedName], Ports]) -> tuple[dict[NamespacedName, Ports], list[Problem]]:
+    def bound(
+        self, ports_of: Callable[[NamespacedName], Ports], *, some: bool = False
+    ) -> tuple[dict[NamespacedName, Ports], list[Problem]]:
         """Share out anew. `ports_of`: all those of a Service that is not reduced. Returns who has more of them now, or
-        fewer."""
+        fewer. `some`: of very many that come back only a part, and more are found when it is asked again."""
+        room = _MOST_BACK if some else sys.maxsize
         found: dict[NamespacedName, Ports] = {}
         problems: list[Problem] = []
         changed, self._changed = self._changed, set()
@@ -123,8 +129,13 @@ class PortShares:
                 continue
             over = space.over()
             for service in sorted(space.reduced - over):  # first, as this makes room for what the others lack
-                if service in space.kept:
-                    found[service] = dict(_unpacked(space.forget(service), ports_of(service)))
+                if service not in space.kept:
+                    continue
+                if room <= 0:
+                    self._changed.add(name)
+                    break
+                found[service] = dict(_unpacked(space.forget(service), ports_of(service)))
+                room -= len(found[service])
             for service in sorted(over - space.reduced):
                 found[service] = space.reduce(service, ports_of(service))
             if new := space.reduced - space.reported:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import reprlib
 from collections.abc import Iterable
 
@@ -9,6 +10,7 @@ from proxy.model import Problem
 
 _LONGEST = 60  # characters of a value
 _MOST = 5  # problems of one object
+_MOST_OBJECTS = 20  # of one namespace, in one report
 
 
 def shown(value: object) -> str:
@@ -28,8 +30,18 @@ def limited(problems: list[Problem]) -> list[Problem]:
 
 
 def limited_each(problems: Iterable[Problem]) -> list[Problem]:
-    """The same for many objects: a Service may have a problem for each of its ports, and each of their addresses."""
-    found: dict[str, list[Problem]] = {}
+    """The same for many objects: a Service may have a problem for each of its ports, and each of their addresses. And
+    of one namespace only so many objects: a change of one may be a problem of thousands of others."""
+    found: dict[str, dict[str, list[Problem]]] = {}
     for one in problems:
-        found.setdefault(one.obj.partition(":")[0], []).append(one)  # a Service without the name of its port
-    return [one for own in found.values() for one in limited(own)]
+        obj = one.obj.partition(":")[0]  # a Service without the name of its port
+        namespace = obj.partition(" ")[2].partition("/")[0]
+        found.setdefault(namespace, {}).setdefault(obj, []).append(one)
+    told = []
+    for namespace, objects in found.items():
+        some = itertools.islice(objects.values(), _MOST_OBJECTS)
+        told += [one for own in some for one in limited(own)]
+        if len(objects) > _MOST_OBJECTS:
+            text = f"{len(objects) - _MOST_OBJECTS} more of its objects have such problems"
+            told.append(Problem(f"Namespace {namespace}", text))
+    return told

@@ -90,24 +90,23 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
         return None, []
     service, name = key
     family = Family(str(kind))
-    problems: list[Problem] = []
-    label = f"EndpointSlice {shown(service.namespace)[1:-1]}/{shown(name)[1:-1]}"
-    addresses = _addresses(label, obj.get("endpoints"), family, node, problems)
+    problems: list[str] = []
+    addresses = _addresses(obj.get("endpoints"), family, node, problems)
     found: list[tuple[ServicePortName, int]] = []
     ports = objects_in(obj.get("ports"))
     room = _MOST_PAIRS // max(1, len(addresses))
     if len(ports) > room:
-        problems.append(
-            Problem(label, f"{len(ports) - room} ports are left out: too many for {len(addresses)} endpoints")
-        )
+        problems.append(f"{len(ports) - room} ports are left out: too many for {len(addresses)} endpoints")
     for port in ports[:room]:
         port_name, number, protocol = port.get("name"), port.get("port"), port.get("protocol") or "TCP"
         if not isinstance(port_name, str) or not is_port(number) or protocol not in PROTOCOLS:
             values = f"{shown(port_name)} {shown(number)}/{shown(protocol)}"
-            problems.append(Problem(label, f"port {values} is left out"))
+            problems.append(f"port {values} is left out")
             continue
         found.append((ServicePortName(service, port_name, protocol), number))
-    return Slice(service, name, family, tuple(addresses), tuple(found)), limited(problems)
+    label = f"EndpointSlice {shown(service.namespace)[1:-1]}/{shown(name)[1:-1]}" if problems else ""
+    told = limited([Problem(label, text) for text in problems])
+    return Slice(service, name, family, tuple(addresses), tuple(found)), told
 
 
 def merge(
@@ -146,7 +145,7 @@ def merge(
     return merged, limited(problems)
 
 
-def _addresses(label: str, given: object, family: Family, node: str, problems: list[Problem]) -> list[Endpoint]:
+def _addresses(given: object, family: Family, node: str, problems: list[str]) -> list[Endpoint]:
     """The slice's endpoints, still with port 0: each is repeated for every port of the slice."""
     found = []
     known: dict[frozenset[str], frozenset[str]] = {}
@@ -155,7 +154,7 @@ def _addresses(label: str, given: object, family: Family, node: str, problems: l
         # Only the first address is used: the API defines an endpoint's addresses as fungible.
         address = parse_ip(listed[0]) if isinstance(listed, list) and listed else None
         if address is None or family_of(address) is not family or special(address):
-            problems.append(Problem(label, f"an endpoint with the addresses {shown(listed)} is left out"))
+            problems.append(f"an endpoint with the addresses {shown(listed)} is left out")
             continue
         conditions = entry.get("conditions")
         conditions = conditions if isinstance(conditions, dict) else {}

@@ -22,10 +22,18 @@ class StickyShares:
     def __init__(self, most: int = MOST_OF_NAMESPACE) -> None:
         self._most = most
         self._used: dict[NamespacedName, int] = {}
+        self._lacking: set[NamespacedName] = set()
         self._namespaces: Counter[str] = Counter()
+
+    def lacks(self, service: NamespacedName) -> bool:
+        """Whether it found no room for all of its ports."""
+        return service in self._lacking
 
     def fitting(self, service: NamespacedName, ports: list[ServicePort]) -> tuple[list[ServicePort], list[Problem]]:
         """All ports of the Service as they may be; none: it is gone."""
+        if service not in self._used and not any(port.affinity_seconds for port in ports):
+            self._lacking.discard(service)
+            return ports, []
         self._namespaces[service.namespace] -= self._used.pop(service, 0)
         room, used, lacking = self._most - self._namespaces[service.namespace], 0, 0
         found = []
@@ -35,6 +43,9 @@ class StickyShares:
                 port, wanted, lacking = replace(port, affinity_seconds=0), 0, lacking + 1
             used += wanted
             found.append(port)
+        self._lacking.discard(service)
+        if lacking:
+            self._lacking.add(service)
         if used:
             self._used[service] = used
             self._namespaces[service.namespace] += used

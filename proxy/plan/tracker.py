@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from nodelib.firewall.objects import Family
@@ -22,11 +21,7 @@ from proxy.plan.port_shares import PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
 from proxy.plan.sticky_shares import StickyShares
-
-# Pairs of endpoints and ports whose change is taken at once, a second of work for some modes: whoever has five Services
-# with 10,000 ports each had the rules of all others wait for ten, by their endpoints or by their ports.
-MOST_AT_ONCE = 10_000
-_FEW = 100  # of a Service that does not wait
+from proxy.plan.turns import Turns, is_little
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +71,9 @@ class Tracker:
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._sizes: dict[NamespacedName, int] = {}  # of what is merged: pairs, and ports without endpoints
         self._unmerged: dict[NamespacedName, None] = {}  # in the order in which their slices changed
+        self._turns = Turns()
         self._changed: set[ServicePortName] = set()
+        self._last = Desired(family)  # that take() gave
         self._triggers: dict[NamespacedName, list[float]] = {}
 
     @property
@@ -97,6 +94,8 @@ class Tracker:
         ports, problems = ({}, []) if gone else parse_service(obj, self.family)
         fitting, more = self._outer.fitting(key, ports)
         self._take_service(key, self._port_shares.put(key, fitting))
+        if self._sticky.lacks(key):
+            self._unserved.setdefault(key)
         return problems + more
 
     def _take_service(self, key: NamespacedName, ports: Mapping[ServicePortName, ServicePort]) -> None:
@@ -156,7 +155,7 @@ class Tracker:
         `some`: of very many endpoints and ports that have changed only a part; the others keep those that they had, and
         are pending.
         """
-        cut, refused = self._port_shares.bound(self._ports_of)
+        cut, refused = self._port_shares.bound(self._ports_of, some=some)
         for service, ports in cut.items():
             self._take_service(service, ports)
         others, problems = self._shares.bound({service.namespace for service in self._unmerged})
@@ -178,15 +177,22 @@ class Tracker:
         changed, self._changed = frozenset(self._changed), set()
         triggers = {one: times for one, times in self._triggers.items() if one not in self._unmerged}
         self._triggers = {one: times for one, times in self._triggers.items() if one in self._unmerged}
-        return Changes(self._desired(), changed, triggers, tuple(problems))
+        return Changes(self._snapshot(changed), changed, triggers, tuple(problems))
 
     def current(self) -> Desired:
         """The state without taking the changes."""
         self._serve(self._unserved.keys())
-        return self._desired()
-
-    def _desired(self) -> Desired:
         return Desired(self.family, dict(self._served), dict(self._endpoints))
+
+    def _snapshot(self, changed: Set[ServicePortName]) -> Desired:
+        """The state, with copies of what has changed since the last one: half of the work of a small change."""
+        ports, endpoints = self._last.ports, self._last.endpoints
+        if any(self._served.get(name) is not ports.get(name) for name in changed):
+            ports = dict(self._served)
+        if any(self._endpoints.get(name) is not endpoints.get(name) for name in changed):
+            endpoints = dict(self._endpoints)
+        self._last = Desired(self.family, ports, endpoints)
+        return self._last
 
     def _merge(self, service: NamespacedName) -> list[Problem]:
         merged, problems = merge(self._slices.get(service, {}).values(), self._shares.room(service))
@@ -204,36 +210,45 @@ class Tracker:
             self._sizes[service] = sum([len(endpoints) or 1 for endpoints in merged.values()])
         return problems
 
-    def _some(self) -> set[NamespacedName]:
-        """The Services that wait for longest, whatever they have, and then of each namespace those that have little.
-
-        Namespaces take turns: whoever has much, or many Services, keeps nobody else waiting.
-        """
+    def _some(self) -> Set[NamespacedName]:
+        """Those whose turn it is; all, where they have little together."""
         sizes = {one: self._size(one) for one in self._unmerged.keys() | self._unserved.keys()}
-        found = {next(iter(waiting)) for waiting in (self._unmerged, self._unserved) if waiting}
-        left = max(MOST_AT_ONCE - sum([sizes[one] for one in found]), MOST_AT_ONCE // 2)
-        totals: Counter[str] = Counter()  # by namespace, of this Service and those that have less
-        turns: dict[NamespacedName, int] = {}
-        for one in sorted(sizes.keys() - found, key=lambda one: (sizes[one], one)):
-            totals[one.namespace] += sizes[one]
-            turns[one] = totals[one.namespace]
-        for one in sorted(turns, key=lambda one: turns[one]):
-            if sizes[one] <= max(left, _FEW if left > -MOST_AT_ONCE else 0) or turns[one] <= _FEW:
-                left -= sizes[one]
-                found.add(one)
+        if is_little(sizes.values()):
+            return sizes.keys()
+        return self._turns.chosen(sizes, (self._unmerged, self._unserved), self._in_the_way())
+
+    def _in_the_way(self) -> dict[NamespacedName, Set[NamespacedName]]:
+        """By Service that waits: others that wait, and are served at its cluster IP or NodePorts until their turn."""
+        having: dict[object, NamespacedName] = {}
+        for service in self._unserved:
+            having |= dict.fromkeys(self._exclusive(self._served, self._served_names.get(service, ())), service)
+        found: dict[NamespacedName, Set[NamespacedName]] = {}
+        for service in self._unserved if having else ():
+            keys = self._exclusive(self._ports, self._names.get(service, ()))
+            if others := {having[key] for key in keys if key in having} - {service}:
+                found[service] = others
         return found
+
+    def _exclusive(
+        self, ports: Mapping[ServicePortName, ServicePort], names: Sequence[ServicePortName]
+    ) -> Iterator[object]:
+        """What the API server gives to one Service only."""
+        if names:
+            yield ports[names[0]].cluster_ip
+        for name in names:
+            if number := ports[name].node_port:
+                yield name.protocol, number
 
     def _size(self, service: NamespacedName) -> int:
         """How many pairs its change is about, roughly: those that go, those that come, and at each address."""
         pairs, found = self._sizes.get(service, 0), 0
+        old, new = self._served_names.get(service, ()), self._names.get(service, ())
         if service in self._unmerged:
             found = pairs + sum([part.size for part in self._slices.get(service, {}).values()])
         if service in self._unserved:
-            old, new = self._served_names.get(service, ()), self._names.get(service, ())
-            known = [ports[names[0]] for ports, names in ((self._served, old), (self._ports, new)) if names]
-            addresses = 1 + max([port.address_count for port in known], default=0)
-            found += addresses * max(pairs, len(old), len(new))
-        return found
+            found += max(pairs, len(old), len(new))
+        known = [ports[names[0]] for ports, names in ((self._served, old), (self._ports, new)) if names]
+        return found * (1 + max([port.address_count for port in known], default=0))
 
     def _endpoints_of(self, service: NamespacedName) -> int:
         """How many its ports have together."""

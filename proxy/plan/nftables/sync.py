@@ -113,12 +113,16 @@ def plan(desired: Desired, changed: Collection[ServicePortName] | None, ctx: Con
         _release(name, applied, delta, before)
     after: Elements = {}
     # A frontend stays with its owner; a free one goes to the first port by name.
-    for name in sorted(names, key=lambda name: (not _owns_all(name, applied), name)):
+    for name in names:
         port = desired.ports.get(name)
-        if port is None:
-            delta.ports[name] = None
-        else:
-            _claim(name, port_elements(port, desired.endpoints.get(name, ()), ctx), applied, delta, after)
+        elements = port_elements(port, desired.endpoints.get(name, ()), ctx) if port is not None else None
+        delta.ports[name] = elements
+        for frontend in elements.frontends if elements else ():
+            if applied.owner.get(frontend) == name:
+                delta.owner[frontend] = name
+    for name in sorted(names):
+        if (elements := delta.ports[name]) is not None:
+            _claim(name, elements, applied, delta, after)
     # A port that waits for a frontend of a changed port may get it now. Nothing else of it is planned again: thousands
     # of ports may wait for the same ones.
     for frontend in [frontend for frontend, owner in delta.owner.items() if owner is None]:
@@ -146,11 +150,6 @@ def difference(applied: AppliedState, kernel: Kernel) -> tuple[list[Element], li
     return delete, add
 
 
-def _owns_all(name: ServicePortName, applied: AppliedState) -> bool:
-    known = applied.ports.get(name)
-    return known is not None and all(applied.owner.get(frontend) == name for frontend in known.frontends)
-
-
 def _release(name: ServicePortName, applied: AppliedState, delta: Delta, before: Elements) -> None:
     old = applied.ports.get(name)
     if old is None:
@@ -173,12 +172,11 @@ def _claim(
     delta: Delta,
     after: Elements,
 ) -> None:
-    delta.ports[name] = elements
     for frontend, mine in elements.frontends.items():
         owner = delta.owner[frontend] if frontend in delta.owner else applied.owner.get(frontend)
-        if owner is None and applied.owner.get(frontend) != name:
+        if owner is None:
             owner = _inherit(frontend, applied, delta, after, before=name)
-        if owner is not None:
+        if owner is not None and owner != name:
             _waiting(frontend, applied, delta).add(name)
             delta.problems.append(
                 Problem(

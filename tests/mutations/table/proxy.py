@@ -93,7 +93,7 @@ TABLE = (
     ),
     Mutation(
         "conntrack-cleanup", "UDP flows to endpoints that are gone are deleted",
-        "proxy/plan/conntrack.py", "if wanted is not None and (flow.reply_source, flow.reply_port) not in wanted:",
+        "proxy/plan/conntrack.py", "if answering not in (one or ()) and answering not in (two or ()):",
         "if False:", _TESTS,
     ),
     Mutation(

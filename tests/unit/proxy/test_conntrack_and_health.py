@@ -12,7 +12,7 @@ import pytest
 from nodelib.firewall.objects import Family
 from nodelib.netlink.flows import UdpFlow
 from proxy.edge.servers import ServiceHealthServers
-from proxy.model import NamespacedName
+from proxy.model import Desired, NamespacedName
 from proxy.plan.conntrack import stale_flows
 from proxy.plan.node_port_addresses import expand, has_loopback, networks, node_port_ips
 from proxy.plan.service_health import health_check_ports, local_ready
@@ -57,6 +57,23 @@ WORLD = desired(
 def test_stale_flows(to: str, port: int, answered_by: str, answer_port: int, stale: bool) -> None:
     flow = UdpFlow("10.0.0.5", 40000, to, port, answered_by, answer_port)
     assert stale_flows(WORLD, [flow]) == ([flow] if stale else [])
+
+
+@pytest.mark.parametrize(("to", "port"), [("192.168.99.1", 53), ("192.168.0.10", 30053)])
+@pytest.mark.parametrize("other", ["a", "z"])
+def test_a_flow_is_not_stale_as_another_service_asks_for_its_address(to: str, port: int, other: str) -> None:
+    """Whoever may write Services ended the flows to the addresses of others, again and again: one has the address."""
+    asking = service(other, "172.30.0.13", ports=[{"name": "u", "port": port, "protocol": "UDP"}], externalIPs=[to])
+    world = desired(
+        asking,
+        service("dns", "172.30.0.10", type="NodePort", ports=DNS, externalIPs=["192.168.99.1"]),
+        endpoint_slice("dns", ["10.1.0.1"], ports=[{"name": "dns", "port": 5353, "protocol": "UDP"}]),
+        endpoint_slice(other, ["10.1.0.2"], ports=[{"name": "u", "port": 9, "protocol": "UDP"}]),
+    )
+    world = Desired(world.family, dict(sorted(world.ports.items())), world.endpoints)
+    flows = [UdpFlow("10.0.0.5", 40000, to, port, *back) for back in (("10.1.0.1", 5353), ("10.1.0.2", 9))]
+    gone = UdpFlow("10.0.0.5", 40000, to, port, "10.1.0.3", 5353)
+    assert stale_flows(world, [*flows, gone]) == [gone]
 
 
 def test_local_ready_endpoints_are_counted_by_address() -> None:

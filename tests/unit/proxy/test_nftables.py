@@ -217,6 +217,18 @@ async def test_a_free_address_goes_to_the_first_by_name_changed_or_not() -> None
     assert world.held() == world.fresh()
 
 
+async def test_who_has_an_address_keeps_it_whatever_else_it_waits_for() -> None:
+    """A Service that waited for one of its addresses lost the others to the first by name that asked for them."""
+    world = World()
+    both = ["192.168.99.1", "192.168.99.2"]
+    await world.put(service("a", "172.30.0.1", externalIPs=both[:1]))
+    await world.put(service("victim", "172.30.0.9", externalIPs=both))
+    await world.put(service("b", "172.30.0.2", externalIPs=both[1:]), endpoint_slice("victim", ["10.1.0.1"]))
+    assert owners_of(world, both[1]) == "victim"
+    await world.put(service("victim", "172.30.0.9", externalIPs=both[:1]))
+    assert owners_of(world, both[1]) == "b"
+
+
 async def test_drift_is_named_and_mended() -> None:
     world = World()
     await world.put(service("a", "172.30.0.1"), endpoint_slice("a", ["10.1.0.1"]))

@@ -54,6 +54,22 @@ def test_the_ports_of_a_namespace_have_a_bound_together() -> None:
     assert set(tracker._port_shares._namespaces) == {"else"}
 
 
+def test_ports_that_come_back_do_so_in_parts() -> None:
+    """Five deletions brought 100,000 ports back in one turn of the proxy's loop: 0.7 s."""
+    tracker = Tracker(Family.IPV4, HERE, 0.0)
+    for number in range(10):
+        tracker.service(huge(number))
+    served(tracker)
+    for number in range(5):
+        tracker.service(huge(number), gone=True)
+    tracker.take(some=True)
+    ports = [sum(1 for port in tracker._ports if port.service.name == f"huge{number}") for number in range(5, 10)]
+    assert ports == [MANY, LEAST, LEAST, LEAST, LEAST]
+    while tracker.pending:
+        tracker.take(some=True)
+    assert set(served(tracker).values()) == {MANY}
+
+
 def test_a_service_that_is_cut_and_changes_stays_cut() -> None:
     tracker = Tracker(Family.IPV4, HERE, 0.0)
     for number in range(6):

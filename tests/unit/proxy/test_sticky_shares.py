@@ -49,6 +49,18 @@ def test_one_namespace_leaves_room_for_the_clients_of_others() -> None:
     assert world.put(sticky("c", 3)) == {"ns/c": 3, "other/b": 3}
 
 
+def test_a_service_that_is_written_again_has_room_though_nothing_of_it_has_changed() -> None:
+    world = World()
+    assert world.put(sticky("a", MOST), sticky("c", 2)) == {"ns/a": MOST, "ns/c": 0}
+    world.put(sticky("a", MOST), gone=True)
+    assert world.put() == {"ns/c": 0}
+    again = {**sticky("c", 2), "metadata": {"namespace": "ns", "name": "c", "annotations": {"at": "noon"}}}
+    assert world.put(again) == {"ns/c": 2}
+    world.put(again, gone=True)
+    world.tracker.service(again, gone=True)
+    assert not world.tracker.pending, "it lacks nothing any more"
+
+
 def test_the_same_ones_have_room_on_every_node() -> None:
     """Those of a first list: the order of a set is another one in each process."""
     world = World()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from nodelib.json_values import Json
 from proxy.backends.context import NodeContext
 from proxy.backends.iptables import IptablesBackend
 from proxy.plan.context import LOCALHOST_COUNTER, Context
-from proxy.plan.iptables.sync import GROUP_CHAINS, plan_partial
+from proxy.plan.iptables.sync import GROUP_CHAINS, Plan, plan_partial
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint, endpoint_slice, service
 from tests.fakes.fake_iptables import FakeIptables
@@ -216,6 +217,26 @@ def test_a_large_cold_sync_is_split_and_the_dispatch_comes_last_in_one_input() -
     for change in partial.changes:
         fake.load_change(change)
     assert "KUBE-SVC" not in fake.dump()
+
+
+async def test_among_very_many_ports_a_change_is_planned_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A change of a dispatch chain puts all ports in order: beside 100,000 of them 0.1 s of the loop for each."""
+    beside: list[bool] = []
+
+    def planned(*given: Any) -> Plan:
+        beside.append(threading.current_thread() is not threading.main_thread())
+        return plan_partial(*given)
+
+    monkeypatch.setattr("proxy.backends.iptables.plan_partial", planned)
+    world = World()
+    await world.put(service("a", "172.30.0.1"))
+    await world.put(endpoint_slice("a", ["10.1.0.1"]))
+    many = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in range(1, 21_001)]
+    await world.put(service("many", "172.30.0.2", ports=many))
+    await world.put(endpoint_slice("a", []))
+    assert beside == [False, True, True]
 
 
 async def test_large_clusters_leave_comments_of_endpoints_out() -> None:

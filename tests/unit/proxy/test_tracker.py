@@ -212,7 +212,7 @@ def _many(name: str, address: str, endpoints: list[str], ports: int = 100) -> tu
 
 def test_endpoints_of_many_ports_do_not_keep_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five slices with 10,000 ports each that changed together: 8 s until the rules of another Service were written."""
-    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    monkeypatch.setattr("proxy.plan.turns.MOST_AT_ONCE", 500)
     one = Tracker(Family.IPV4, HERE, 0.0)
     for number in range(5):
         many, part = _many(f"s{number}", f"172.30.0.{number + 1}", ["10.1.0.1"])
@@ -231,7 +231,7 @@ def test_endpoints_of_many_ports_do_not_keep_others_waiting(monkeypatch: pytest.
 
 
 def test_a_large_service_is_not_kept_waiting_by_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 250)
+    monkeypatch.setattr("proxy.plan.turns.MOST_AT_ONCE", 250)
     one = Tracker(Family.IPV4, HERE, 0.0)
     one.service(_many("large", "172.30.0.1", [], 300)[0])
     one.take()
@@ -244,7 +244,7 @@ def test_a_large_service_is_not_kept_waiting_by_small_ones(monkeypatch: pytest.M
 
 def test_a_namespace_with_much_does_not_keep_another_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 50 Services with 10,000 pairs each one was taken at a time, and whoever had more than 100 waited for most."""
-    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 1000)
+    monkeypatch.setattr("proxy.plan.turns.MOST_AT_ONCE", 1000)
     one = Tracker(Family.IPV4, HERE, 0.0)
     addresses = [f"10.1.0.{last}" for last in range(1, 151)]
     for number in range(20):
@@ -257,7 +257,7 @@ def test_a_namespace_with_much_does_not_keep_another_one_waiting(monkeypatch: py
 
 def test_ports_of_many_endpoints_do_not_keep_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 Services of 10,000 pairs each whose ports changed together: 14 s until another one's rules were written."""
-    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    monkeypatch.setattr("proxy.plan.turns.MOST_AT_ONCE", 500)
     one = Tracker(Family.IPV4, HERE, 0.0)
     listed = [{"name": f"p{each}", "port": each + 1001, "protocol": "TCP"} for each in range(100)]
     for number in range(5):
@@ -282,7 +282,7 @@ def test_ports_of_many_endpoints_do_not_keep_others_waiting(monkeypatch: pytest.
 
 def test_a_service_and_its_endpoints_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its endpoints it would refuse its clients."""
-    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    monkeypatch.setattr("proxy.plan.turns.MOST_AT_ONCE", 500)
     one = Tracker(Family.IPV4, HERE, 0.0)
     for number in range(3):
         one.service(_many(f"s{number}", f"172.30.0.{number + 1}", [])[0])
@@ -295,7 +295,7 @@ def test_a_service_and_its_endpoints_are_taken_together(monkeypatch: pytest.Monk
 
 def test_endpoints_that_go_count_as_those_that_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 Services that lost 10,000 pairs each were taken at once: the rules of another were written after 2.3 s."""
-    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    monkeypatch.setattr("proxy.plan.turns.MOST_AT_ONCE", 500)
     one = Tracker(Family.IPV4, HERE, 0.0)
     parts = []
     for number in range(5):
@@ -312,7 +312,7 @@ def test_endpoints_that_go_count_as_those_that_come(monkeypatch: pytest.MonkeyPa
 
 def test_a_cluster_ip_is_nobodys_external_ip_while_changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was sent to a new Service went to whoever had guessed its address, and had many changes that waited."""
-    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    monkeypatch.setattr("proxy.plan.turns.MOST_AT_ONCE", 500)
     one = Tracker(Family.IPV4, HERE, 0.0)
     listed = [{"name": f"p{each}", "port": each + 1, "protocol": "TCP"} for each in range(100)]
     later = [{"name": f"p{each}", "port": each + 1001, "protocol": "TCP"} for each in range(100)]
@@ -332,7 +332,7 @@ def test_a_cluster_ip_is_nobodys_external_ip_while_changes_wait(monkeypatch: pyt
 
 def test_a_service_that_waits_is_counted_before_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """One whose room changed by others had all that it asked for by then, and was never counted."""
-    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    monkeypatch.setattr("proxy.plan.turns.MOST_AT_ONCE", 500)
     monkeypatch.setattr("proxy.plan.outer.MOST_PAIRS", 1000)
     monkeypatch.setattr("proxy.plan.outer.MOST_OF_NAMESPACE", 1500)
     monkeypatch.setattr("proxy.plan.outer._LEAST", 1)
@@ -358,7 +358,7 @@ def test_a_service_that_waits_is_counted_before_it_is_served(monkeypatch: pytest
 
 def test_very_many_small_services_are_not_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those with up to 100 pairs never waited: 5,000 of them are half a million pairs, a minute for all others."""
-    monkeypatch.setattr("proxy.plan.tracker.MOST_AT_ONCE", 500)
+    monkeypatch.setattr("proxy.plan.turns.MOST_AT_ONCE", 500)
     one = Tracker(Family.IPV4, HERE, 0.0)
     for number in range(50):
         one.endpoint_slice(_many(f"small{number:02}", "", ["10.1.0.1"])[1])

@@ -17,8 +17,8 @@ from tests.builders.services import endpoint_slice, service
 from tests.unit.proxy.build import HERE
 
 _BOUNDS = {
-    "tracker.MOST_AT_ONCE": 6,
-    "tracker._FEW": 1,
+    "turns.MOST_AT_ONCE": 6,
+    "turns._FEW": 1,
     "endpoint_shares.MOST_OF_NAMESPACE": 14,
     "port_shares.MOST_OF_NAMESPACE": 7,
     "port_shares.LEAST": 1,
