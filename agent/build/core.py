@@ -15,6 +15,7 @@ from agent.build.server import server_edges
 from agent.build.static import StaticParts
 from agent.build.volumes import BuiltVolumes
 from agent.common.model.errors import CriError
+from agent.common.work.gate import Gate
 from agent.explain.work import Explainer
 from agent.logs.work import LogRotation
 from agent.node.work.lease import LeaseController
@@ -163,6 +164,7 @@ class Core:
                 stats=self.stats,
                 probe_registry=self.base.metrics.probe_registry,
                 translate_uid=self.static.mirrors.translate,
+                commands=Gate(4 * self.base.machine.facts().cpus),
             )
         )
 

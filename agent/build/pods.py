@@ -118,6 +118,8 @@ def pod_deps(
             hooks=Hooks(cri, HttpHooks(base.host_resolver, base.handshakes.turns_for), clock),
             files=base.pod_files,
             sandbox_gate=Gate(2 * base.machine.facts().cpus),
+            start_gate=Gate(2 * base.machine.facts().cpus),
+            update_gate=Gate(max(1, base.machine.facts().cpus // 2)),
             restarts=settings.restarts,
         ),
         status=StatusDeps(

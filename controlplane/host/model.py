@@ -17,6 +17,14 @@ class Addons:
 
 
 @dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate of an authority: its public key (DER) and itself (PEM)."""
+
+    public_key: bytes
+    pem: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """The options of `join`. `network` and `proxy`: auto, nodewright or none."""
 

@@ -14,6 +14,7 @@ from agent.common.model import labels
 from agent.common.model.errors import AttachLimitExceeded
 from agent.common.model.pods import ContainerState, ImageFacts, Pod, ProbeState
 from agent.common.model.states import BackOffBounds
+from agent.common.work.gate import Gate
 from agent.common.work.pod_warnings import PodWarnings
 from agent.containers.model import ContainerInputs, PreparedPod
 from agent.devices.work.devices import DeviceHooks, DeviceManager
@@ -421,6 +422,7 @@ class World:
         self.plugins: list[FakeEndpoint] = []
         self.policies = Policies()
         self.restarts = BackOffBounds()
+        self.start_gate = Gate()
         self.traced = 0  # pods of a million whose spans come into `spans`
         self._made_later: list[Callable[[], Span]] = []
         self._tasks: list[asyncio.Task[Any]] = []
@@ -481,6 +483,7 @@ class World:
                 hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
                 files=files,
                 restarts=self.restarts,
+                start_gate=self.start_gate,
             ),
             status=StatusDeps(
                 probes=self.probes,

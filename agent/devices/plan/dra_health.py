@@ -22,6 +22,9 @@ _LONGEST_TIMEOUT = 10 * 365 * 86400.0
 _MOST_DEVICES = 16384  # of one driver
 _MOST_SHOWN = 1000  # devices in the status of one pod, which may name a claim as often as it likes
 _LONGEST_MESSAGE, _LONGEST_NAME = 1024, 253  # characters
+_BREATH = 0.1  # seconds between two reports of a driver that are taken
+_OF_ENTRY, _SHARE = 15e-6, 0.2  # seconds that one takes, and the part of a processor's time for those of all drivers
+_LONGEST_PAUSE = 30.0  # seconds
 
 
 def service_of(versions: Collection[str]) -> str:
@@ -49,6 +52,14 @@ def after_report(known: Healths, listed: Iterable[Json], now: float) -> tuple[He
             changed.add(key)
         found[key] = fresh
     return found, frozenset(changed)
+
+
+def pause_after(entries: int, drivers: int) -> float:
+    """Seconds until the next report of a driver is taken, one of so many, after one with so many entries.
+
+    They are read in threads, but these take the interpreter from the event loop: all of them together have a share.
+    """
+    return min(max(_BREATH, entries * _OF_ENTRY * drivers / _SHARE), _LONGEST_PAUSE)
 
 
 def after_time(known: Healths, now: float) -> tuple[Healths, frozenset[DeviceKey]]:

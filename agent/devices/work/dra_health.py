@@ -22,7 +22,7 @@ from nodelib.tasks import cancel_and_wait
 log = logging.getLogger(__name__)
 
 _RETRY = 5.0  # seconds between two streams
-_BREATH = 0.1  # seconds between two reports of a driver that are taken
+_BREATH = 0.1  # seconds between two looks at what has expired
 _IDLE = 3600.0  # seconds
 
 OnChange = Callable[[str, frozenset[DeviceKey]], None]
@@ -100,7 +100,7 @@ class DraHealth:
         self._known[name], changed = await asyncio.to_thread(plan.after_report, known, listed, now)
         self._news.set()
         self._changed(name, changed)
-        await self._clock.sleep(_BREATH)
+        await self._clock.sleep(plan.pause_after(len(listed), len(self._watches)))
 
     def _clear(self, name: str) -> None:
         self._changed(name, frozenset(self._known.pop(name, {})))

@@ -57,7 +57,9 @@ class ContainerDeps:
     """For creating, starting and stopping sandboxes and containers.
 
     `sandbox_gate` limits how many sandboxes are made at once; `takeover_gate`, how many running pods a restarted agent
-    prepares at once. `restarts`: the back-off of containers that end again and again.
+    prepares at once; `start_gate`, how many containers are started at once, and `update_gate`, how many updates of
+    resources are made at once, as each is some processes of the runtime. `restarts`: the back-off of containers that
+    end again and again.
     """
 
     runtime: RuntimeService
@@ -68,6 +70,8 @@ class ContainerDeps:
     deferred_removal: DeferredRemoval = field(default_factory=DeferredRemoval)
     sandbox_gate: Gate = field(default_factory=Gate)
     takeover_gate: Gate = field(default_factory=Gate)
+    start_gate: Gate = field(default_factory=Gate)
+    update_gate: Gate = field(default_factory=Gate)
     restarts: BackOffBounds = field(default_factory=BackOffBounds)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from agent.common.ports import PodView
+from agent.common.work.gate import Gate
 from agent.runtime.ports import RuntimeService
 from agent.server.model import ServerSettings
 from agent.server.ports import (
@@ -64,7 +65,8 @@ class ServerDeps:
 
     `health()` is "" or what is wrong with the pod loop, `heartbeat()` the same for the Lease.
     `client` is None in a standalone agent: without webhook reviews only certificates authenticate.
-    `translate_uid` maps the UID of a mirror pod to that of its static pod.
+    `translate_uid` maps the UID of a mirror pod to that of its static pod. `commands`: how many commands begin at once,
+    as each is some processes of the runtime.
     """
 
     settings: ServerSettings
@@ -82,3 +84,4 @@ class ServerDeps:
     eviction: EvictionReports | None = None
     heartbeat: Callable[[], str] = lambda: ""
     translate_uid: Callable[[str], str] = lambda uid: uid
+    commands: Gate = field(default_factory=Gate)

@@ -58,13 +58,14 @@ class Streams:
         container = request.match_info["container"]
         identity = await self._running(pod, request, f'container not found ("{container}")')
         argv = request.query.getall("command", [])
-        try:
-            url = await self._deps.runtime.exec_url(
-                identity, argv, tty=options.tty, stdin=options.stdin, stdout=options.stdout, stderr=options.stderr
-            )
-        except NodewrightError as error:
-            raise of_error(error) from error
-        return await self._proxy(request, url)
+        async with self._deps.commands.place(group=pod.namespace):  # for the first second: then it has begun
+            try:
+                url = await self._deps.runtime.exec_url(
+                    identity, argv, tty=options.tty, stdin=options.stdin, stdout=options.stdout, stderr=options.stderr
+                )
+            except NodewrightError as error:
+                raise of_error(error) from error
+            return await self._proxy(request, url)
 
     async def attach(self, request: web.Request) -> web.StreamResponse:
         options = stream_options(request)
@@ -109,7 +110,8 @@ class Streams:
         identity = await self._running(pod, request, f'container not found ("{request.match_info["container"]}")')
         argv = request.query.get("cmd", "").split(" ")
         try:
-            result = await self._deps.runtime.exec_sync(identity, argv, 0, much_output=True)
+            async with self._deps.commands.place(group=pod.namespace):
+                result = await self._deps.runtime.exec_sync(identity, argv, 0, much_output=True)
         except NodewrightError as error:
             raise of_error(error) from error
         if result.exit_code != 0:

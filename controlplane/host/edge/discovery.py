@@ -9,8 +9,10 @@ from typing import Any
 
 import yaml
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
+from controlplane.host.model import Authority
 from nodelib import safe_yaml
 from nodelib.errors import Permanent
 from nodelib.kube.access import ClusterAccess
@@ -54,14 +56,23 @@ def authority_of(text: str) -> bytes:
     try:
         return base64.b64decode(safe_yaml.load(text)["clusters"][0]["cluster"]["certificate-authority-data"])
     except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise Permanent(f"names no authority: {error!r}", obj="kube-public/cluster-info") from error
+        raise _no_authority(f"names no authority: {error!r}", "kube-public/cluster-info") from error
 
 
-def public_key(pem: bytes) -> bytes:
-    """The public key (DER) of the first certificate. Raises Permanent."""
+def certificates(pem: bytes) -> list[Authority]:
+    """All of them, as there are several while an authority is replaced. Raises Permanent."""
     try:
-        certificate = x509.load_pem_x509_certificate(pem)
-    except ValueError as error:
-        raise Permanent(f"no certificate: {error}", obj="authority of the cluster") from error
+        found = x509.load_pem_x509_certificates(pem)
+        return [Authority(_public_key(one), one.public_bytes(serialization.Encoding.PEM)) for one in found]
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise _no_authority(f"no certificate: {error}", "authority of the cluster") from error
+
+
+def _public_key(certificate: x509.Certificate) -> bytes:
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return certificate.public_key().public_bytes(serialization.Encoding.DER, form)
+
+
+def _no_authority(words: str, obj: str) -> Permanent:
+    action = "Correct it there, if that is the cluster; or give its authority with --ca-file FILE."
+    return Permanent(words, obj=obj, step="discover the cluster", action=action)

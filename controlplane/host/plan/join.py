@@ -17,7 +17,7 @@ from controlplane.cluster.plan.tracing import flags_of
 from controlplane.host.model import Addons
 from nodelib import safe_yaml
 from nodelib.errors import Invalid, WrongUsage
-from nodelib.json_values import Json, object_or_empty
+from nodelib.json_values import Json, object_or_empty, objects_in
 
 # Names of the DaemonSets that are known to bring a pod network.
 NETWORKS = ("kindnet", "kube-flannel-ds", "kube-flannel", "calico-node", "cilium", "weave-net", "kube-router", "antrea")
@@ -121,7 +121,7 @@ def daemon_sets_of(pods: Iterable[Json]) -> list[str]:
 
 def node_problem(node: Json | None, name: str) -> str:
     """Why a node of this name cannot join, "" if it can."""
-    conditions = ((node or {}).get("status") or {}).get("conditions") or []
+    conditions = objects_in(object_or_empty((node or {}).get("status")).get("conditions"))
     if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
         return f"the cluster already has a node {name} that is Ready"
     return ""

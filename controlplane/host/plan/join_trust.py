@@ -11,11 +11,15 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
+from controlplane.host.model import Authority
 from nodelib.errors import Invalid, Permanent, WrongUsage
 from nodelib.json_values import Json, object_or_empty
+from nodelib.text import one_line
 
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_SHOWN = 4  # certificates in an error
 HASH_COMMAND = (
     "openssl x509 -pubkey -in /etc/kubernetes/pki/ca.crt | openssl pkey -pubin -outform der"
     " | openssl dgst -sha256 -hex | sed 's/^.* /sha256:/'"
@@ -42,6 +46,22 @@ def is_signed(info: Json, identity: str) -> bool:
 def _texts(info: Json) -> dict[str, str]:
     """The data of cluster-info: who answers is not known yet, so anything may be in it."""
     return {key: text for key, text in object_or_empty(info.get("data")).items() if isinstance(text, str)}
+
+
+def check_server(url: str) -> None:
+    """Raises Invalid for a URL to which a token must not be sent, as anybody on the way could read it."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port, or brackets
+        usable = False
+    if not usable:
+        raise WrongUsage(
+            "is no https URL",
+            obj=one_line(url, 256),
+            step="check the options",
+            action="Name the API server as https://HOST:6443; `kubeadm token create` prints HOST:6443.",
+        )
 
 
 def check_trust(*, pins: Iterable[str], ca_file: str, skip: bool) -> None:
@@ -97,18 +117,25 @@ def check_cluster_info(info: Json, token: str) -> str:
     return text
 
 
-def check_pins(public_key: bytes, pins: Iterable[str]) -> None:
-    """Check the authority's `public_key` (DER). Raises Permanent when no pin matches its hash."""
-    found = f"sha256:{hashlib.sha256(public_key).hexdigest()}"
+def believed(authorities: Iterable[Authority], pins: Iterable[str]) -> bytes:
+    """The authority of the cluster, as PEM: of those that it publishes the ones with a pin, all if there is no pin.
+
+    Raises Permanent when none has one. What comes along with a pinned certificate is nobody's word: the cluster's own
+    is public, and whoever has the token could sign for it and for one of his own (kubeadm's CheckAny believes both).
+    """
+    found = [(f"sha256:{hashlib.sha256(one.public_key).hexdigest()}", one.pem) for one in authorities]
     wanted = [pin.lower() for pin in pins]
-    if wanted and found not in wanted:
+    chosen = [pem for pin, pem in found if not wanted or pin in wanted]
+    if not chosen:
+        shown = ", ".join(pin for pin, _ in found[:_SHOWN])
         raise Permanent(
-            f"the cluster's authority is {found}, and {', '.join(wanted)} was expected",
+            f"the cluster's authority is {shown}, and {', '.join(wanted)} was expected",
             obj="--ca-hash",
             step="check the cluster's authority",
             action="Take the hash that `kubeadm token create --print-join-command` prints there; if that is the one"
             " given, something else answers at this address.",
         )
+    return b"".join(chosen)
 
 
 def _url64(data: bytes) -> str:

@@ -51,6 +51,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
             action="kubeadm token create --print-join-command shows URL, token and hash.",
         )
     if not request.kubeconfig:
+        join_trust.check_server(request.server)
         join_trust.check_trust(pins=request.pins, ca_file=request.ca_file, skip=request.skip_verification)
     check_machine()
     join_programs.check_runtime(request)
@@ -113,8 +114,7 @@ async def _by_token(request: Request, clock: Clock) -> KnownCluster:
         await clock.sleep(0.5)
         info = await discovery.cluster_info(request.server, given)
     text = join_trust.check_cluster_info(info, request.token)
-    authority = discovery.authority_of(text)
-    join_trust.check_pins(discovery.public_key(authority), request.pins)
+    authority = join_trust.believed(discovery.certificates(discovery.authority_of(text)), request.pins)
     return KnownCluster(ClusterAccess(request.server.rstrip("/"), ca_data=authority, token=request.token))
 
 

@@ -81,7 +81,8 @@ async def _set_pod(deps: PodDeps, memory: PodMemory, pod: Pod, limits: Limits, p
     sandbox = memory.seen.sandbox
     # The runtime first: it (or one of its plugins) may refuse.
     if sandbox is not None:
-        await deps.containers.runtime.update_sandbox(sandbox.id, {}, _linux(limits))
+        async with deps.containers.update_gate.place(group=pod.namespace):
+            await deps.containers.runtime.update_sandbox(sandbox.id, {}, _linux(limits))
     try:
         await deps.resources.cgroups.set_limits(pod, limits)
     except NodewrightError:
@@ -104,7 +105,8 @@ async def _set_container(deps: PodDeps, pod: Pod, update: SetContainerResources)
     stated = found[1].get("resources")
     given = {**found[1], "resources": actuated.resources_of(update.sizes, stated)}
     resources = deps.resources.managers.unthrottled(pod, given, deps.containers.configs.container_resources(pod, given))
-    await deps.containers.runtime.update_resources(update.container_id, resources)
+    async with deps.containers.update_gate.place(group=pod.namespace):
+        await deps.containers.runtime.update_resources(update.container_id, resources)
     deps.resources.allocations.updated(pod.uid, update.name, update.sizes, stated)
 
 

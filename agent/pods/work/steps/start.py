@@ -47,7 +47,8 @@ class StartSteps:
         if hook:
             context.memory.in_post_start.add(name)
         try:
-            async with self._places.place():
+            gate = context.deps.containers.start_gate
+            async with self._places.place(), gate.place(group=context.memory.pod.namespace):
                 container_id = await self._uninterrupted(step)
             if hook:
                 await self._post_start(step, container_id, hook)

@@ -156,6 +156,43 @@ async def test_what_is_not_told_again_is_not_known_any_more(world: _World) -> No
         await server.stop(None)
 
 
+class _Patient(FakeClock):
+    """Nobody waits; how long somebody wanted to is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+
+class _Three:
+    """A driver that tells of so many devices three times, as fast as it can, and then nothing."""
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+
+    async def watch_health(self, service: str) -> AsyncIterator[list[Json]]:
+        for health in (1, 2, 1):
+            yield [entry(f"dev-{number}", health) for number in range(self._entries)]
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("entries", "drivers", "pause"), [(1, 1, 0.1), (15_000, 1, 1.0), (15_000, 3, 3.0)])
+async def test_large_reports_without_end_have_a_share_of_the_time(entries: int, drivers: int, pause: float) -> None:
+    """Each takes the interpreter 15 microseconds for an entry: pods of others started late beside 30,000 of them."""
+    clock = _Patient()
+    healths = DraHealth(clock, lambda driver, devices: None)
+    for number in range(drivers):
+        await healths.watch(f"drv{number}", _Three(entries), "v1.DRAResourceHealth")
+    await until(lambda: len(clock.slept) == 3 * drivers)
+    for number in range(drivers):
+        await healths.forget(f"drv{number}")
+    assert min(clock.slept) >= pause
+
+
 def test_a_report_is_the_drivers_whole_word_but_for_what_it_leaves_out() -> None:
     first, changed = plan.after_report({}, [entry("a"), entry("b", 2)], 0.0)
     assert changed == {("pool", "a"), ("pool", "b")}

@@ -11,6 +11,7 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
+from agent.common.model.errors import CriError
 from agent.logs.plan.log_lines import LineFilter
 from agent.server.work import container_logs
 from nodelib.connections.limits import ConnectionLimits
@@ -82,3 +83,32 @@ def test_streams_leave_connections_for_everything_else(bench: Bench) -> None:
     settings = bench.settings()
     assert settings.most_streams_of_namespace < settings.most_streams
     assert settings.most_streams <= ConnectionLimits().connections - 10 * ConnectionLimits().strangers
+
+
+@pytest.mark.parametrize(
+    ("path", "call"), [("/exec/{}/main?output=1&command=true", "exec_url"), ("/run/{}/main?cmd=true", "exec_sync")]
+)
+async def test_a_few_commands_begin_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, path: str, call: str
+) -> None:
+    """Each is some processes of the runtime: with 240 of them a pod of another namespace started after 13 s."""
+    add_pod(bench.view, "other", "u2", namespace="other")
+    begun, may_end = list[str](), asyncio.Event()
+
+    async def begin(identity: str, *more: object, **options: object) -> object:
+        begun.append(identity)
+        await may_end.wait()
+        raise CriError("ended", code="UNKNOWN")
+
+    monkeypatch.setattr(bench.runtime, call, begin)
+    await bench.start(bench.settings(mode="AlwaysAllow", anonymous=True))
+    waiting = [asyncio.create_task(bench.get(path.format("ns/web"), method="POST")) for _ in range(20)]
+    await until(lambda: begun)
+    await asyncio.sleep(0.3)
+    assert len(begun) == 4
+    waiting.append(asyncio.create_task(bench.get(path.format("other/other"), method="POST")))
+    await until(lambda: len(begun) > 5, seconds=5)  # each has its place for a second
+    assert len(set(begun[4:8])) == 2, "the namespaces take turns"
+    may_end.set()
+    await asyncio.gather(*waiting)
+    assert len(begun) == 21

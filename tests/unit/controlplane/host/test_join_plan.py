@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane.host.model import Addons
+from controlplane.host.model import Addons, Authority
 from controlplane.host.plan import join as plan
 from controlplane.host.plan import join_trust
 from nodelib.errors import Invalid, Permanent
@@ -66,10 +66,11 @@ def test_a_token_has_its_form(text: str) -> None:
 
 def test_the_authority_is_pinned() -> None:
     pin = f"sha256:{hashlib.sha256(b'key').hexdigest()}"
-    join_trust.check_pins(b"key", [])
-    join_trust.check_pins(b"key", ["sha256:00", pin.upper().replace("SHA256", "sha256")])
+    found = [Authority(b"key", b"mine "), Authority(b"other", b"not mine")]
+    assert join_trust.believed(found, []) == b"mine not mine"
+    assert join_trust.believed(found, ["sha256:00", pin.upper().replace("SHA256", "sha256")]) == b"mine "
     with pytest.raises(Permanent, match="was expected"):
-        join_trust.check_pins(b"other", [pin])
+        join_trust.believed(found[1:], [pin])
 
 
 @pytest.mark.parametrize(
@@ -203,3 +204,25 @@ def test_a_token_made_by_an_admin_may_only_join() -> None:
     assert made["auth-extra-groups"] == plan.GROUP and "usage-bootstrap-signing" not in made
     rules = [rule for obj in plan.rights() for rule in obj.get("rules", ())]
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+@pytest.mark.parametrize(
+    "status", ["Ready", {"conditions": [1, "x"]}, {"conditions": {"type": "Ready"}}, {"conditions": 5}]
+)
+def test_a_status_of_other_types_is_no_ready_node(status: Any) -> None:
+    """Whoever answers in the place of a node's API server may say anything."""
+    assert not plan.node_problem({"status": status}, "n1")
+
+
+@pytest.mark.parametrize(
+    "url", ["10.0.0.5:6443", "http://10.0.0.5:6443", "https://", "https://[::1", "ftp://x", "https://x:99999"]
+)
+def test_a_token_is_sent_to_an_https_url_only(url: str) -> None:
+    """kubeadm's own line names no scheme; over http:// anybody on the way would read the token."""
+    with pytest.raises(Invalid, match="no https URL"):
+        join_trust.check_server(url)
+
+
+@pytest.mark.parametrize("url", ["https://10.0.0.5:6443", "https://[::1]:6443", "https://cluster.example/path/"])
+def test_an_https_url_is_a_server(url: str) -> None:
+    join_trust.check_server(url)
