@@ -97,6 +97,5 @@ OWN = (
     ("kubelet_server_expiration_renew_errors", "upstream's shows it while the cluster rotates the certificate"),
     ("kubelet_container_aligned_*", "upstream's shows it while a manager's policy is on; 0 here otherwise"),
     ("container_pressure_*", "pressure stall information, which upstream shows on cgroup v2 only"),
-    ("scrape_error", "the older name of `resource_scrape_error`, which some rules still ask for"),
     ("*", "upstream's has a series once it happened"),
 )

@@ -181,7 +181,6 @@ def resource(snapshot: Snapshot) -> bytes:
             [_at(labels, entry.sample, lambda at: at.memory.swap_limit) for labels, entry in containers],
         ),
         Family("resource_scrape_error", "gauge", _SCRAPE, [({}, 0, None)]),
-        Family("scrape_error", "gauge", _SCRAPE, [({}, 0, None)]),
     ]
     return render(families)
 
