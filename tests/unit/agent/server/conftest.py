@@ -33,7 +33,7 @@ class Authority:
     def __init__(self, folder: Path, name: str, above: Authority | None = None) -> None:
         self.folder = folder
         self.path = folder / f"{name}.crt"
-        self._signer = self._sign(name, (), above._signer if above else None, is_authority=True)
+        self._signer: Signer = self._sign(name, (), above._signer if above else None, is_authority=True)
         self.path.write_bytes(self._signer[1].public_bytes(serialization.Encoding.PEM))
 
     def issue(self, file: str, name: str, *groups: str) -> tuple[str, str]:
