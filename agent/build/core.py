@@ -164,7 +164,7 @@ class Core:
                 stats=self.stats,
                 probe_registry=self.base.metrics.probe_registry,
                 translate_uid=self.static.mirrors.translate,
-                commands=Gate(4 * self.base.machine.facts().cpus),
+                commands=Gate(4 * self.base.machine.facts().cpus, counts_late=False),
             )
         )
 

@@ -30,7 +30,8 @@ def _verifying(authority: str | None) -> ssl.SSLContext:
     """As ssl.create_default_context(). Whoever is in between chooses the group before he has to show a certificate."""
     default = ssl.create_default_context(cadata=authority)
     context = StrangerContext.of(ssl.PROTOCOL_TLS_CLIENT)
-    context.verify_flags = default.verify_flags
+    # As Go: an authority that is named is believed, also where another one stands above it.
+    context.verify_flags = default.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN
     context.set_ciphers(":".join(one["name"] for one in default.get_ciphers() if one["kea"] != "kx-dhe"))
     if authority:
         context.load_verify_locations(cadata=authority)

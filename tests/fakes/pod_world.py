@@ -422,7 +422,7 @@ class World:
         self.plugins: list[FakeEndpoint] = []
         self.policies = Policies()
         self.restarts = BackOffBounds()
-        self.start_gate = Gate()
+        self.start_gate, self.update_gate = Gate(), Gate()
         self.traced = 0  # pods of a million whose spans come into `spans`
         self._made_later: list[Callable[[], Span]] = []
         self._tasks: list[asyncio.Task[Any]] = []
@@ -484,6 +484,7 @@ class World:
                 files=files,
                 restarts=self.restarts,
                 start_gate=self.start_gate,
+                update_gate=self.update_gate,
             ),
             status=StatusDeps(
                 probes=self.probes,

@@ -27,15 +27,16 @@ class _Turn:
 
 class Gate:
     """`places` may be held at a time, each for `longest` seconds at most (None: until its holder leaves), so that a
-    caller that hangs does not delay the others for long.
+    caller that hangs does not delay the others for long. `counts_late`: whether those whose time is over count when
+    groups take turns; not where they may stay for hours, or a group that has some there would never be next.
     """
 
-    def __init__(self, places: int = 4, longest: float | None = _LONGEST) -> None:
-        self.places = places
+    def __init__(self, places: int = 4, longest: float | None = _LONGEST, *, counts_late: bool = True) -> None:
+        self.places, self._counts_late = places, counts_late
         self._free, self._longest = places, longest
         self._lines: dict[tuple[int, str], dict[_Turn, None]] = {}  # of a priority and a group, as they came
         self._numbers = itertools.count(1)
-        self._inside: Counter[str] = Counter()  # callers of each group, also those whose time is over
+        self._inside: Counter[str] = Counter()  # callers of each group that count
         self._served: dict[str, int] = {}  # of groups with callers: when the last one was let in
 
     @contextlib.asynccontextmanager
@@ -44,11 +45,17 @@ class Gate:
         equals the one whose group has the fewest inside and was let in longest ago.
         """
         await self._take(priority, who, group)
-        held = [True]
+        held, counted = [True], [group]
 
         def leave() -> None:
+            if not self._counts_late:
+                discount()
             if held.pop() if held else False:
                 self._leave()
+
+        def discount() -> None:
+            self._inside -= Counter(counted)
+            counted.clear()
 
         timer = asyncio.get_running_loop().call_later(self._longest, leave) if self._longest is not None else None
         try:
@@ -56,7 +63,7 @@ class Gate:
         finally:
             if timer is not None:
                 timer.cancel()
-            self._inside -= Counter([group])
+            discount()
             leave()
             self._forget(group)
 

@@ -18,7 +18,7 @@ from agent.common.model.eviction import Eviction
 from agent.common.model.labels import keep_hashes
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
 from agent.pods.model.facts import Cause, Facts, Termination
-from agent.pods.model.steps import EnsureImage, Kill, PodPlan, PreStop, RemovePod, RunSandbox, Start, Step
+from agent.pods.model.steps import EnsureImage, Kill, PodPlan, PreStop, RemovePod, Resize, RunSandbox, Start, Step
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan import container_exits as exits
 from agent.pods.plan import failures, resize, restart_backoff
@@ -353,9 +353,10 @@ def _details(step: Step) -> _Details:
 
 
 def _interrupt(walking: dict[asyncio.Task[None], Step]) -> None:
-    # Steps that wait for hooks, graces or pulls. What creates or starts a container still ends (Context.uninterrupted).
+    # Steps that wait for hooks, graces, pulls or a place among those of other pods. What creates or starts a container
+    # still ends (Context.uninterrupted).
     for task, step in walking.items():
-        if isinstance(step, Kill | PreStop | Start):
+        if isinstance(step, Kill | PreStop | Start | Resize):
             task.cancel()
 
 

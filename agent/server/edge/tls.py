@@ -125,6 +125,7 @@ def _make(files: TlsFiles) -> ssl.SSLContext:
         ) from error
     if files.client_ca_file:
         context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Go: also of authorities below others
         try:
             context.load_verify_locations(files.client_ca_file)
         except (OSError, ssl.SSLError) as error:

@@ -58,7 +58,7 @@ class Streams:
         container = request.match_info["container"]
         identity = await self._running(pod, request, f'container not found ("{container}")')
         argv = request.query.getall("command", [])
-        async with self._deps.commands.place(group=pod.namespace):  # for the first second: then it has begun
+        async with self._deps.commands.place(group=pod.namespace):  # for a second at most: then it has begun
             try:
                 url = await self._deps.runtime.exec_url(
                     identity, argv, tty=options.tty, stdin=options.stdin, stdout=options.stdout, stderr=options.stderr

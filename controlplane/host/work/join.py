@@ -50,8 +50,9 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
             obj="join",
             action="kubeadm token create --print-join-command shows URL, token and hash.",
         )
-    if not request.kubeconfig:
+    if request.server:
         join_trust.check_server(request.server)
+    if not request.kubeconfig:
         join_trust.check_trust(pins=request.pins, ca_file=request.ca_file, skip=request.skip_verification)
     check_machine()
     join_programs.check_runtime(request)

@@ -126,6 +126,33 @@ async def test_a_group_whose_callers_hang_does_not_keep_the_others_waiting() -> 
     await cancel_and_wait(*hanging)
 
 
+async def test_a_group_whose_callers_stay_by_right_gets_its_turns() -> None:
+    """Commands may run for hours: with eight open in a namespace, it began no other one while another began many."""
+    gate, entered, done = Gate(2, longest=0.01, counts_late=False), list[str](), asyncio.Event()
+
+    async def stay() -> None:
+        async with gate.place(group="builds"):
+            await done.wait()
+
+    async def come_again() -> None:
+        while not done.is_set():
+            async with gate.place(group="other"):
+                entered.append("other")
+                await asyncio.sleep(0)
+
+    staying = [asyncio.create_task(stay()) for _ in range(8)]
+    await asyncio.sleep(0.2)
+    coming = [asyncio.create_task(come_again()) for _ in range(6)]
+    await settle()
+    async with asyncio.timeout(10):
+        before = len(entered)
+        async with gate.place(group="builds"):
+            assert len(entered) - before <= 4, "two places"
+        done.set()
+        await asyncio.gather(*staying, *coming)
+    assert (gate._served, gate._inside, await entering_at_once(gate, 4)) == ({}, {}, 2)
+
+
 async def test_a_caller_that_gives_up_leaves_nothing_behind() -> None:
     """A pull may hold its place for an hour, while one pod after the other comes and goes."""
     gate = Gate(1, longest=None)

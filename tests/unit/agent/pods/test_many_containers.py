@@ -60,3 +60,17 @@ async def test_a_few_containers_of_a_node_are_started_at_once_and_namespaces_tak
         one.set_result(None)
     await world.until(lambda: len(world.cri.running()) == 41)
     await world.kill_agent()
+
+
+async def test_a_start_that_waits_for_a_place_ends_with_its_pod() -> None:
+    """Without a look at whether those who have the places leave them."""
+    world = World()
+    world.start_gate = Gate(1, longest=None)
+    await world.start_agent()
+    async with world.start_gate.place():
+        world.create(container("main"))
+        await world.until(lambda: world.start_gate.waiting)
+        world.api.ask_deletion("u1", 30)
+        await world.until(world.is_gone)
+        assert world.start_gate.waiting == 0
+    await world.kill_agent()

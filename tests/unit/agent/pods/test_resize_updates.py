@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.common.work.gate import Gate
 from nodelib.json_values import Json
 from tests.builders.pods import container
 from tests.fakes.pod_world import World
@@ -61,5 +62,23 @@ async def test_a_few_updates_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -
             )
         )
         assert updates.most <= 4
+    finally:
+        await world.kill_agent()
+
+
+async def test_a_resize_that_waits_for_a_place_ends_with_its_pod() -> None:
+    """Whoever resizes many pods would decide when the others of the node end."""
+    world = World()
+    world.update_gate = Gate(1, longest=None)
+    await world.start_agent()
+    try:
+        world.create(container(resources=SMALL))
+        await world.until(world.is_ready)
+        async with world.update_gate.place():
+            world.api.update("u1", grow)
+            await world.until(lambda: world.update_gate.waiting)
+            world.api.ask_deletion("u1", 30)
+            await world.until(world.is_gone)
+            assert world.update_gate.waiting == 0
     finally:
         await world.kill_agent()

@@ -28,12 +28,12 @@ Signer = tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
 
 
 class Authority:
-    """A certificate authority of a test; writes PEM files."""
+    """A certificate authority of a test; writes PEM files. `above`: who signed it, None: itself."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, above: Authority | None = None) -> None:
         self.folder = folder
         self.path = folder / f"{name}.crt"
-        self._signer = self._sign(name, (), None)
+        self._signer: Signer = self._sign(name, (), above._signer if above else None, is_authority=True)
         self.path.write_bytes(self._signer[1].public_bytes(serialization.Encoding.PEM))
 
     def issue(self, file: str, name: str, *groups: str) -> tuple[str, str]:
@@ -49,7 +49,7 @@ class Authority:
         return str(cert_path), str(key_path)
 
     @staticmethod
-    def _sign(name: str, groups: tuple[str, ...], signer: Signer | None) -> Signer:
+    def _sign(name: str, groups: tuple[str, ...], signer: Signer | None, *, is_authority: bool = False) -> Signer:
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         subject = x509.Name(
@@ -66,10 +66,10 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         )
-        if signer is not None:
+        if not is_authority:
             uses = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
             builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         return key, builder.sign(signer[0] if signer else key, hashes.SHA256())

@@ -58,6 +58,17 @@ async def test_new_client_authorities_count_at_once(bench: Bench) -> None:
         await bench.get("/pods", old)
 
 
+async def test_a_client_authority_counts_without_the_one_above_it(bench: Bench) -> None:
+    """As Go has it: a cluster's authority may stand below that of a company."""
+    await bench.start(bench.settings(mode="AlwaysAllow"))
+    other = bench.folder / "other"
+    other.mkdir()
+    below = Authority(other, "cluster", above=Authority(other, "company"))
+    trusted = bench.tls(below.issue("admin", "admin"))
+    bench.authority.path.write_bytes(below.path.read_bytes())
+    assert (await bench.get("/pods", trusted))[0] == 200
+
+
 def test_self_signed_pair_is_kept_and_made_anew_when_names_change(tmp_path: Path) -> None:
     folder = str(tmp_path / "pki")
     cert, key = ensure_self_signed(folder, ["node-1"], ["10.0.0.1", "fd00::1"])

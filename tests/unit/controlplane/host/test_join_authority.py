@@ -32,12 +32,14 @@ PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
 
 
 class Authority:
-    """A certificate authority, and a server's certificate for 127.0.0.1 that it signed."""
+    """A certificate authority, and a server's certificate for 127.0.0.1 that it signed. `above`: who signed it, None:
+    itself."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, above: Authority | None = None) -> None:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self.pem = self._signed(self._name, self._key.public_key(), x509.BasicConstraints(True, None))
+        constraints = x509.BasicConstraints(True, None)
+        self.pem = (above or self)._signed(self._name, self._key.public_key(), constraints)
 
     @property
     def pin(self) -> str:
@@ -121,6 +123,14 @@ async def test_a_cluster_with_a_new_authority_is_believed_by_either_pin(first: b
     for pins in ((new.pin,), (old.pin, new.pin.upper().replace("SHA256", "sha256"))):
         asked = ["cluster-info", "n1"]
         assert await refusal(new, published, pins, tmp_path) == (Permanent.__name__, asked), "the token is refused"
+
+
+async def test_an_authority_below_another_is_believed_without_that_one(tmp_path: Path) -> None:
+    """As Go has it, and so kubeadm. The hash of ca.crt is that of its first certificate, which signs for the server."""
+    root = Authority("company")
+    cluster = Authority("kubernetes", above=root)
+    asked = ["cluster-info", "n1"]
+    assert await refusal(cluster, cluster.pem + root.pem, (cluster.pin,), tmp_path) == (Permanent.__name__, asked)
 
 
 async def test_another_authority_than_the_pinned_one_is_refused(tmp_path: Path) -> None:

@@ -53,6 +53,14 @@ async def test_nobody_waits_for_a_minute_for_a_server_that_is_not_there(tmp_path
     assert refused.group_contains(ApiUnreachable) and clock.monotonic() - began < 30
 
 
+async def test_an_admin_s_token_is_not_sent_in_the_clear_either(tmp_path: Path) -> None:
+    """A URL that is given beside a kubeconfig counts instead of the one in it."""
+    config = str(tmp_path / "kubeconfig")
+    save_kubeconfig(config, ClusterAccess("https://127.0.0.1:1", token="x"))
+    with pytest.raises(Invalid, match="no https URL"):
+        await join(Request(kubeconfig=config, server="http://127.0.0.1:1", node="n1"), Unseen(), Hasty())
+
+
 async def test_rights_that_an_admin_s_kubeconfig_lacks_are_named(tmp_path: Path) -> None:
     async def refuse(request: web.Request) -> web.Response:
         return web.json_response({"kind": "Status", "reason": "Forbidden", "message": "may not"}, status=403)
