@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -24,6 +26,8 @@ _LIMITS = {"unit": 300, "netns": 2400, "cluster": 2400, "conformance": 3000}
 
 def pytest_configure(config: pytest.Config) -> None:
     """Clusters of tests get a kubeconfig of their own: the one of whoever runs the tests is not theirs to change."""
+    with contextlib.suppress(ValueError):  # a worker of pytest-xdist may not have the main thread
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: clusters go first
     config.stash[_OWN] = tempfile.mkdtemp(prefix="nodewright-tests-")
     os.environ["NODEWRIGHT_KUBECONFIG"] = os.path.join(config.stash[_OWN], "config")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import NoReturn
 
 from cli.commands.workers import FAILED, NO_TESTS, Share, both, parts, workers_here
 from cli.errors import need_checkout
@@ -242,9 +244,18 @@ def spawn(argv: list[str]) -> int:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     environment.pop("PYTHONSAFEPATH", None)  # of the launcher: this directory is ours
     pid = os.posix_spawn(argv[0], argv, environment)
+
+    def passed_on(number: int, _: object) -> NoReturn:  # it takes its clusters down, and ends
+        os.kill(pid, number)
+        os.waitpid(pid, 0)
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, passed_on)
     try:
         _, status = os.waitpid(pid, 0)
-    except KeyboardInterrupt:  # the terminal has told it, too: it takes its clusters down, and ends
+    except KeyboardInterrupt:  # the terminal has told it, too
         os.waitpid(pid, 0)
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return os.waitstatus_to_exitcode(status)

@@ -154,6 +154,33 @@ def test_ctrl_c_waits_for_what_was_started(monkeypatch: pytest.MonkeyPatch) -> N
         os.kill(waited[0], 0)
 
 
+_SPAWNS = """
+import sys
+from cli.commands.test import spawn
+spawn([sys.executable, "-c", sys.argv[1]])
+"""
+_CLEANS = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+try:
+    print("started", flush=True)
+    time.sleep(60)
+finally:
+    print("clusters are down", flush=True)
+"""
+
+
+def test_what_was_started_is_told_to_end_and_waited_for() -> None:
+    """By SIGTERM, as CI sends it: pytest went on alone, with its clusters."""
+    argv = [sys.executable, "-c", _SPAWNS, _CLEANS]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=PROJECT) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "started\n"
+        running.terminate()
+        assert running.wait(60) == 128 + 15
+        assert running.stdout.read() == "clusters are down\n"
+
+
 def test_several_tiers_run_in_their_own_order_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, _, text = ran(monkeypatch, "unit", "lint", "unit")
     assert [argv[1] for argv in runs.argvs] == ["ruff", "pytest"]

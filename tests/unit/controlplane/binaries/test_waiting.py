@@ -13,9 +13,10 @@ from controlplane.binaries.work import key_of
 
 NAME = "nodewright-controlplane"
 ASK = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
 from controlplane.binaries.work import ensure_in_thread
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what is in the background without it
 asyncio.run(ensure_in_thread(sys.argv[2:], cache_dir=Path(sys.argv[1]), progress=lambda line: print(line, flush=True)))
 """
 
