@@ -16,7 +16,7 @@ class Loop(uvloop.Loop):  # type: ignore[misc]  # mypy does not read uvloop
     connection while its transport begins, nobody tells it, and the socket closes the same number once more when it is
     collected: by then that is another connection, or a file. aiohttp gives a socket for each of its connections, so any
     server that is asked decides when that happens (a pod that is probed, an API server that is killed). uvloop 0.23
-    does this for calls that are cancelled; https://github.com/MagicStack/uvloop/issues/738 has both.
+    mends it for calls that are cancelled only: https://github.com/MagicStack/uvloop/issues/738.
     """
 
     async def create_connection(

@@ -18,9 +18,9 @@ class Addons:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate of an authority: its public key (DER) and itself (PEM)."""
+    """A certificate of an authority (PEM), with the pin that kubeadm would print for it."""
 
-    public_key: bytes
+    pin: str
     pem: bytes
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
 from controlplane.cluster.advice import ours
 from controlplane.cluster.model import BALANCER, Cluster, Node
@@ -39,6 +37,7 @@ from nodelib.errors import NotFound, Permanent
 from nodelib.files import bytes_of
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import KubeClient
+from nodelib.kube.pins import pin_of
 
 _CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _LARGEST = 1 << 20  # bytes of a certificate or a kubeconfig
@@ -257,9 +256,7 @@ def _ca_hash(cluster: Cluster, first: Node) -> str:
             step="read the cluster's authority",
             action=f"Run {ours(cluster.name, 'down')}, then raise it again.",
         ) from error
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    key = certificate.public_key().public_bytes(serialization.Encoding.DER, form)
-    return f"sha256:{hashlib.sha256(key).hexdigest()}"
+    return pin_of(certificate)
 
 
 def _read(path: str) -> str:

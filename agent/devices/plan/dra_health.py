@@ -22,7 +22,7 @@ _LONGEST_TIMEOUT = 10 * 365 * 86400.0
 _MOST_DEVICES = 16384  # of one driver
 _MOST_SHOWN = 1000  # devices in the status of one pod, which may name a claim as often as it likes
 _LONGEST_MESSAGE, _LONGEST_NAME = 1024, 253  # characters
-_BREATH = 0.1  # seconds between two reports of a driver that are taken
+_SHORTEST_PAUSE = 0.1  # seconds between two reports of a driver that are taken
 _OF_ENTRY, _SHARE = 15e-6, 0.2  # seconds that one takes, and the part of a processor's time for those of all drivers
 _LONGEST_PAUSE = 30.0  # seconds
 
@@ -59,7 +59,7 @@ def pause_after(entries: int, drivers: int) -> float:
 
     They are read in threads, but these take the interpreter from the event loop: all of them together have a share.
     """
-    return min(max(_BREATH, entries * _OF_ENTRY * drivers / _SHARE), _LONGEST_PAUSE)
+    return min(max(_SHORTEST_PAUSE, entries * _OF_ENTRY * drivers / _SHARE), _LONGEST_PAUSE)
 
 
 def after_time(known: Healths, now: float) -> tuple[Healths, frozenset[DeviceKey]]:

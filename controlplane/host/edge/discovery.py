@@ -17,6 +17,7 @@ from nodelib import safe_yaml
 from nodelib.errors import Permanent
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.pins import pin_of
 
 _INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 USER_AGENT = "nodewright-join"
@@ -63,14 +64,9 @@ def certificates(pem: bytes) -> list[Authority]:
     """All of them, as there are several while an authority is replaced. Raises Permanent."""
     try:
         found = x509.load_pem_x509_certificates(pem)
-        return [Authority(_public_key(one), one.public_bytes(serialization.Encoding.PEM)) for one in found]
+        return [Authority(pin_of(one), one.public_bytes(serialization.Encoding.PEM)) for one in found]
     except (ValueError, UnsupportedAlgorithm) as error:
         raise _no_authority(f"no certificate: {error}", "authority of the cluster") from error
-
-
-def _public_key(certificate: x509.Certificate) -> bytes:
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    return certificate.public_key().public_bytes(serialization.Encoding.DER, form)
 
 
 def _no_authority(words: str, obj: str) -> Permanent:

@@ -123,11 +123,11 @@ def believed(authorities: Iterable[Authority], pins: Iterable[str]) -> bytes:
     Raises Permanent when none has one. What comes along with a pinned certificate is nobody's word: the cluster's own
     is public, and whoever has the token could sign for it and for one of his own (kubeadm's CheckAny believes both).
     """
-    found = [(f"sha256:{hashlib.sha256(one.public_key).hexdigest()}", one.pem) for one in authorities]
+    found = list(authorities)
     wanted = [pin.lower() for pin in pins]
-    chosen = [pem for pin, pem in found if not wanted or pin in wanted]
+    chosen = [one.pem for one in found if not wanted or one.pin in wanted]
     if not chosen:
-        shown = ", ".join(pin for pin, _ in found[:_SHOWN])
+        shown = ", ".join(one.pin for one in found[:_SHOWN])
         raise Permanent(
             f"the cluster's authority is {shown}, and {', '.join(wanted)} was expected",
             obj="--ca-hash",

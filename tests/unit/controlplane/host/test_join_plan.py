@@ -65,8 +65,8 @@ def test_a_token_has_its_form(text: str) -> None:
 
 
 def test_the_authority_is_pinned() -> None:
-    pin = f"sha256:{hashlib.sha256(b'key').hexdigest()}"
-    found = [Authority(b"key", b"mine "), Authority(b"other", b"not mine")]
+    pin, other = (f"sha256:{hashlib.sha256(key).hexdigest()}" for key in (b"key", b"other"))
+    found = [Authority(pin, b"mine "), Authority(other, b"not mine")]
     assert join_trust.believed(found, []) == b"mine not mine"
     assert join_trust.believed(found, ["sha256:00", pin.upper().replace("SHA256", "sha256")]) == b"mine "
     with pytest.raises(Permanent, match="was expected"):
