@@ -34,6 +34,7 @@ from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_stages import stages
 from agent.pods.work.pod_workers import PodWorkers
 from agent.probes.edge import ProbeIo
+from agent.probes.places import Places
 from agent.probes.work import ProbeManager
 from agent.resources.metrics import KeptMemory
 from agent.resources.work.cgroups import KubepodsTree
@@ -70,10 +71,8 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
 
     volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi, checkpoints.user_namespaces)
     probe_io = ProbeIo(base.connections.cri, base.host_resolver, base.handshakes.turns_for)
-    commands = Gate(4 * base.machine.facts().cpus)
-    probes = ProbeManager(
-        probe_io, base.events, base.pods.wake, base.clock, base.metrics, commands, settings.probe_gates
-    )
+    places = Places(commands=Gate(4 * base.machine.facts().cpus))
+    probes = ProbeManager(probe_io, base.events, base.pods.wake, base.clock, base.metrics, places, settings.probe_gates)
     mirrors = MirrorPods()
     deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, mirrors.of)
     pod_workers = _pod_workers(base, keeper, deps)

@@ -33,6 +33,9 @@ class ProbeKind(Enum):
         return f"{self.value.lower()}Probe"
 
 
+Key = tuple[str, str, ProbeKind]  # which probe: pod UID, container id, kind
+
+
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
     """A command in the container."""

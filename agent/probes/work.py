@@ -7,25 +7,22 @@ pod's status or plan depends on, never for an answer that repeats the last one.
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import logging
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
-from weakref import WeakValueDictionary
 
 from agent.common.metrics import Metrics
 from agent.common.model.pods import ContainerState, Pod, ProbeState
 from agent.common.ports import Events, Notify
-from agent.common.work.gate import Gate
 from agent.common.work.handshakes import of_namespace
 from agent.probes import plan
-from agent.probes.model import ExecRequest, Outcome, ProbeAnswer, ProbeGates, ProbeKind, ProbeRequest, Verdict
+from agent.probes.due_times import DueTimes
+from agent.probes.model import Key, Outcome, ProbeAnswer, ProbeGates, ProbeKind, ProbeRequest, Verdict
+from agent.probes.places import Places
 from agent.probes.plan import Spec, Track
 from nodelib.clock import Clock, at_most, since
 from nodelib.errors import Invalid
@@ -35,12 +32,7 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS_ON_ERROR = 3
 _FIRST_ROUND = 1.0  # seconds
-_MOST_ASKED = 64  # probes by a network at a time: each is a millisecond of the loop, and ten with redirects
-_MOST_COMMANDS = 32  # commands of a namespace under way: the runtime keeps up to 36 MiB for each, as played
-_MOST_DECODED = 16  # answers over HTTP/2 at a time: some milliseconds of the loop for each, as its server likes
 _RESULT_LABELS = {Verdict.SUCCESS: "successful", Verdict.WARNING: "successful", Verdict.FAILURE: "failed"}
-
-Key = tuple[str, str, ProbeKind]  # pod UID, container id, kind
 
 
 class Io(Protocol):
@@ -86,9 +78,6 @@ class _PodProbes:
 class ProbeManager:
     """Probes the running containers of all pods (upstream's prober.Manager) while run() runs.
 
-    `commands`: how many commands begin at once. Each is several processes of the runtime, outside of the pod's cgroup,
-    and a pod may have hundreds of containers with three commands a second: upstream begins all of them. `decoded`: how
-    many answers over HTTP/2 are read at once; `asked`: how many other probes are sent at once.
     Due times are monotonic, so a change of the wall clock moves no probe.
     """
 
@@ -99,23 +88,16 @@ class ProbeManager:
         on_change: Notify,
         clock: Clock,
         metrics: Metrics,
-        commands: Gate | None = None,
+        places: Places | None = None,
         gates: ProbeGates | None = None,
-        decoded: Gate | None = None,
-        asked: Gate | None = None,
     ) -> None:
-        self._commands, self._gates = commands or Gate(), gates
-        self._decoded, self._asked = decoded or Gate(_MOST_DECODED), asked or Gate(_MOST_ASKED)
-        self._own_commands: WeakValueDictionary[str, Gate] = WeakValueDictionary()  # by namespace
+        self._places, self._gates = places or Places(), gates
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.steady()
         self._pods: dict[str, _PodProbes] = {}
-        self._queue: list[tuple[float, int, Key]] = []
-        self._due: dict[Key, float] = {}
+        self._due = DueTimes(clock)
         self._running: dict[Key, asyncio.Task[None]] = {}
-        self._order = itertools.count()
-        self._sooner = asyncio.Event()
         self._untried: set[Key] = set()  # of containers that ran before the agent and are not probed yet
         self._all_tried = asyncio.Event()
         self._all_tried.set()
@@ -190,7 +172,7 @@ class ProbeManager:
         try:
             while not self._is_stopped:
                 self._start_due()
-                await self._wait()
+                await self._due.wait()
             await asyncio.Event().wait()
         finally:
             self.stop()
@@ -224,7 +206,7 @@ class ProbeManager:
                 continue
             now, jitter = self._clock.monotonic(), random.random()
             due = plan.first_due(spec, watched.started_at, now, restarted=watched.restarted, jitter=jitter)
-            self._schedule(key, due)
+            self._due.schedule(key, due)
             if watched.restarted and not watched.tracks[kind].tries:
                 self._untried.add(key)
                 self._all_tried.clear()
@@ -233,12 +215,6 @@ class ProbeManager:
         self._untried.discard(key)
         if not self._untried:
             self._all_tried.set()
-
-    def _schedule(self, key: Key, due: float) -> None:
-        self._due[key] = due
-        heapq.heappush(self._queue, (due, next(self._order), key))
-        if self._queue[0][2] == key:
-            self._sooner.set()
 
     def _stop_liveness_and_startup(self, kept: _PodProbes) -> None:
         for container_id, watched in kept.watched.items():
@@ -255,44 +231,24 @@ class ProbeManager:
         self._pods[uid].watched.pop(container_id, None)
 
     def _unschedule(self, key: Key) -> None:
-        self._due.pop(key, None)
+        self._due.unschedule(key)
         self._tried(key)
         task = self._running.pop(key, None)
         if task is not None:
             task.cancel()
 
     def _start_due(self) -> None:
-        now = self._clock.monotonic()
-        while self._queue and self._queue[0][0] <= now:
-            due, _, key = heapq.heappop(self._queue)
-            if self._due.get(key) != due:
-                continue  # unscheduled or moved meanwhile
-            del self._due[key]
+        for key in self._due.take():
             task = asyncio.create_task(self._attempt(key), name=f"probe {key[2].value} {key[1][:12]}")
             self._running[key] = task
             task.add_done_callback(partial(self._ended, key))
-
-    async def _wait(self) -> None:
-        self._sooner.clear()
-        timer = (
-            asyncio.ensure_future(self._clock.sleep(max(0.0, self._queue[0][0] - self._clock.monotonic())))
-            if self._queue
-            else None
-        )
-        sooner = asyncio.ensure_future(self._sooner.wait())
-        try:
-            await asyncio.wait({sooner} | ({timer} if timer else set()), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sooner.cancel()
-            if timer is not None:
-                timer.cancel()
 
     def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
         if self._running.get(key) is task:
             del self._running[key]
         if not task.cancelled() and task.exception() is not None:
             log.error("probe %s failed unexpectedly", key, exc_info=task.exception())
-            self._schedule(key, self._clock.monotonic() + 10.0)
+            self._due.schedule(key, self._clock.monotonic() + 10.0)
 
     async def _attempt(self, key: Key) -> None:
         uid, container_id, kind = key
@@ -318,7 +274,7 @@ class ProbeManager:
         if plan.wanted(spec, track, after.started):
             later = plan.lag(spec, track, restarted=watched.restarted, jitter=random.random())
             due = plan.next_due(spec, track, watched.started_at, began, self._clock.monotonic())
-            self._schedule(key, due + later)
+            self._due.schedule(key, due + later)
         if before.live and not after.live:
             kept.fatal[name] = watched.answers[kind]
         if after != before:
@@ -332,24 +288,12 @@ class ProbeManager:
             request = watched.request(spec, kept.ip, self._gates)
             if isinstance(request, Outcome):
                 return request
-            async with self._places(request, kept.pod):
+            async with self._places.place(request, kept.pod):
                 with of_namespace(kept.pod.namespace):
                     outcome = await self._io.run(request, watched.state.id, spec.timeout, pod=kept.pod.uid)
             if outcome.verdict is not Verdict.ERROR:
                 break
         return outcome
-
-    @asynccontextmanager
-    async def _places(self, request: ProbeRequest, pod: Pod) -> AsyncIterator[None]:
-        """The pods of a namespace take turns for its commands, and the namespaces for all else."""
-        namespace = pod.namespace
-        if isinstance(request, ExecRequest):
-            own = self._own_commands.setdefault(namespace, Gate(_MOST_COMMANDS, longest=None))
-            async with own.place(group=pod.uid), self._commands.place(group=namespace):
-                yield
-        else:
-            async with (self._decoded if plan.is_costly(request) else self._asked).place(group=namespace):
-                yield
 
     def _report(self, pod: Pod, container: Json, kind: ProbeKind, outcome: Outcome) -> None:
         if outcome.verdict is Verdict.SUCCESS:

@@ -12,6 +12,7 @@ from agent.common.model.pods import ContainerState, Pod, RunState
 from agent.common.work.gate import Gate
 from agent.probes import plan
 from agent.probes.model import Outcome, ProbeGates, ProbeKind, ProbeRequest, Verdict
+from agent.probes.places import Places
 from agent.probes.work import ProbeManager
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
@@ -80,10 +81,8 @@ class Bench:
             self.changes.append,
             self.clock,
             self.metrics,
-            self.commands,
+            Places(self.commands, decoded=Gate(16, longest=None), asked=Gate(64, longest=None)),
             ProbeGates(http2=True, grpc_tls=True),
-            Gate(16, longest=None),
-            Gate(64, longest=None),
         )
 
     def running(self, found: Pod, *, age: float = 0.0, container_id: str = "c1") -> None:
