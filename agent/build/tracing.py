@@ -11,4 +11,4 @@ def pod_tracing(base: Base) -> PodTracing | None:
     if base.traces is None:
         return None
     settings = base.settings
-    return PodTracing(base.traces.add_later, settings.tracing.per_million, base.clock, tells=not settings.standalone)
+    return PodTracing(base.traces.add_later, settings.tracing.per_million, base.clock, has_api=not settings.standalone)

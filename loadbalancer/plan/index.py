@@ -78,15 +78,15 @@ class _Sum:
     slices: int = 0
     ready: Counter[str] = field(default_factory=Counter)
     serving: Counter[str] = field(default_factory=Counter)
-    told: Endpoints | None = None
+    summary: Endpoints | None = None
 
     def add(self, part: Endpoints) -> None:
-        self.slices, self.told = self.slices + 1, None
+        self.slices, self.summary = self.slices + 1, None
         self.ready.update(part.ready)
         self.serving.update(part.serving)
 
     def remove(self, part: Endpoints) -> None:
-        self.slices, self.told = self.slices - 1, None
+        self.slices, self.summary = self.slices - 1, None
         for counts, gone in ((self.ready, part.ready), (self.serving, part.serving)):
             for node, count in gone.items():
                 counts[node] -= count
@@ -95,9 +95,9 @@ class _Sum:
 
     def endpoints(self) -> Endpoints:
         """A copy, which is planned from beside the loop. Of too many nodes some."""
-        if self.told is None:
-            self.told = Endpoints(_some(self.ready), _some(self.serving))
-        return self.told
+        if self.summary is None:
+            self.summary = Endpoints(_some(self.ready), _some(self.serving))
+        return self.summary
 
 
 def _some(counts: Mapping[str, int]) -> Mapping[str, int]:

@@ -37,11 +37,11 @@ def limited_each(problems: Iterable[Problem]) -> list[Problem]:
         obj = one.obj.partition(":")[0]  # a Service without the name of its port
         namespace = obj.partition(" ")[2].partition("/")[0]
         found.setdefault(namespace, {}).setdefault(obj, []).append(one)
-    told = []
+    reported = []
     for namespace, objects in found.items():
         some = itertools.islice(objects.values(), _MOST_OBJECTS)
-        told += [one for own in some for one in limited(own)]
+        reported += [one for own in some for one in limited(own)]
         if len(objects) > _MOST_OBJECTS:
             text = f"{len(objects) - _MOST_OBJECTS} more of its objects have such problems"
-            told.append(Problem(f"Namespace {namespace}", text))
-    return told
+            reported.append(Problem(f"Namespace {namespace}", text))
+    return reported

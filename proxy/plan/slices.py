@@ -105,8 +105,8 @@ def parse_slice(obj: Json, node: str) -> tuple[Slice | None, list[Problem]]:
             continue
         found.append((ServicePortName(service, port_name, protocol), number))
     label = f"EndpointSlice {shown(service.namespace)[1:-1]}/{shown(name)[1:-1]}" if problems else ""
-    told = limited([Problem(label, text) for text in problems])
-    return Slice(service, name, family, tuple(addresses), tuple(found)), told
+    reported = limited([Problem(label, text) for text in problems])
+    return Slice(service, name, family, tuple(addresses), tuple(found)), reported
 
 
 def merge(

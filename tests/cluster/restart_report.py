@@ -42,8 +42,8 @@ async def restart_report(world: World, node: str, obj: Object) -> str:
         log: [line for line in (logs / log).read_text(errors="replace").splitlines() if _about(line, name, ids)]
         for log in ("agent.log", "containerd.log")
     }
-    told = "\n".join(f"  {log}: {line[:400]}" for log, found in lines.items() for line in found[-_LINES:])
-    return f"{name}: {json.dumps(statuses)}\n  " + "\n  ".join(attempts) + f"\n{told}"
+    logged = "\n".join(f"  {log}: {line[:400]}" for log, found in lines.items() for line in found[-_LINES:])
+    return f"{name}: {json.dumps(statuses)}\n  " + "\n  ".join(attempts) + f"\n{logged}"
 
 
 def _about(line: str, name: str, ids: list[str]) -> bool:

@@ -117,8 +117,8 @@ async def test_a_rule_that_is_not_understood_is_an_event_of_the_policy(world: Wo
     rules = [egress("Accept", nodes()), egress("Pass", domains("example.com"))]
     async with applied(world, cluster_policy("names", egress=rules)) as name:
 
-        async def told() -> bool:
+        async def described() -> bool:
             done = await world.kubectl("describe", "cnp", name, check=False)
             return "PartNotUnderstood" in done.text and "domainNames go with the action Accept only" in done.text
 
-        await holds(told, "kubectl describe shows the event")
+        await holds(described, "kubectl describe shows the event")

@@ -167,8 +167,8 @@ def test_what_nodes_and_pods_say_of_themselves_has_the_types_of_the_api(user: Us
     ):
         raw = json.loads(listing(_preload_content=False).data)
         typed = user.api.sanitize_for_serialization(user.api.deserialize(json.dumps(raw), model, "application/json"))
-        for told, kept in zip(raw["items"], typed["items"], strict=True):
-            assert _lost(told["status"], kept["status"]) == [], told["metadata"]["name"]
+        for sent, kept in zip(raw["items"], typed["items"], strict=True):
+            assert _lost(sent["status"], kept["status"]) == [], sent["metadata"]["name"]
 
 
 def _lost(before: Any, after: Any, where: str = "status") -> list[str]:

@@ -52,13 +52,13 @@ class Driver:
 
     async def health(self, request: Json) -> AsyncIterator[Json]:
         """What the file says, at first and after each change."""
-        told, device = "", {"pool_name": "pool", "device_name": "dev-0"}
+        last, device = "", {"pool_name": "pool", "device_name": "dev-0"}
         while True:
             with contextlib.suppress(FileNotFoundError), open(f"{self._options.root}/health", encoding="utf-8") as file:
                 number, _, message = (text := file.read()).partition(" ")
-                if number.isdigit() and text != told:
+                if number.isdigit() and text != last:
                     yield {"devices": [{"device": device, "health": int(number), "message": message}]}
-                    told = text
+                    last = text
             await asyncio.sleep(0.1)
 
     async def notified(self, request: Json) -> Json:

@@ -75,11 +75,14 @@ async def established(admin: KubeClient) -> Json:
 
 def test_the_watch_follows_the_crd_with_the_rights_that_up_gives_it(api: ApiServer) -> None:
     async def scenario() -> None:
-        told: dict[str, Any] = {}
+        policies: dict[str, Any] = {}
 
         def on_policy(kind: str, obj: Json) -> None:
             name = obj["metadata"]["name"]
-            told.pop(name, None) if kind == "DELETED" else told.update({name: parse_cluster.cluster_policy(obj)})
+            if kind == "DELETED":
+                policies.pop(name, None)
+            else:
+                policies[name] = parse_cluster.cluster_policy(obj)
 
         async with client(api) as admin, client(api, USER) as own:
             roles = [one for one in manifests.rights() if one["metadata"]["name"] == POLICY_USER]
@@ -90,18 +93,18 @@ def test_the_watch_follows_the_crd_with_the_rights_that_up_gives_it(api: ApiServ
             watch = ClusterWatch(own, on_policy=on_policy, on_node=lambda kind, obj: None)
             task = asyncio.create_task(watch.run())
             await asyncio.wait_for(watch.ready.wait(), 20)
-            assert watch.last_error == "" and not told
+            assert watch.last_error == "" and not policies
             await work.ensure(admin, SystemClock())
             crd = await established(admin)
             conditions = {one["type"]: one["status"] for one in crd["status"]["conditions"]}
             assert "NonStructuralSchema" not in conditions
             # What is written at once, while the policies are served a moment later, is told, too.
             await until(lambda: _created(admin, whole(cluster_policy(ingress=[ingress("Deny")]))))
-            await until(lambda: "c" in told)
-            policy, problems = told["c"]
+            await until(lambda: "c" in policies)
+            policy, problems = policies["c"]
             assert policy is not None and not problems
             await admin.delete(CRD)
-            await until(lambda: not told)
+            await until(lambda: not policies)
             assert not task.done()
             await cancel_and_wait(task)
 

@@ -111,11 +111,11 @@ async def test_a_refused_packet_is_a_drop_an_event_and_a_number(world: PolicyWor
     async with daemon(world, tmp_path, policy("deny", select=ONE)) as (api, path):
         await asyncio.to_thread(knock, world, *[53] * 100, 54)
 
-        async def told() -> object:
+        async def is_reported() -> object:
             answer, _ = await sources.drops(path)
             return answer and any(one.port == 53 for one in reported_drops(answer))
 
-        await until(told)
+        await until(is_reported)
         (event,) = await until(lambda: events(api, "NetworkPolicyDropped"))
         assert event["regarding"] | {"uid": "uid-two", "name": "two", "kind": "Pod"} == event["regarding"]
         assert "pod one (10.244.0.11) port 53/UDP are refused: NetworkPolicy a/deny isolates" in event["note"]
@@ -142,11 +142,11 @@ async def test_a_killed_daemon_reports_again_after_its_start(world: PolicyWorld,
         async with daemon(world, tmp_path, policy("deny", select=ONE)) as (_, path):
             await asyncio.to_thread(knock, world, number)
 
-            async def told(number: int = number, path: str = path) -> list[int]:
+            async def ports(number: int = number, path: str = path) -> list[int]:
                 answer, _ = await sources.drops(path)
                 return [one.port for one in reported_drops(answer or {})]
 
-            assert await until(told) == [number]
+            assert await until(ports) == [number]
         os.unlink(path)
 
 

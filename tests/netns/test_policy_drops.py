@@ -53,7 +53,7 @@ class Listening:
     def __init__(self, world: PolicyWorld) -> None:
         self.world, self.enforcer = world, world.enforcer()
         self.directory = Directory("node1")
-        self.told: list[Drop] = []
+        self.seen: list[Drop] = []
         self.came = self.lost = 0
         self.refusals = self.reader()
         programs: Any = lambda: self.enforcer.programs  # noqa: E731
@@ -68,7 +68,7 @@ class Listening:
         return Refusals(layout.REPORTS, SystemClock(), self.counted, connect=connect)
 
     def refused(self, drop: Drop) -> None:
-        self.told.append(drop)
+        self.seen.append(drop)
 
     def counted(self, came: int, lost: int) -> None:
         self.came += came
@@ -138,7 +138,7 @@ async def test_a_refused_connection_names_pods_port_policy_and_rule(world: Polic
         if version == 4:
             await one.ask(FAR, target, 8080)
             source = FAR
-        drop = await one.dropped(lambda told: told.server.address == target)
+        drop = await one.dropped(lambda seen: seen.server.address == target)
     assert (drop.client, drop.server) == (End(source, "b/far"), End(target, "a/one"))
     assert (drop.direction, drop.port_words, drop.policies) == ("Ingress", "8080/TCP", ("a/web",))
     assert drop.remedy == "a/web ingress[0], if it selected the peer"
@@ -151,9 +151,9 @@ async def test_egress_a_client_outside_and_a_packet_without_ports(world: PolicyW
         await one.ask(POD2, FAR, 53, "udp")
         await one.ask("client", POD1)
         await asyncio.to_thread(lambda: world.pods[POD2].run(sys.executable, "-S", "-c", _ECHO, FAR))
-        dns = await one.dropped(lambda told: told.protocol == "UDP")
-        outside = await one.dropped(lambda told: told.client.address == CLIENT)
-        ping = await one.dropped(lambda told: told.protocol == "ICMP")
+        dns = await one.dropped(lambda seen: seen.protocol == "UDP")
+        outside = await one.dropped(lambda seen: seen.client.address == CLIENT)
+        ping = await one.dropped(lambda seen: seen.protocol == "ICMP")
     assert (dns.direction, dns.client.pod, dns.server, dns.port_words) == (
         "Egress",
         "a/two",
@@ -172,8 +172,8 @@ async def test_a_rule_of_a_cluster_network_policy_that_denies_is_named_and_count
     async with listening(world, cluster=(out, *NODES)) as one:
         await one.ask(POD2, FAR)
         await one.ask(POD2, NODE)
-        pod = await one.dropped(lambda told: told.server.address == FAR)
-        node = await one.dropped(lambda told: told.server.address == NODE)
+        pod = await one.dropped(lambda seen: seen.server.address == FAR)
+        node = await one.dropped(lambda seen: seen.server.address == NODE)
         counts = await one.counts.more()
     assert (pod.direction, pod.client.pod, pod.denied) == (
         "Egress",
@@ -193,7 +193,7 @@ async def test_a_flow_that_is_no_longer_allowed_is_one_drop_whichever_way_its_pa
         assert output is not None
         assert await asyncio.to_thread(output.readline, -1)
         await one.write([policy("deny", select=ONE)])
-        drop = await one.dropped(lambda told: told.count > 2)
+        drop = await one.dropped(lambda seen: seen.count > 2)
         await asyncio.to_thread(output.read, -1)
         stream.wait()
         every = await one.drops()
@@ -204,19 +204,19 @@ async def test_a_flow_that_is_no_longer_allowed_is_one_drop_whichever_way_its_pa
 async def test_the_same_flow_counts_up_and_a_follower_hears_of_it(world: PolicyWorld) -> None:
     async with listening(world, policy("deny", select=ONE)) as one:
         await one.ask(POD2, POD1)
-        first = await one.dropped(lambda told: True)
-        number = max(told.number for told in await one.drops())
+        first = await one.dropped(lambda seen: True)
+        number = max(seen.number for seen in await one.drops())
         waiting = asyncio.create_task(one.log.answer({"about": "drops", "after": number, "wait": True}))
         await one.ask(POD2, POD1)
         (again,) = reported_drops(await asyncio.wait_for(waiting, _LIMIT))
     assert again.count > first.count and again.client == first.client
-    assert one.told[0].near, "who writes events is told of an explained drop"
+    assert one.seen[0].near, "who writes events is told of an explained drop"
 
 
 async def test_a_flood_is_counted_whole_and_reported_in_part(world: PolicyWorld) -> None:
     async with listening(world, policy("deny", select=ONE)) as one:
         await asyncio.to_thread(flood, world, 20_000)
-        drop = await one.dropped(lambda told: told.port == 9)
+        drop = await one.dropped(lambda seen: seen.port == 9)
         counted = await asyncio.to_thread(refused, world)
         counts = await one.counts.more()
         assert counts[Name("a", "deny"), Direction.INGRESS] == counted > 5000
@@ -228,7 +228,7 @@ async def test_reports_that_nobody_read_are_counted_as_lost_and_reading_goes_on(
     """The kernel is asked to report everything, into a socket of the smallest size, while nobody reads."""
     async with listening(world, policy("deny", select=ONE)) as one:
         await one.ask(POD2, POD1)
-        await one.dropped(lambda told: True)
+        await one.dropped(lambda seen: True)
         run = world.node.run
         listed = run("nft", "-a", "list", "chain", "ip", layout.TABLE, _group(world)).stdout
         line = next(text for text in listed.splitlines() if " log " in text)

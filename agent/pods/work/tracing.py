@@ -35,13 +35,13 @@ _NO_STEPS = (ActivityKind.ENDED, ActivityKind.FIRST_PROBE, _READY, ActivityKind.
 
 @dataclass(frozen=True, slots=True)
 class PodTracing:
-    """The pods of a node that are traced: `per_million` of them. `tells`: the API shows statuses, and a start ends
+    """The pods of a node that are traced: `per_million` of them. `has_api`: the API shows statuses, and a start ends
     with that; without an API server it ends when the pod is ready."""
 
     sink: Sink
     per_million: int
     clock: Clock
-    tells: bool = True
+    has_api: bool = True
 
     def follower(self, pod: Pod, seen: float, *, is_new: bool) -> PodTracer | None:
         """None: this pod is not traced. `seen`: when it came from its source, in wall seconds; `is_new`: nothing of it
@@ -80,7 +80,7 @@ class PodTracer:
 
     def __init__(self, pod: TracedPod, node: PodTracing, *, starting: bool) -> None:
         self._pod, self._node, self._starting = pod, node, starting
-        self._last = _SHOWN_READY if node.tells else _READY
+        self._last = _SHOWN_READY if node.has_api else _READY
         self._sync: Sync | None = None
         self._syncs = itertools.count()
         self._open: dict[int, _Part] = {}  # what is under way, by the id() of the entry that began it

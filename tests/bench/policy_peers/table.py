@@ -88,5 +88,5 @@ def _number(one: float) -> str:
 
 def counts(by_maker: Mapping[str, Found]) -> str:
     """How many changes stand behind the percentiles."""
-    told = [f"{maker}: {key} {len(found.many[key])}" for maker, found in by_maker.items() for key in _CHANGES]
-    return ", ".join(told)
+    parts = [f"{maker}: {key} {len(found.many[key])}" for maker, found in by_maker.items() for key in _CHANGES]
+    return ", ".join(parts)

@@ -30,7 +30,7 @@ class Bench:
     other: FakeBounds = field(default_factory=lambda: FakeBounds(Family.IPV6))
     clock: FakeClock = field(default_factory=FakeClock)
     names: dict[str, str] = field(default_factory=lambda: {"10.0.0.1": "evil/a", "10.0.0.2": "shop/web"})
-    told: list[Crowding] = field(default_factory=list)
+    reports: list[Crowding] = field(default_factory=list)
 
     def bounded(self) -> set[str]:
         return self.table.addresses("senders")
@@ -51,7 +51,7 @@ async def guarded(bench: Bench, limit: int = 0) -> AsyncIterator[None]:
         names=lambda: bench.names,
         pods=lambda: PodAddresses(RANGES, bench.names),
         limit=limit,
-        report=bench.told.append,
+        report=bench.reports.append,
     )
     task = asyncio.create_task(guard.run())
     try:
@@ -74,7 +74,7 @@ async def test_a_quiet_node_has_no_rules_and_counts_nothing() -> None:
         await bench.pass_time(30)
         assert not bench.table.there
         assert bench.kernel.counts == 0
-        assert bench.told == []
+        assert bench.reports == []
 
 
 async def test_who_has_too_many_is_bounded_then_cut_and_told() -> None:
@@ -86,9 +86,9 @@ async def test_who_has_too_many_is_bounded_then_cut_and_told() -> None:
         assert not bench.other.there  # no pod has an IPv6 address
         assert bench.bounded() == {"10.0.0.1"}
         assert bench.kernel.held == [Held(FLOOD, 0, 400), Held(QUIET, 0, 0, 100)]
-        assert set(bench.told[-1].limited) == {"evil/a"}
-        assert "800 connections that it began" in bench.told[-1].limited["evil/a"]
-        assert (bench.told[-1].crowded, bench.told[-1].deleted) == (True, 400)
+        assert set(bench.reports[-1].limited) == {"evil/a"}
+        assert "800 connections that it began" in bench.reports[-1].limited["evil/a"]
+        assert (bench.reports[-1].crowded, bench.reports[-1].deleted) == (True, 400)
 
 
 async def test_the_rules_go_after_there_has_been_room_for_a_while() -> None:
@@ -102,7 +102,7 @@ async def test_the_rules_go_after_there_has_been_room_for_a_while() -> None:
         assert bench.table.there
         await bench.pass_time(20)
         assert not bench.table.there
-        assert bench.told[-1] == Crowding(deleted=300, refused=7)
+        assert bench.reports[-1] == Crowding(deleted=300, refused=7)
 
 
 async def test_a_bound_is_lifted_when_its_holder_has_clearly_fewer() -> None:
@@ -113,7 +113,7 @@ async def test_a_bound_is_lifted_when_its_holder_has_clearly_fewer() -> None:
         bench.kernel.held, bench.kernel.others = [Held(FLOOD, 0, 300)], 300
         await bench.pass_time(15)
         assert bench.bounded() == set()
-        assert bench.told[-1].limited == {}
+        assert bench.reports[-1].limited == {}
 
 
 async def test_a_table_that_fills_again_is_counted_at_once() -> None:

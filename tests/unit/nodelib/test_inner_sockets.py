@@ -23,10 +23,10 @@ def tree(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("gives a process another root")
     root = tmp_path / "root"
     (root / "run").mkdir(parents=True)
-    ready, told = os.pipe()
+    ready, writer = os.pipe()
     if (pid := os.fork()) == 0:
         os.chroot(root)
-        os.write(told, b"x")
+        os.write(writer, b"x")
         signal.pause()
         os._exit(0)
     os.read(ready, 1)

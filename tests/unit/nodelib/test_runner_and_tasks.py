@@ -224,10 +224,10 @@ async def test_the_end_of_a_fork_by_a_signal_is_not_the_daemon_s() -> None:
     """pyroute2 forks for each network namespace, and ends the fork so."""
     async with Supervisor("test") as supervisor:
         supervisor.stop_on_signals()
-        alive, told = os.pipe()
+        alive, writer = os.pipe()
         child = os.fork()
         if not child:
-            os.write(told, b"1")
+            os.write(writer, b"1")
             for _ in range(100):
                 time.sleep(0.1)
             os._exit(0)

@@ -301,8 +301,8 @@ def test_each_rule_that_denies_says_which_it_is() -> None:
     program = planned([], [cluster_policy("c-0.x", ingress=rules)])
     (chain,) = [name for name in program.chains if name.startswith("deny-")]
     assert program.denials == {chain: "Admin ingress[1] of c-0.x no x "}
-    told, last = program.chains[chain]
-    assert any(isinstance(one, Log) and one.prefix == chain for one in told.statements)
+    logs, last = program.chains[chain]
+    assert any(isinstance(one, Log) and one.prefix == chain for one in logs.statements)
     assert last.comment == program.denials[chain]
 
 
@@ -550,15 +550,15 @@ def test_a_pod_reaches_what_it_has_been_told_and_connections_go_on_when_that_exp
     known = layout.known_name(name)
     assert program.elements[name] == program.elements[known] == frozenset(), "what is learnt is no part of a plan"
     began, later = Flow(A, OUTSIDE, port=443), Flow(A, OUTSIDE, port=443, state="established,related")
-    told = frozenset((wire.plain(ip_address(A).packed + ip_address(OUTSIDE).packed),))
+    pair = frozenset((wire.plain(ip_address(A).packed + ip_address(OUTSIDE).packed),))
 
     def with_elements(**elements: frozenset[bytes]) -> tuple[bool, bool, bool]:
         filled = replace(program, elements={**program.elements, **elements})
         return allowed(filled, began), allowed(filled, later), allowed(filled, replace(began, port=80))
 
     assert with_elements() == (False, False, False)
-    assert with_elements(**{name: told, known: told}) == (True, True, False)
-    assert with_elements(**{known: told}) == (False, True, False)
+    assert with_elements(**{name: pair, known: pair}) == (True, True, False)
+    assert with_elements(**{known: pair}) == (False, True, False)
 
 
 def test_only_answers_to_pods_with_such_rules_are_held_and_only_if_somebody_can_read_them() -> None:

@@ -32,14 +32,14 @@ class World(Watched):
     """One family, with fakes around the enforcer. `generation` grows with every commit of anybody."""
 
     def __init__(self) -> None:
-        self.table, self.told = FakePolicyTable(), Silent()
+        self.table, self.reporter = FakePolicyTable(), Silent()
         self.foreign = 0
         planners = {Family.IPV4: Planner(Family.IPV4, "node1", report=False)}
         self.enforcer = Enforcer(
             {Family.IPV4: self.table},
             planners,
             FakeClock(),
-            self.told,
+            self.reporter,
             lambda: len(self.table.commits) + self.foreign,
         )
         self.enforcer.set_namespace("a", {})
@@ -77,7 +77,7 @@ async def test_a_refused_transaction_is_told_and_followed_by_a_whole_one() -> No
     world.table.refuse = 1
     with pytest.raises(NftError):
         await world.enforcer.sync()
-    assert world.table.content == before and len(world.told.errors) == 1
+    assert world.table.content == before and len(world.reporter.errors) == 1
     assert "no memory" in world.enforcer.last_error
     await world.enforcer.sync()
     assert world.passes(B, A) and not world.passes("192.0.2.1", A)
@@ -342,7 +342,7 @@ async def test_a_change_does_not_wait_for_an_audit_and_makes_it_useless_but_not_
     world = World()
     slow = Slow(world.table)
     planners = {Family.IPV4: Planner(Family.IPV4, "node1", report=False)}
-    enforcer = Enforcer({Family.IPV4: world.table}, planners, FakeClock(), world.told, readers={Family.IPV4: slow})
+    enforcer = Enforcer({Family.IPV4: world.table}, planners, FakeClock(), world.reporter, readers={Family.IPV4: slow})
     found, _ = parse.policy(policy())
     enforcer.set_policy(found.name, found)
     enforcer.set_pod(Name("a", "a1"), parse.pod(pod("a1", A)))

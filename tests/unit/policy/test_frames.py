@@ -63,13 +63,13 @@ async def test_it_is_written_again_and_again_until_somebody_else_enforces_polici
 
 
 async def test_a_kernel_that_cannot_have_it_is_told_of_once() -> None:
-    told: list[str] = []
+    reports: list[str] = []
     clock, nft = FakeClock(), Nft()
-    kept = Frames(nft, clock, told.append)
+    kept = Frames(nft, clock, reports.append)
     nft.broken = "Operation not supported"
     await kept.enforce()
     await kept.enforce()
-    assert len(told) == 1 and "Operation not supported" in told[0] and kept.problem
+    assert len(reports) == 1 and "Operation not supported" in reports[0] and kept.problem
     nft.broken = ""
     await kept.enforce()
     assert not kept.problem

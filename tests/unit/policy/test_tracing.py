@@ -75,11 +75,11 @@ async def test_an_applied_change_is_one_trace_from_when_it_was_queued() -> None:
     assert set(parts) == {"change queued", "plan", "write", "read"}
     assert parts["write"].attributes["nodewright.tables"] == "nodewright-policy"
     assert parts["change queued"].seconds == 3
-    told = {key: value for key, value in sync.attributes.items() if isinstance(value, int)}
-    assert told["nodewright.changes"] == 1 and sync.attributes["nodewright.sync"] == "partial"
+    counts = {key: value for key, value in sync.attributes.items() if isinstance(value, int)}
+    assert counts["nodewright.changes"] == 1 and sync.attributes["nodewright.sync"] == "partial"
     # Both pods are led to the chain of their group, and to themselves; one set has the peer.
-    assert told["nodewright.elements.added"] >= 3 and told["nodewright.elements.removed"] == 0
-    assert told["nodewright.sets"] >= 2 and told["nodewright.chains"] >= 2 and told["nodewright.rules"] >= 2
+    assert counts["nodewright.elements.added"] >= 3 and counts["nodewright.elements.removed"] == 0
+    assert counts["nodewright.sets"] >= 2 and counts["nodewright.chains"] >= 2 and counts["nodewright.rules"] >= 2
 
 
 async def test_the_first_sync_is_whole_and_what_is_undone_is_counted() -> None:

@@ -174,10 +174,10 @@ async def test_those_who_wait_are_not_planned_again() -> None:
     same = [f"192.0.2.{number}" for number in range(1, 41)]
     waiting = [service(f"w{number:03}", f"172.30.1.{number}", externalIPs=same) for number in range(1, 201)]
     await world.put(service("a", "172.30.0.1", externalIPs=same), endpoint_slice("a", ["10.1.0.1"]), *waiting)
-    for changed, told in ((waiting[7], 40), (service("a", "172.30.0.1", externalIPs=same), 0)):
+    for changed, expected in ((waiting[7], 40), (service("a", "172.30.0.1", externalIPs=same), 0)):
         changed["spec"]["sessionAffinity"] = "ClientIP"
         report = await world.put(changed)
-        assert len(report.problems) == told, "only of what has changed"
+        assert len(report.problems) == expected, "only of what has changed"
     report = await world.put(service("a", "172.30.0.1", externalIPs=same[1:]))
     assert not report.problems
     owners = world.backend._applied.owner if world.backend._applied else {}

@@ -133,17 +133,17 @@ async def test_what_is_wrong_with_a_service_is_told_in_a_few_lines(
         one.getMessage() for one in caplog.records if one.name == "proxy.proxier" and "left out" in one.getMessage()
     ]
     assert sorted(line.split(": ")[0] for line in lines) == ["Service ns/a", "Service ns/b"]
-    told = limited_each([Problem(f"Service ns/a:p{number}", "it waits") for number in range(300)])
-    assert [one.message for one in told] == ["it waits"] * 5 + ["295 more like these"]
+    reported = limited_each([Problem(f"Service ns/a:p{number}", "it waits") for number in range(300)])
+    assert [one.message for one in reported] == ["it waits"] * 5 + ["295 more like these"]
 
 
 def test_a_namespace_is_told_of_in_a_few_lines() -> None:
     """A Service that came was a line of every proxy's log for each of 2,000 others that asked for its cluster IP."""
     problems = [Problem(f"Service ns/s{number:03}", "a cluster IP is not an external IP") for number in range(300)]
-    told = limited_each([*problems, Problem("Service other/a", "it waits"), Problem("Namespace ns", "too many")])
-    assert len(told) == 22 and told[0] == problems[0] and told[19] == problems[19]
-    assert told[20] == Problem("Namespace ns", "281 more of its objects have such problems")
-    assert told[21].obj == "Service other/a"
+    reported = limited_each([*problems, Problem("Service other/a", "it waits"), Problem("Namespace ns", "too many")])
+    assert len(reported) == 22 and reported[0] == problems[0] and reported[19] == problems[19]
+    assert reported[20] == Problem("Namespace ns", "281 more of its objects have such problems")
+    assert reported[21].obj == "Service other/a"
 
 
 async def test_a_failure_is_tried_again_in_full_and_shows(world: World) -> None:

@@ -139,9 +139,9 @@ async def test_endpoints_tell_how_long_their_change_took(world: Traced) -> None:
     world.proxier.on_endpoint_slice("ADDED", triggered("a", ["10.1.0.1"], format_rfc3339(changed)))
     await world.until(world.syncs)
     (sync,) = world.syncs()
-    (told,) = world.parts(sync)["network programming"]
-    assert abs(told.begin - changed) < 1 and told.begin + told.seconds <= world.clock.now()
-    assert (told.attributes["k8s.namespace.name"], told.attributes["k8s.service.name"]) == ("ns", "a")
+    (change,) = world.parts(sync)["network programming"]
+    assert abs(change.begin - changed) < 1 and change.begin + change.seconds <= world.clock.now()
+    assert (change.attributes["k8s.namespace.name"], change.attributes["k8s.service.name"]) == ("ns", "a")
 
 
 async def test_a_change_that_claims_to_be_of_the_future_takes_no_time(world: Traced) -> None:
@@ -149,8 +149,8 @@ async def test_a_change_that_claims_to_be_of_the_future_takes_no_time(world: Tra
     await world.first()
     world.proxier.on_endpoint_slice("ADDED", triggered("a", ["10.1.0.1"], "2999-01-01T00:00:00Z"))
     await world.until(world.syncs)
-    (told,) = world.parts(world.syncs()[0])["network programming"]
-    assert told.begin <= world.clock.now() and told.seconds == 0
+    (change,) = world.parts(world.syncs()[0])["network programming"]
+    assert change.begin <= world.clock.now() and change.seconds == 0
 
 
 async def test_nothing_is_made_of_what_is_not_sampled() -> None:
@@ -172,5 +172,5 @@ def test_a_few_services_are_named_and_the_others_counted() -> None:
     assert found["nodewright.services"] == 10_000
     names = str(found["nodewright.services.names"])
     assert names.startswith("ns/s00000, ns/s00001") and names.endswith("and 9992 more") and len(names) < 200
-    told = list(spans.programmed(many))
-    assert len(told) == 32 and {at for _, at in told} == {3.0}
+    change = list(spans.programmed(many))
+    assert len(change) == 32 and {at for _, at in change} == {3.0}

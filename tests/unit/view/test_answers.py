@@ -29,7 +29,7 @@ async def test_of_the_events_of_a_pod_the_newest_are_kept() -> None:
     pod, path = waiting("late", "node2"), "/api/v1/namespaces/{}/events"
     path = path.format(pod["metadata"]["namespace"])
     async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
-        told: list[int] = []
+        calls: list[int] = []
 
         async def create(number: int) -> None:
             about = {"uid": pod["metadata"]["uid"]}
@@ -38,11 +38,11 @@ async def test_of_the_events_of_a_pod_the_newest_are_kept() -> None:
 
         for number in range(500):
             await create(number)
-        async with EventFeeds(client).about(pod, lambda: told.append(1)) as feed:
-            await until(lambda: len(told) >= 500)
+        async with EventFeeds(client).about(pod, lambda: calls.append(1)) as feed:
+            await until(lambda: len(calls) >= 500)
             for number in range(500, 1000):
                 await create(number)
-            await until(lambda: len(told) >= 1000)
+            await until(lambda: len(calls) >= 1000)
             assert feed.events()[-1]["metadata"]["name"] == "e999" and len(feed.events()) == 200
             assert len(feed.reflector.store) < 400
 

@@ -122,19 +122,19 @@ async def test_the_runtime_is_called_for_the_span_of_the_step(world: World) -> N
 
 
 async def test_the_pod_network_is_told_of_the_sandbox_that_is_being_made(world: World) -> None:
-    told: list[SpanContext | None] = []
+    contexts: list[SpanContext | None] = []
 
     def asked() -> SpanContext | None:
         memory = world.registry.memory("u1")
         return None if memory is None else memory.timeline.span_of(Activity(ActivityKind.SANDBOX))
 
     async def note() -> None:
-        told.append(asked())
+        contexts.append(asked())
 
     world.cri.before["run_sandbox"] = lambda *_: note()
     world.create(container())
     await world.until(world.is_ready)
-    assert told == [one.context for one in start_of(world) if one.name == "create sandbox"]
+    assert contexts == [one.context for one in start_of(world) if one.name == "create sandbox"]
     assert asked() is None
 
 

@@ -56,8 +56,8 @@ class _Api:
             async with aclosing(self.client.stream("Pods.WatchPods", {})) as events:  # type: ignore[type-var]
                 async for event in events:
                     pod = pod_encoding().decode(event["pod"])
-                    told = "deleted" if pod.metadata.HasField("deletionTimestamp") else pod.status.phase
-                    seen.append((Change(event["type"]), pod.metadata.name, told))
+                    state = "deleted" if pod.metadata.HasField("deletionTimestamp") else pod.status.phase
+                    seen.append((Change(event["type"]), pod.metadata.name, state))
 
         self.tasks.append(asyncio.create_task(read()))
         return seen

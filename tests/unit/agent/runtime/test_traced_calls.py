@@ -28,11 +28,11 @@ UNDER_WAY = Span(STEP, "step", 0.0, 0.0)
 
 class Runtime(api_pb2_grpc.RuntimeServiceServicer):  # type: ignore[misc]
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.received: list[str] = []
         self.cancelled = False
 
     def _note(self, context: Any) -> None:
-        self.told += [value for key, value in context.invocation_metadata() if key == "traceparent"]
+        self.received += [value for key, value in context.invocation_metadata() if key == "traceparent"]
 
     async def Version(self, request: Any, context: Any) -> Any:
         self._note(context)
@@ -74,13 +74,13 @@ async def test_the_runtime_is_told_whose_child_its_span_is(world: World) -> None
     (span,) = spans
     assert (span.name, span.kind, span.parent) == ("runtime.v1.RuntimeService/Version", SpanKind.CLIENT, STEP.span)
     assert span.context.trace == STEP.trace and span.seconds > 0 and not span.error
-    assert runtime.told == [f"00-{STEP.trace.hex()}-{span.context.span.hex()}-01"]
+    assert runtime.received == [f"00-{STEP.trace.hex()}-{span.context.span.hex()}-01"]
 
 
 async def test_a_call_that_belongs_to_no_trace_says_nothing(world: World) -> None:
     cri, runtime, spans = world
     await cri.version()
-    assert (runtime.told, spans) == ([], [])
+    assert (runtime.received, spans) == ([], [])
 
 
 async def test_a_failed_call_is_the_same_error_and_a_failed_span(world: World) -> None:
@@ -98,14 +98,14 @@ async def test_starts_over_the_connection_that_outlives_the_agent_are_traced_too
     with working_for(UNDER_WAY):
         await cri.start_container("good")
     await cancel_and_wait(keeping)
-    assert len(runtime.told) == 1 and [one.name for one in spans] == ["runtime.v1.RuntimeService/StartContainer"]
+    assert len(runtime.received) == 1 and [one.name for one in spans] == ["runtime.v1.RuntimeService/StartContainer"]
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_runtime_and_a_failed_span(world: World) -> None:
     cri, runtime, spans = world
     with working_for(UNDER_WAY):
         calling = asyncio.create_task(cri.start_container("slow"))
-    await until(lambda: runtime.told != [])
+    await until(lambda: runtime.received != [])
     await cancel_and_wait(calling)
     assert [one.error for one in spans] == ["CANCELLED"]
     await until(lambda: runtime.cancelled)

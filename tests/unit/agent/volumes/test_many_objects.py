@@ -88,15 +88,15 @@ async def test_watches_are_bounded_and_the_rest_is_looked_at_now_and_then(
     api: BusyApi, client: KubeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.volumes.plan.watches.LOOK", 0.2)
-    told: list[str] = []
-    objects = WatchedObjects(client, SystemClock(), told.append, WatchPlaces(most=8, of_one=5))
+    changed: list[str] = []
+    objects = WatchedObjects(client, SystemClock(), changed.append, WatchPlaces(most=8, of_one=5))
     assert await asyncio.gather(*(objects.get("u1", key) for key in keys("evil", 30))) == [None] * 30
     await until(lambda: api.watches == 5)
     await asyncio.gather(*(objects.get("u2", key) for key in keys("shop", 2)))
     await until(lambda: api.watches == 7)
     for key in keys("evil", 30):
         await api.put(f"{key.collection}/{key.name}", {"metadata": {"name": key.name, "namespace": "evil"}})
-    await until(lambda: told.count("u1") == 30)
+    await until(lambda: changed.count("u1") == 30)
     assert api.watches == 7
     found = await asyncio.gather(*(objects.get("u1", key) for key in keys("evil", 30)))
     assert None not in found
@@ -199,8 +199,8 @@ async def test_tokens_of_a_pod_are_bounded(api: BusyApi, client: KubeClient) -> 
 async def test_a_service_account_that_is_gone_is_asked_about_now_and_then(api: BusyApi, client: KubeClient) -> None:
     """Its pods were told again every second that their tokens have to be renewed, and asked eight times for each."""
     clock = FakeClock()
-    told: list[str] = []
-    objects = PodObjects(client, clock, told.append)
+    changed: list[str] = []
+    objects = PodObjects(client, clock, changed.append)
     wanted = [TokenRequest(f"a{number}", 600) for number in range(20)]
     await asyncio.gather(*(objects.token(pod(), one) for one in wanted))
     await clock.advance(500)

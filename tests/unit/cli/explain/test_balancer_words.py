@@ -111,10 +111,10 @@ def test_words(case: Case) -> None:
     assert announced(case.service, facts) == case.announced
     assert bool(announcers(case.service, facts)) is bool(case.announced)
     why = WhyFacts({"service": tuple(every), "lease": tuple(case.leases), "node": ()})
-    told = services.service(case.service, why, services.endpoint_facts(why), unknown)
-    assert [one.error for one in told.found.waits] == [one.text for one in found]
-    assert case.announced in told.found.phase
-    assert told.listed is bool(case.says)
+    shown = services.service(case.service, why, services.endpoint_facts(why), unknown)
+    assert [one.error for one in shown.found.waits] == [one.text for one in found]
+    assert case.announced in shown.found.phase
+    assert shown.listed is bool(case.says)
 
 
 def test_a_table_that_somebody_broke_ends_no_command() -> None:

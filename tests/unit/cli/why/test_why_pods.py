@@ -205,8 +205,8 @@ def test_what_the_api_server_alone_tells(name: str) -> None:
 def test_a_pull_secret_is_named_that_the_kubelet_could_not_read(message: str) -> None:
     state = {"waiting": {"reason": "ErrImagePull", "message": "401 Unauthorized"}}
     pod = one(status(box(state)), imagePullSecrets=[{"name": "regcred"}])
-    told = (event("FailedToRetrieveImagePullSecret", message),)
-    (found,) = judge.explained({}, Facts({"node": (NODE,), "pod": (pod,), "event": told}))
+    events = (event("FailedToRetrieveImagePullSecret", message),)
+    (found,) = judge.explained({}, Facts({"node": (NODE,), "pod": (pod,), "event": events}))
     (wait,) = found.found.waits
     assert "See that the Secret regcred" in wait.action and "`kubectl get secret regcred -n shop`" in wait.action
     assert "other" not in wait.action

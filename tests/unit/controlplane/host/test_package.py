@@ -103,10 +103,10 @@ def test_the_scripts_are_for_any_sh(name: str) -> None:
 
 def test_dpkg_does_not_wait_for_a_kubelet_whose_certificate_nobody_approves(tmp_path: Path) -> None:
     """Its unit is being started until then, so `systemctl try-restart` comes back with the approval."""
-    there, told = tmp_path / "system", tmp_path / "told"
+    there, calls = tmp_path / "system", tmp_path / "calls"
     there.mkdir()
     for name, does in {
-        "systemctl": f'echo "$@" >>{told}; [ "$1" != try-restart ] || exec sleep 1000',
+        "systemctl": f'echo "$@" >>{calls}; [ "$1" != try-restart ] || exec sleep 1000',
         "py3compile": f"nice >{tmp_path}/nice",
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
@@ -120,7 +120,7 @@ def test_dpkg_does_not_wait_for_a_kubelet_whose_certificate_nobody_approves(tmp_
     assert done.returncode == 0, done.stderr
     assert int((tmp_path / "nice").read_text()) >= 10, "the kubelet that runs meanwhile goes first"
     units = "kubelet.service nodewright-proxy.service"
-    assert told.read_text().splitlines() == ["daemon-reload", f"try-restart {units}"]
+    assert calls.read_text().splitlines() == ["daemon-reload", f"try-restart {units}"]
     assert done.stderr == f"nodewright: not all are ready yet, see: systemctl status {units}\n"
 
 

@@ -301,7 +301,7 @@ async def test_a_failing_handler_does_not_end_the_watch(
 async def test_reflector_tells_that_there_is_no_news_until_a_watch_is_open_again(
     api: FakeApiServer, client: KubeClient
 ) -> None:
-    told: list[str] = []
+    states: list[str] = []
     cut = 0
 
     async def hang_up(request: web.Request, body: bytes) -> web.StreamResponse:
@@ -311,15 +311,15 @@ async def test_reflector_tells_that_there_is_no_news_until_a_watch_is_open_again
         request.transport.abort()
         return web.Response()
 
-    reflector = Reflector(client, PODS, name="pods", on_state=told.append)
+    reflector = Reflector(client, PODS, name="pods", on_state=states.append)
     task = asyncio.create_task(reflector.run())
-    await until(lambda: told == [""])
+    await until(lambda: states == [""])
     api.nonsense = lambda request: hang_up
     api.drop_watches()
     await until(lambda: cut >= 4)
-    assert told[-1] and "" not in told[1:], "a new try is no good news"
+    assert states[-1] and "" not in states[1:], "a new try is no good news"
     api.nonsense = lambda request: None
-    await until(lambda: told[-1] == "")
+    await until(lambda: states[-1] == "")
     assert reflector.last_error == ""
     await cancel_and_wait(task)
 

@@ -18,7 +18,7 @@ ASKED = "www.example.com"
 AT = 12  # where the question's name begins
 
 
-def told(data: bytes) -> dict[str, int] | None:
+def decoded(data: bytes) -> dict[str, int] | None:
     found = answer(data)
     return None if found is None else {str(one): seconds for one, seconds in found.addresses}
 
@@ -55,7 +55,7 @@ def told(data: bytes) -> dict[str, int] | None:
     ],
 )  # fmt: skip
 def test_only_what_the_question_leads_to_counts(records: list[bytes], wanted: dict[str, int] | None) -> None:
-    assert told(message(ASKED, *records)) == wanted
+    assert decoded(message(ASKED, *records)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_of_an_answer_that_no_rule_is_about_the_records_are_not_read(monkeypatch
 
 def test_an_answer_that_was_cut_off_says_what_is_there() -> None:
     whole = message(ASKED, *[address(pointer(AT), f"192.0.2.{one}") for one in range(1, 5)])
-    assert told(whole[:-6]) == {f"192.0.2.{one}": 60 for one in range(1, 4)}
-    assert told(message(ASKED, address(pointer(AT), "192.0.2.1"), count=60_000)) == {"192.0.2.1": 60}
+    assert decoded(whole[:-6]) == {f"192.0.2.{one}": 60 for one in range(1, 4)}
+    assert decoded(message(ASKED, address(pointer(AT), "192.0.2.1"), count=60_000)) == {"192.0.2.1": 60}
 
 
 def test_a_name_has_what_follows_from_its_labels() -> None:
@@ -150,7 +150,7 @@ def test_a_name_of_as_many_labels_as_there_may_be_is_read() -> None:
     at = len(message(asked)) + 12
     parts = b"".join(b"\1a" + (pointer(at + 4 * (one - 1)) if one else b"\0\0") for one in range(127))
     owner = pointer(at + 4 * 126)
-    assert told(message(asked, record(pointer(AT), 16, parts), address(owner, "192.0.2.1"))) == {"192.0.2.1": 60}
+    assert decoded(message(asked, record(pointer(AT), 16, parts), address(owner, "192.0.2.1"))) == {"192.0.2.1": 60}
 
 
 @pytest.mark.parametrize(("source", "target"), [("10.96.0.10", "10.244.0.11"), ("fd00::a", "fd00:244::11")])

@@ -39,7 +39,7 @@ class World:
         for obj in policies:
             found, _ = parse.policy(obj)
             self.directory.set_policy(found.name, found)
-        self.told: list[Drop] = []
+        self.seen: list[Drop] = []
         self.log = DropLog(self.directory, lambda: self.programs, self, lambda: "", self.clock)
 
     def pod(self, obj: Json) -> None:
@@ -47,7 +47,7 @@ class World:
         self.directory.set_pod(one.name, one)
 
     def refused(self, drop: Drop) -> None:
-        self.told.append(drop)
+        self.seen.append(drop)
 
     @property
     def group(self) -> str:
@@ -70,14 +70,14 @@ async def test_a_reported_packet_has_names_policies_and_reasons() -> None:
     (one,) = await world.drops()
     assert (one.client.pod, one.server.pod, one.policies) == ("a/a2", "a/a1", ("a/deny", "a/more"))
     assert one.remedy == "a/more ingress[0], if it selected the peer"
-    assert [each.near[0].policy for each in world.told] == [Name("a", "deny")]
+    assert [each.near[0].policy for each in world.seen] == [Name("a", "deny")]
 
 
 async def test_what_is_no_packet_or_of_no_group_is_counted_and_nothing_else() -> None:
     world = World(DENY)
     await world.take(b"", b"\x45", packet(B, A)[:10])
     await world.take(packet(B, A), group="somebody-else")
-    assert (await world.log.answer({}))["unreadable"] == 4 and await world.drops() == () and world.told == []
+    assert (await world.log.answer({}))["unreadable"] == 4 and await world.drops() == () and world.seen == []
 
 
 async def test_while_rules_are_written_the_last_ones_say_what_a_packet_met() -> None:

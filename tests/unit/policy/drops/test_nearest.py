@@ -118,8 +118,8 @@ RED = {"from": [namespaces(team="red")]}
     ],
 )
 def test_of_ingress(rules: list[Json], flow: Flow, missing: str, text: str) -> None:
-    told = found(policy(ingress=rules), flow)
-    assert (told.missing, told.text) == (missing, text)
+    nearest = found(policy(ingress=rules), flow)
+    assert (nearest.missing, nearest.text) == (missing, text)
 
 
 def test_named_ports_of_egress_are_those_of_the_server() -> None:
@@ -149,9 +149,9 @@ def test_a_policy_of_100000_peers_and_ports_is_read_in_part() -> None:
     flow, read = ingress(), parse.policy(obj)[0]
     began = time.perf_counter()
     directory = Directory("node1")
-    told = near(read, flow, directory.party(flow.client), directory.party(flow.server), Looks())
+    nearest = near(read, flow, directory.party(flow.client), directory.party(flow.server), Looks())
     assert time.perf_counter() - began < 0.1
-    assert "only part of it was looked at" in told.text and len(told.text) < 600
+    assert "only part of it was looked at" in nearest.text and len(nearest.text) < 600
 
 
 def test_of_selectors_with_many_requirements_fewer_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +167,8 @@ def test_of_selectors_with_many_requirements_fewer_are_looked_at(monkeypatch: py
     monkeypatch.setattr(Requirement, "fits", fits)
     nearly = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(100)]
     unfit = {"podSelector": {"matchExpressions": [*nearly, {"key": "z", "operator": "Exists"}]}}
-    told = found(policy(ingress=[{"from": [apps(f"x{number}"), unfit]} for number in range(1000)]), ingress())
-    assert "only part of it was looked at" in told.text
+    nearest = found(policy(ingress=[{"from": [apps(f"x{number}"), unfit]} for number in range(1000)]), ingress())
+    assert "only part of it was looked at" in nearest.text
     assert len(asked) < 10_000
 
 
@@ -182,8 +182,8 @@ def test_of_a_network_with_many_exceptions_fewer_are_looked_at(monkeypatch: pyte
 
     monkeypatch.setattr(IPv4Network, "__contains__", contains)
     many = [f"20.{n >> 15}.{n >> 7 & 255}.{n << 1 & 255}/32" for n in range(20_000)]
-    told = found(policy(ingress=[{"from": [block("0.0.0.0/0", *many)], "ports": [{"port": 1}]}]), ingress(OUT))
-    assert "only part of it was looked at" in told.text
+    nearest = found(policy(ingress=[{"from": [block("0.0.0.0/0", *many)], "ports": [{"port": 1}]}]), ingress(OUT))
+    assert "only part of it was looked at" in nearest.text
     assert len(compared) < 10_000
 
 
@@ -206,8 +206,8 @@ def test_what_there_are_no_looks_for_is_not_gone_through() -> None:
 
 
 def test_a_requirement_with_very_many_values_is_told_in_part() -> None:
-    told = found(policy(ingress=[{"from": [apps(*(f"x{number}" for number in range(10_000)))]}]), ingress())
-    assert "and 9996 more" in told.text
+    nearest = found(policy(ingress=[{"from": [apps(*(f"x{number}" for number in range(10_000)))]}]), ingress())
+    assert "and 9996 more" in nearest.text
 
 
 _PORTS = st.lists(

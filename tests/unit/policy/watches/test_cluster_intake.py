@@ -43,7 +43,7 @@ async def test_policies_reach_the_kernel_and_problems_the_user() -> None:
     for obj in (pod("a1", A), pod("a2", B)):
         one = parse.pod(obj)
         enforcer.set_pod(one.name, one)
-    told: list[tuple[str, str, Sequence[Problem]]] = []
+    notes: list[tuple[str, str, Sequence[Problem]]] = []
     gone: list[Name] = []
 
     def passes() -> bool:
@@ -52,25 +52,25 @@ async def test_policies_reach_the_kernel_and_problems_the_user() -> None:
     async with FakeApiServer() as api, KubeClient(ClusterAccess(api.url), user_agent="test") as client:
         await api.put(f"{CRDS}/{CRD['metadata']['name']}", CRD)
         await api.put(f"{POLICIES}/deny", cluster_policy("deny", ingress=[ingress("Deny")]))
-        intake = ClusterIntake(client, enforcer, lambda *note: told.append(note), gone.append, "not here")
+        intake = ClusterIntake(client, enforcer, lambda *note: notes.append(note), gone.append, "not here")
         task = asyncio.create_task(intake.watch.run())
         await asyncio.wait_for(intake.watch.ready.wait(), 5)
         enforcer.start()
         await enforcer.sync()
-        assert not passes() and told == [("deny", "uid-deny", [])], "an event about it needs its UID"
+        assert not passes() and notes == [("deny", "uid-deny", [])], "an event about it needs its UID"
 
         await api.put(f"{POLICIES}/many", cluster_policy("many", egress=[DOMAINS] * 7))
-        await until(lambda: len(told) == 2)
-        name, uid, problems = told[1]
+        await until(lambda: len(notes) == 2)
+        name, uid, problems = notes[1]
         assert (name, uid) == ("many", "uid-many")
         assert len(problems) == 7
         assert all("domainNames: not here, so the rule accepts nothing" in one.message for one in problems)
 
         await api.put(f"{POLICIES}/deny", cluster_policy("deny", priority=5000, ingress=[ingress("Deny")]))
-        await until(lambda: len(told) == 3)
+        await until(lambda: len(notes) == 3)
         await enforcer.sync()
         assert passes(), "a policy that is skipped is not in force any more"
-        assert "the whole policy is skipped" in told[2][2][0].message
+        assert "the whole policy is skipped" in notes[2][2][0].message
 
         await api.remove(f"{POLICIES}/deny")
         await until(lambda: gone == [Name("", "deny")])
