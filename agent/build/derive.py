@@ -17,7 +17,7 @@ from agent.resources.plan.cgroups import path_of, root_name
 from agent.resources.plan.node_allocatable import Reservation, Reserved
 from agent.server.work import ServedNode
 from agent.settings import Settings
-from agent.stats.work.provider import StatsSettings
+from agent.stats.model import StatsSettings
 from nodelib.json_values import Json
 from nodelib.quantity import format_bytes, format_milli
 

@@ -274,3 +274,32 @@ class Snapshot:
     node: NodeStats
     pods: tuple[PodStats, ...] = ()
     earlier: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StatsSettings:
+    """Paths of cgroups (as in /proc/<pid>/cgroup) and folders.
+
+    `kubepods` is the cgroup of all pods. `node_cgroup` is that of the whole node, which may be a part of a bigger
+    machine: its memory limit, if it has one, is the node's capacity. `runtime_cgroup` and `system_cgroup` are those of
+    the container runtime and of the processes without another one, "" if they are not known. `huge_pages`: bytes of the
+    machine's memory that are set aside for them.
+    """
+
+    node_name: str
+    kubepods: str = "/kubepods"
+    root_dir: str = "/var/lib/kubelet"
+    pod_logs_dir: str = "/var/log/pods"
+    node_cgroup: str = "/"
+    runtime_cgroup: str = ""
+    system_cgroup: str = ""
+    huge_pages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What the kernel does not know: writable layers by container id, the image file system, volumes of drivers."""
+
+    layers: Mapping[str, Layer]
+    image_fs: FsUsage | None
+    served: Mapping[str, tuple[VolumeStats, ...]] = field(default_factory=dict)

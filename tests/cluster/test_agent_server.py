@@ -29,7 +29,8 @@ from agent.server.model import AuthSettings, ServerSettings
 from agent.server.work import KubeletServer, ServedNode, ServerDeps, start
 from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
-from agent.stats.work.provider import StatsProvider, StatsSettings, StatsSources
+from agent.stats.model import StatsSettings
+from agent.stats.work.provider import StatsProvider, StatsSources
 from controlplane.binaries.work import ensure
 from controlplane.images.work import binaries_for, ensure_images
 from controlplane.machine.edge import oom

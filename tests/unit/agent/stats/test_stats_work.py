@@ -15,9 +15,9 @@ from agent.common.model.errors import CriUnavailable
 from agent.server.work.metrics import MetricsEndpoints
 from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
-from agent.stats.model import Interface, TreeUsage
+from agent.stats.model import Interface, StatsSettings, TreeUsage
 from agent.stats.plan import summary as plan
-from agent.stats.work.provider import StatsProvider, StatsSettings, StatsSources
+from agent.stats.work.provider import StatsProvider, StatsSources
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
 from tests.fakes.clock import FakeClock
 from tests.unit.agent.stats.cgroup_files import CONTAINER_ID, POD_UID, V1
@@ -193,16 +193,18 @@ async def test_callers_that_leave_leave_one_walk_behind(tmp_path: Path, monkeypa
     assert [pod.name for pod in (await staying).pods] == ["web"]
 
 
-async def test_clients_that_leave_leave_one_look_at_details_behind(tmp_path: Path) -> None:
+async def test_clients_that_leave_leave_one_look_at_details_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     provider, _, _, _ = _provider(tmp_path)
     snapshot, looks, end = await provider.snapshot(), 0, threading.Event()
 
-    def slow(_: str) -> None:
+    def slow(*_: object) -> None:
         nonlocal looks
         looks += not end.is_set()
         end.wait(60)
 
-    provider._reader.details = slow  # type: ignore[assignment,method-assign]
+    monkeypatch.setattr(CgroupReader, "details", slow)
     try:
         for number in range(40):
             caller = asyncio.create_task(provider.details(snapshot))
@@ -216,12 +218,13 @@ async def test_clients_that_leave_leave_one_look_at_details_behind(tmp_path: Pat
     assert (await provider.details(snapshot)).containers == {}
 
 
-async def test_a_collection_that_fails_is_not_shared_with_the_next_caller(tmp_path: Path) -> None:
+async def test_a_collection_that_fails_is_not_shared_with_the_next_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     provider, _, _, _ = _provider(tmp_path)
-    pods, provider._reader.pods = provider._reader.pods, lambda _: 1 // 0  # type: ignore[assignment,method-assign,return-value]
-    with pytest.raises(ZeroDivisionError):
+    with monkeypatch.context() as failing, pytest.raises(ZeroDivisionError):
+        failing.setattr(CgroupReader, "pods", lambda *_: 1 // 0)
         await provider.snapshot(storage=True)
-    provider._reader.pods = pods  # type: ignore[method-assign]
     assert [pod.name for pod in (await provider.snapshot(storage=True)).pods] == ["web"]
 
 
