@@ -8,6 +8,7 @@ _TESTS = ("unit/agent/pods/test_pod.py", "unit/agent/pods/test_pod_worker.py", "
 _STATUS = ("unit/agent/pods/test_status.py", *_TESTS)
 _RESTARTS = ("unit/agent/common/test_restart.py", *_TESTS)
 _POD, _TERMINATION = "agent/pods/plan/pod.py", "agent/pods/plan/termination.py"
+_STARTS = "agent/pods/plan/container_starts.py"
 _RESTART, _BACKOFF = "agent/common/plan/restart.py", "agent/common/plan/backoff.py"
 _START, _HOOKS = "agent/pods/work/steps/start.py", "agent/pods/work/hooks.py"
 _TRACING = ("unit/agent/pods/test_tracing.py",)
@@ -23,7 +24,7 @@ TABLE = (
     ),
     Mutation(
         "hook-post-start-order", "the next container starts after the postStart hook of the one before it",
-        _POD, 'if (container.get("lifecycle") or {}).get("postStart") and', "if False and", _TESTS,
+        _STARTS, 'if (container.get("lifecycle") or {}).get("postStart") and', "if False and", _TESTS,
     ),
     Mutation(
         "hook-pre-stop", "preStop hooks",
