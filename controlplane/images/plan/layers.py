@@ -66,6 +66,7 @@ DEBIAN_LAYER = LayerRecipe(
                 symlink("usr/bin/awk", "mawk"),
                 symlink("usr/bin/nc", "nc.openbsd"),
                 symlink("usr/local/bin/iperf", "/usr/bin/iperf"),
+                symlink("var/run", "/run"),  # base-files makes it when it is configured
             ),
         ),
         SKELETON,
