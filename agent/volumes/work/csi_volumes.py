@@ -26,6 +26,7 @@ from agent.volumes.work.csi_attachments import CsiAttachments
 from agent.volumes.work.csi_contexts import CsiContexts
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_grower import CsiGrower
+from agent.volumes.work.csi_records import CsiRecords
 from agent.volumes.work.csi_stagings import CsiStagings
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound, Temporary
@@ -95,7 +96,8 @@ class CsiVolumes:
 
     def __init__(self, root_dir: str, node: str, deps: CsiVolumesDeps) -> None:
         self._root_dir, self._node, self._deps = root_dir, node, deps
-        self._stagings = CsiStagings(deps.drivers, deps.disk, deps.clock, deps.in_use, self._remove)
+        self._records = CsiRecords(deps.disk)
+        self._stagings = CsiStagings(deps.drivers, self._records, deps.clock, deps.in_use, self._remove)
         self._contexts = deps.contexts
         self._attachments = CsiAttachments(node, deps.api, deps.clock, deps.in_use, deps.limit_exceeded)
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
@@ -104,9 +106,9 @@ class CsiVolumes:
 
     async def load(self) -> None:
         """Find the volumes that an earlier run of the agent mounted: those of dead pods are in use until released."""
-        published = await asyncio.to_thread(self._deps.disk.all_published)
-        self._contexts.load(published)
-        await self._stagings.load(published)
+        records = await self._records.look()
+        self._contexts.load(records.published)
+        self._stagings.load(records)
 
     async def mount(self, pod: Pod, paths: PodPaths, volumes: list[CsiVolume]) -> dict[str, MountedVolume]:
         """By name of the pod's volume. Raises Temporary or Permanent, which name the volume."""
@@ -128,9 +130,10 @@ class CsiVolumes:
         if found:
             await alone(self._deps.disk.unbind_sub_paths, paths)
         await _few_at_a_time(self._unpublish(paths, one) for one in found)
-        for key in self._stagings.used_by(paths.uid):
+        keys = self._stagings.used_by(paths.uid)
+        for key in keys:
             self._contexts.ended(paths.uid, key)
-            await self._stagings.leave(key, paths.uid)
+        await self._stagings.leave(keys, paths.uid)
 
     def names_in_use(self) -> frozenset[str]:
         """The volumes that pods use and a controller must not detach, for Node.status.volumesInUse."""
@@ -216,9 +219,8 @@ class CsiVolumes:
 
     async def _remount(self, one: _Mounting, staging: str) -> bool:
         """Take the volume off the node and mount it again; False: another pod has it."""
-        key, target, disk = one.volume.key, one.target, self._deps.disk
-        published = await asyncio.to_thread(disk.all_published)
-        if any(other.key == key and other.target != target for ones in published.values() for other in ones):
+        key, target = one.volume.key, one.target
+        if set((await self._records.look()).targets.get(key, ())) - {target}:
             return False
         await one.driver.unpublish(key.handle, target)
         await self._remove(target.rpartition("/")[0], target)
@@ -271,8 +273,8 @@ class CsiVolumes:
 
     async def _unstage_other_context(self, volume: CsiVolume) -> None:
         """A mount keeps its context: what an earlier pod left staged with another one is made anew."""
-        for one in await asyncio.to_thread(self._deps.disk.all_staged):
-            if one.key == volume.key and one.context != volume.context:
+        for one in (await self._records.look()).staged.get(volume.key, ()):
+            if one.context != volume.context:
                 await self._stagings.unstage(volume.key, one.path)
 
     async def _publish_request(self, one: _Mounting, staging: str) -> Json:
