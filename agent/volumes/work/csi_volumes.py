@@ -18,6 +18,7 @@ from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.common.work.jobs import Jobs
+from agent.common.work.namespace_threads import NamespaceThreads
 from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Published, SecretRef, VolumeKey
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.plan import csi as plan
@@ -99,6 +100,7 @@ class CsiVolumes:
         self._records = CsiRecords(deps.disk)
         self._stagings = CsiStagings(deps.drivers, self._records, deps.clock, deps.in_use, self._remove)
         self._contexts = deps.contexts
+        self._threads = NamespaceThreads()  # records wait for the disk, and somebody may have thousands of them
         self._attachments = CsiAttachments(node, deps.api, deps.clock, deps.in_use, deps.limit_exceeded)
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
         self._growing: dict[str, set[str]] = {}  # published, but the pod must wait until they have grown: names by UID
@@ -112,7 +114,7 @@ class CsiVolumes:
 
     async def mount(self, pod: Pod, paths: PodPaths, volumes: list[CsiVolume]) -> dict[str, MountedVolume]:
         """By name of the pod's volume. Raises Temporary or Permanent, which name the volume."""
-        recorded = await asyncio.to_thread(self._deps.disk.published, paths) if volumes else []
+        recorded = await alone(self._deps.disk.published, paths) if volumes else []
         known = {(one.key, one.target): one for one in recorded}
         made = await _few_at_a_time(self._mount_named(pod, paths, one, known) for one in volumes)
         return {one.name: one for one in made}
@@ -126,7 +128,7 @@ class CsiVolumes:
         self._mounted.pop(paths.uid, None)
         self._growing.pop(paths.uid, None)
         self._contexts.ends(paths.uid)
-        found = await asyncio.to_thread(self._deps.disk.published, paths)
+        found = await alone(self._deps.disk.published, paths)
         if found:
             await alone(self._deps.disk.unbind_sub_paths, paths)
         await _few_at_a_time(self._unpublish(paths, one) for one in found)
@@ -205,8 +207,8 @@ class CsiVolumes:
 
     async def _stage_and_publish(self, one: _Mounting) -> str:
         """Both do nothing where it is done. Returns the staging path."""
-        staging = await self._stage(one.driver, one.volume, one.facts, one.context, one.secrets)
-        await self._publish(one.driver, one.volume, one.target, await self._publish_request(one, staging))
+        staging = await self._stage(one)
+        await self._publish(one, await self._publish_request(one, staging))
         return staging
 
     async def _grow_first(self, one: _Mounting, staging: str) -> None:
@@ -248,22 +250,20 @@ class CsiVolumes:
         stage = volume.stage_secret if plan.stages(volume, facts) else None
         return CsiSecrets(publish=await read(volume.publish_secret), stage=await read(stage))
 
-    async def _stage(
-        self, driver: CsiDriver, volume: CsiVolume, facts: DriverFacts, context: dict[str, str], secrets: CsiSecrets
-    ) -> str:
+    async def _stage(self, one: _Mounting) -> str:
         """Stage it unless that is done; returns the staging path, "" for a driver that does not stage."""
-        if not plan.stages(volume, facts):
+        volume, disk = one.volume, self._deps.disk
+        if not plan.stages(volume, one.facts):
             return ""
         folder, path = plan.staging_folder(self._root_dir, volume), self.staging_of(volume)
         if self._contexts.enabled:
             await self._unstage_other_context(volume)
         if self._stagings.is_staged(volume.key):
             return path
-        disk = self._deps.disk
-        await asyncio.to_thread(disk.make, path)
-        await asyncio.to_thread(disk.save, folder, plan.staging_data(volume))
+        await self._threads.run(one.pod.namespace, disk.make, path)
+        await self._threads.run(one.pod.namespace, disk.save, folder, plan.staging_data(volume))
         try:
-            await driver.stage(plan.stage_request(volume, facts, path, context, secrets))
+            await one.driver.stage(plan.stage_request(volume, one.facts, path, one.context, one.secrets))
         except PluginError as error:
             if plan.is_final_error(error.code):
                 await alone(disk.remove, folder, path)
@@ -293,15 +293,15 @@ class CsiVolumes:
             secrets=publish_secrets,
         )
 
-    async def _publish(self, driver: CsiDriver, volume: CsiVolume, target: str, request: Json) -> None:
-        """Makes the directory of `target`; the driver makes `target` itself, as the CSI specification says."""
-        folder = target.rpartition("/")[0]
-        await asyncio.to_thread(self._deps.disk.save, folder, plan.volume_data(volume, self._node))
+    async def _publish(self, one: _Mounting, request: Json) -> None:
+        """Makes the directory of the target; the driver makes the target itself, as the CSI specification says."""
+        folder, record = one.target.rpartition("/")[0], plan.volume_data(one.volume, self._node)
+        await self._threads.run(one.pod.namespace, self._deps.disk.save, folder, record)
         try:
-            await driver.publish(request)
+            await one.driver.publish(request)
         except PluginError as error:
             if plan.is_final_error(error.code):
-                await alone(self._deps.disk.remove, folder, target)
+                await alone(self._deps.disk.remove, folder, one.target)
             raise
 
     async def _republish(self, one: MountedCsiVolume) -> None:
@@ -315,7 +315,7 @@ class CsiVolumes:
                 if volume.name not in self._mounted.get(pod.uid, {}):
                     return  # released meanwhile
                 mounting = _Mounting(pod, volume, target, described, driver, facts, context, secrets)
-                staging = await self._stage(driver, volume, facts, context, secrets)
+                staging = await self._stage(mounting)
                 # Containers are using the mount: a failure must not remove it.
                 await driver.publish(await self._publish_request(mounting, staging))
         except NodewrightError as error:

@@ -217,12 +217,13 @@ async def test_a_pod_with_thousands_of_volumes_asks_for_a_few_at_a_time(world: W
     """Each of an inline volume is a program that formats it: all at once, they take the node from everybody else."""
     world.api.drivers["drv"] = {"spec": {"volumeLifecycleModes": ["Ephemeral"], "attachRequired": False}}
     at_once: list[int] = [0, 0]
+    go = asyncio.Event()
 
     def counted(call: Callable[..., Awaitable[None]]) -> Any:
         async def asked(*given: Any) -> None:
             at_once[0] += 1
             at_once[1] = max(at_once)
-            await asyncio.sleep(0)
+            await go.wait()
             await call(*given)
             at_once[0] -= 1
 
@@ -231,8 +232,13 @@ async def test_a_pod_with_thousands_of_volumes_asks_for_a_few_at_a_time(world: W
     world.driver.publish = counted(world.driver.publish)  # type: ignore[method-assign]
     world.driver.unpublish = counted(world.driver.unpublish)  # type: ignore[method-assign]
     names = [f"v{number}" for number in range(500)]
-    await world.mount(A, *(replace(SCRATCH, name=one, spec_name=one, handle=f"csi-{one}") for one in names))
-    assert (world.driver.calls.count("publish"), at_once[1]) == (500, 16)
-    at_once[1] = 0
-    await world.release(A)
-    assert not world.disk.mounted and at_once[1] == 16
+    volumes = [replace(SCRATCH, name=one, spec_name=one, handle=f"csi-{one}") for one in names]
+    for work, call in ((world.mount(A, *volumes), "publish"), (world.release(A), "unpublish")):
+        go.clear()
+        at_once[1] = 0
+        task = asyncio.create_task(work)
+        await until(lambda: at_once[0] == 16, 5)
+        go.set()
+        await task
+        assert (world.driver.calls.count(call), at_once[1]) == (500, 16)
+    assert not world.disk.mounted
