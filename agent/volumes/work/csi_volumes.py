@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
 
 from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
@@ -29,18 +28,16 @@ from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_grower import CsiGrower
 from agent.volumes.work.csi_records import CsiRecords
 from agent.volumes.work.csi_stagings import CsiStagings
+from agent.volumes.work.few_at_a_time import few_at_a_time
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound, Temporary
 from nodelib.json_values import Json
-from nodelib.tasks import side_by_side
+from nodelib.tasks import cancel_and_wait, side_by_side
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
 _REPUBLISH_INTERVAL = 60.0  # seconds
-_AT_ONCE = 16  # volumes of one pod that drivers are asked for at a time: a pod may have thousands
-
-T = TypeVar("T")
 
 _Known = Mapping[tuple[VolumeKey, str], Published]
 """What the pod's directory says is published, perhaps by an earlier run of the agent: by key and target."""
@@ -103,6 +100,7 @@ class CsiVolumes:
         self._threads = NamespaceThreads()  # records wait for the disk, and somebody may have thousands of them
         self._attachments = CsiAttachments(node, deps.api, deps.clock, deps.in_use, deps.limit_exceeded)
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
+        self._under_way: dict[str, set[asyncio.Task[MountedVolume]]] = {}  # also of tries that have failed, by UID
         self._growing: dict[str, set[str]] = {}  # published, but the pod must wait until they have grown: names by UID
         self.new_mount = asyncio.Event()
 
@@ -116,7 +114,8 @@ class CsiVolumes:
         """By name of the pod's volume. Raises Temporary or Permanent, which name the volume."""
         recorded = await alone(self._deps.disk.published, paths) if volumes else []
         known = {(one.key, one.target): one for one in recorded}
-        made = await _few_at_a_time(self._mount_named(pod, paths, one, known) for one in volumes)
+        work = [partial(self._mount_named, pod, paths, one, known) for one in volumes]
+        made = await few_at_a_time(work, self._under_way.setdefault(paths.uid, set()))
         return {one.name: one for one in made}
 
     async def release(self, paths: PodPaths) -> None:
@@ -124,6 +123,7 @@ class CsiVolumes:
 
         Raises NodewrightError for a driver that cannot unpublish, OSError for the disk.
         """
+        await cancel_and_wait(*self._under_way.pop(paths.uid, ()))
         self._deps.api.drop_pod(paths.uid)
         self._mounted.pop(paths.uid, None)
         self._growing.pop(paths.uid, None)
@@ -131,7 +131,7 @@ class CsiVolumes:
         found = await alone(self._deps.disk.published, paths)
         if found:
             await alone(self._deps.disk.unbind_sub_paths, paths)
-        await _few_at_a_time(self._unpublish(paths, one) for one in found)
+        await few_at_a_time([partial(self._unpublish, paths, one) for one in found], set())
         keys = self._stagings.used_by(paths.uid)
         for key in keys:
             self._contexts.ended(paths.uid, key)
@@ -346,14 +346,3 @@ def _target(paths: PodPaths, volume: CsiVolume) -> str:
     if volume.block:
         return f"{paths.pod}/volumeDevices/{plan.PLUGIN}/{volume.spec_name}/device"
     return f"{paths.volume(plan.PLUGIN, volume.spec_name)}/mount"
-
-
-async def _few_at_a_time(work: Iterable[Coroutine[None, None, T]]) -> list[T]:
-    """The results of all, in their order. Raises the first error; the rest goes on."""
-    places = asyncio.Semaphore(_AT_ONCE)
-
-    async def done(one: Coroutine[None, None, T]) -> T:
-        async with places:
-            return await one
-
-    return await asyncio.gather(*(done(one) for one in work))
