@@ -38,6 +38,7 @@ from nodelib.threads import alone
 log = logging.getLogger(__name__)
 
 _REPUBLISH_INTERVAL = 60.0  # seconds
+_WRITES_AT_ONCE = 4  # records of a namespace: each waits for the disk, and somebody may have thousands of them
 
 _Known = Mapping[tuple[VolumeKey, str], Published]
 """What the pod's directory says is published, perhaps by an earlier run of the agent: by key and target."""
@@ -97,7 +98,7 @@ class CsiVolumes:
         self._records = CsiRecords(deps.disk)
         self._stagings = CsiStagings(deps.drivers, self._records, deps.clock, deps.in_use, self._remove)
         self._contexts = deps.contexts
-        self._threads = NamespaceThreads()  # records wait for the disk, and somebody may have thousands of them
+        self._threads = [NamespaceThreads() for _ in range(_WRITES_AT_ONCE)]
         self._attachments = CsiAttachments(node, deps.api, deps.clock, deps.in_use, deps.limit_exceeded)
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
         self._under_way: dict[str, set[asyncio.Task[MountedVolume]]] = {}  # also of tries that have failed, by UID
@@ -260,8 +261,8 @@ class CsiVolumes:
             await self._unstage_other_context(volume)
         if self._stagings.is_staged(volume.key):
             return path
-        await self._threads.run(one.pod.namespace, disk.make, path)
-        await self._threads.run(one.pod.namespace, disk.save, folder, plan.staging_data(volume))
+        await alone(disk.make, path)
+        await self._save(one, folder, plan.staging_data(volume))
         try:
             await one.driver.stage(plan.stage_request(volume, one.facts, path, one.context, one.secrets))
         except PluginError as error:
@@ -296,13 +297,17 @@ class CsiVolumes:
     async def _publish(self, one: _Mounting, request: Json) -> None:
         """Makes the directory of the target; the driver makes the target itself, as the CSI specification says."""
         folder, record = one.target.rpartition("/")[0], plan.volume_data(one.volume, self._node)
-        await self._threads.run(one.pod.namespace, self._deps.disk.save, folder, record)
+        await self._save(one, folder, record)
         try:
             await one.driver.publish(request)
         except PluginError as error:
             if plan.is_final_error(error.code):
                 await alone(self._deps.disk.remove, folder, one.target)
             raise
+
+    async def _save(self, one: _Mounting, folder: str, record: Mapping[str, str]) -> None:
+        threads = self._threads[hash(folder) % len(self._threads)]
+        await threads.run(one.pod.namespace, self._deps.disk.save, folder, record)
 
     async def _republish(self, one: MountedCsiVolume) -> None:
         volume, pod, target = one.volume, one.pod, one.target
