@@ -149,7 +149,7 @@ class FakeCsiDisk:
         self.groups[path] = group
 
     def published(self, paths: PodPaths) -> list[Published]:
-        found = [(folder, data) for folder, data in self.files.items() if folder.startswith(f"{paths.pod}/")]
+        found = [(folder, data) for folder, data in list(self.files.items()) if folder.startswith(f"{paths.pod}/")]
         return [
             Published(
                 _key(data),
@@ -162,13 +162,13 @@ class FakeCsiDisk:
         ]
 
     def all_published(self) -> dict[str, list[Published]]:
-        uids = {folder.split("/pods/")[1].split("/")[0] for folder in self.files if "/pods/" in folder}
+        uids = {folder.split("/pods/")[1].split("/")[0] for folder in list(self.files) if "/pods/" in folder}
         return {uid: self.published(PodPaths("/k", uid)) for uid in uids}
 
     def all_staged(self) -> list[Staged]:
         return [
             Staged(_key(data), f"{folder}/globalmount", data.get("seLinuxMountContext", ""))
-            for folder, data in self.files.items()
+            for folder, data in list(self.files.items())
             if "/pods/" not in folder
         ]
 

@@ -10,23 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gzip
-import logging
 import os
-import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import BinaryIO
 
 from agent.common.edge.inotify import Inotify
 from agent.logs.edge import log_folder
+from agent.logs.edge.packed_log import PackedLog
 from agent.logs.model import IsRunning
 from nodelib import files
 from nodelib.backoff import Backoff
 from nodelib.errors import NotFound
 from nodelib.threads import in_thread_if
-
-log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 20  # bytes; a longer "line", which the runtime never writes, is passed on in pieces
@@ -46,12 +42,12 @@ class LogFile:
     def __init__(self, path: str, *, stop_at_end: bool = False) -> None:
         self.path = path
         self._pending = bytearray()  # read already, without a newline
-        self._packed: gzip.GzipFile | None = None
+        self._packed: PackedLog | None = None
         try:
             self._file: BinaryIO = _opened(path)
         except FileNotFoundError:
             self._file = _open_packed(path)
-            self._packed = gzip.GzipFile(fileobj=self._file)
+            self._packed = PackedLog(self._file)
         self._at = 0
         self._stop = os.fstat(self._file.fileno()).st_size if stop_at_end else None
 
@@ -61,10 +57,12 @@ class LogFile:
         return found.st_dev, found.st_ino
 
     @property
+    def is_packed(self) -> bool:
+        return self._packed is not None
+
+    @property
     def unread(self) -> int:
-        """Bytes on disk that are not read yet. For a compressed file that is unknown: one chunk."""
-        if self._packed is not None:
-            return _CHUNK
+        """Bytes on disk that are not read yet, unless it is packed."""
         size = os.fstat(self._file.fileno()).st_size if self._stop is None else self._stop
         return size - self._at
 
@@ -97,7 +95,7 @@ class LogFile:
 
     def _read(self) -> bytes:
         if self._packed is not None:
-            return _unpacked(self._packed)
+            return self._packed.read(_CHUNK)
         unread = self.unread
         if unread < 0:  # truncated in place: start again
             self._at, self._pending = 0, bytearray()
@@ -106,14 +104,6 @@ class LogFile:
         )
         self._at += len(data)
         return data
-
-
-def _unpacked(packed: gzip.GzipFile) -> bytes:
-    try:
-        return packed.read(_CHUNK)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        log.warning("a compressed log is damaged, the rest of it is skipped: %s", error)
-        return b""
 
 
 def _opened(path: str) -> BinaryIO:
@@ -234,7 +224,7 @@ async def follow(
 
 async def _next(file: LogFile) -> bytes:
     # New lines are in the page cache; a long backlog may have to come from a disk.
-    return await in_thread_if(file.unread > _CHUNK, file.read_lines)
+    return await in_thread_if(file.is_packed or file.unread > _CHUNK, file.read_lines)
 
 
 class _Follower:
@@ -298,7 +288,7 @@ class _Follower:
         if self._older is None:
             return
         older, until = self._older
-        while lines := older.read_lines():
+        while lines := await _next(older):
             yield lines
         if asyncio.get_running_loop().time() > until:
             older.close()

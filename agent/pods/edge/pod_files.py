@@ -14,6 +14,7 @@ from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import ContainerState, Pod
 from nodelib import file_trees, files
 from nodelib.json_values import decode as decode_json
+from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +41,16 @@ class PodFiles:
         await asyncio.to_thread(self._link, log_path, _link_name(pod.name, pod.namespace, name, container_id))
 
     async def remove_container_logs(self, container: ContainerState) -> None:
-        await asyncio.to_thread(self._remove_logs, container)
+        await alone(self._remove_logs, container)
 
     async def remove_pod_logs(self, pod: Pod) -> None:
-        await asyncio.to_thread(self._remove_pod, pod)
+        await alone(self._remove_pod, pod)
 
     async def logged_pods(self) -> frozenset[str]:
-        return await asyncio.to_thread(self._logged)
+        return await alone(self._logged)
 
     async def remove_left_logs(self, uid: str) -> None:
-        await asyncio.to_thread(self._remove_left, uid)
+        await alone(self._remove_left, uid)
 
     def _logged(self) -> frozenset[str]:
         return frozenset(name.rpartition("_")[2] for name in _listed(self._pod_logs) if name.count("_") >= 2)

@@ -31,6 +31,8 @@ class Answers(Protocol):
     @property
     def watch_pods(self) -> Callable[[Json], AsyncGenerator[Json]]: ...
 
+    async def run(self) -> None: ...
+
 
 class PodsApiServer:
     """Serves `answers` at `socket`. run() is long-lived."""
@@ -51,7 +53,7 @@ class PodsApiServer:
         limit = RateLimit(self._bucket, unlimited=frozenset({PODS.calls[_WATCH].path}))
         server = await serve(self._socket, [PODS.handler("Pods", methods)], [limit])
         try:
-            await asyncio.Event().wait()
+            await self._answers.run()
         finally:
             await server.stop(None)
 

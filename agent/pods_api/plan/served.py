@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import orjson
+
+from agent.common.model.pods import Pod
 from agent.pods_api.model import ServedPod
 from nodelib.json_values import Json
 
+_LARGE = 32 * 1024  # bytes as JSON: such a pod takes two milliseconds to encode, the largest ones nearly a hundred
 _NOT_YET = {
     "status": "False",
     "reason": "ContainersNotReady",
@@ -15,6 +19,11 @@ _NOT_YET = {
 def served(one: ServedPod) -> Json:
     """The whole Pod. A status that only the API knows is not trusted to say that the pod is ready."""
     return {**one.pod.raw, "status": one.status or _unverified(one.pod.status)}
+
+
+def is_large(pod: Pod) -> bool:
+    """Whether the event loop should not encode it."""
+    return pod.once("is large", lambda: len(orjson.dumps(pod.raw)) > _LARGE)
 
 
 def only_name(one: ServedPod) -> Json:

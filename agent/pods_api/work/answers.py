@@ -10,12 +10,13 @@ from typing import Any
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.registry import PodRegistry
 from agent.pods_api.model import Change, ServedPod
-from agent.pods_api.plan.served import served
+from agent.pods_api.plan.served import is_large, served
 from agent.pods_api.work.feed import PodFeed, Watcher
 from nodelib.errors import NotFound
 from nodelib.json_values import Json
 from nodelib.plugin_apis.errors import Refused
 from nodelib.plugin_apis.server import MOST
+from nodelib.threads import in_thread_if
 
 _ENCODED_AT_ONCE = 4  # pods that are encoded before the event loop gets a turn: some milliseconds
 
@@ -40,7 +41,7 @@ class PodAnswers:
         found: list[bytes] = []
         size = 0
         for number, one in enumerate(self._known(), 1):
-            found.append(self._encode(served(one)))
+            found.append(await self._encoded(one))
             size += len(found[-1])
             if size > MOST - 1024 * 1024:
                 raise Refused("RESOURCE_EXHAUSTED", "the pods are too large for one message: use WatchPods")
@@ -54,7 +55,7 @@ class PodAnswers:
         found = next((one for one in self._known() if one.pod.uid == uid), None)
         if found is None:
             raise NotFound(f"pod with UID {uid[:253]} not found")
-        return {"pod": self._encode(served(found))}
+        return {"pod": await self._encoded(found)}
 
     async def watch_pods(self, request: Mapping[str, Any]) -> AsyncGenerator[Json]:
         """All pods, then what changes, until the client goes. Raises Refused."""
@@ -62,12 +63,19 @@ class PodAnswers:
         known = self._known()
         with self._watching(known) as watcher:
             for number, one in enumerate(known, 1):
-                yield {"type": Change.ADDED, "pod": self._encode(served(one))}
+                yield {"type": Change.ADDED, "pod": await self._encoded(one)}
                 await _turn(number)
             yield {"type": Change.INITIAL_SYNC_COMPLETE}
             while True:
                 change, data = await watcher.next()
                 yield {"type": change, "pod": data}
+
+    async def run(self) -> None:
+        """Until cancelled: tell the watchers of large pods."""
+        await self._feed.run()
+
+    async def _encoded(self, one: ServedPod) -> bytes:
+        return await in_thread_if(is_large(one.pod), self._encode, served(one))
 
     @contextmanager
     def _watching(self, known: list[ServedPod]) -> Any:

@@ -2,6 +2,8 @@
 
 A pod is ADDED once for each watcher, and DELETED once, when it has released everything or its object is gone; after
 that the watcher hears no more of it (upstream can send a second ADDED to one that begins before the first status).
+
+Large pods are encoded in a thread, one at a time and with rests: of what changes meanwhile only the newest is told.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from agent.pods_api.model import Change, ServedPod
-from agent.pods_api.plan.served import only_name, served
+from agent.pods_api.plan.served import is_large, only_name, served
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.loop_share import LoopShare
 from nodelib.plugin_apis.errors import Refused
+from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +29,7 @@ Event = tuple[Change, bytes]
 _MOST_WATCHERS = 64
 _MOST_EVENTS = 100  # that wait for one watcher, as upstream
 _MOST_BYTES = 16 * 1024 * 1024  # of them
+_SHARE = 0.2  # of the time, for encoding large pods
 
 
 @dataclass(slots=True, eq=False)
@@ -59,12 +64,17 @@ class Watcher:
 
 
 class PodFeed:
-    """`encode` turns a Pod into bytes, or raises Invalid; `on_drop` is called for each event that is not sent."""
+    """run() is long-lived. `encode` turns a Pod into bytes, or raises Invalid; `on_drop` is called for each event that
+    is not sent.
+    """
 
     def __init__(self, encode: Callable[[Json], bytes], on_drop: Callable[[], None] = lambda: None) -> None:
         self._encode, self._on_drop = encode, on_drop
         self._watchers: set[Watcher] = set()
-        self._last: dict[str, ServedPod] = {}  # as it was sent last, by UID
+        self._last: dict[str, ServedPod] = {}  # as it was sent last, or will be, by UID
+        self._large: dict[str, ServedPod] = {}  # those to be encoded, by UID
+        self._encoding = ""  # UID of the one that is; "" also if it has gone meanwhile
+        self._more = asyncio.Event()
 
     def add(self, pods: Iterable[ServedPod]) -> Watcher:
         """A watcher that is told of `pods` by the caller, and by next() of all that changes. Raises Refused."""
@@ -79,6 +89,23 @@ class PodFeed:
         self._watchers.discard(watcher)
         if not self._watchers:
             self._last.clear()
+            self._large.clear()
+
+    async def run(self) -> None:
+        """Until cancelled: tell of large pods."""
+        share, loop = LoopShare(_SHARE, 0.0), asyncio.get_running_loop()
+        while True:
+            while self._large:
+                self._encoding = next(iter(self._large))
+                one, began = self._large.pop(self._encoding), loop.time()
+                data = await alone(self._encoded, served(one))
+                share.charge(loop.time() - began)
+                if self._encoding:
+                    self._tell_all(one, data)
+                self._encoding = ""
+                await share.rest()
+            self._more.clear()
+            await self._more.wait()
 
     def changed(self, one: ServedPod) -> None:
         """The pod or its status may have changed. Never blocks, never raises."""
@@ -92,21 +119,29 @@ class PodFeed:
         if last is not None and last.pod.raw is one.pod.raw and last.status == one.status:
             return
         self._last[uid] = one
-        data = self._encoded(served(one))
-        for watcher in tuple(self._watchers) if data is not None else ():
-            change = Change.MODIFIED if uid in watcher.known else Change.ADDED
-            watcher.known[uid] = one
-            self._tell(watcher, change, data or b"")
+        if uid in self._large or uid == self._encoding or is_large(one.pod):
+            self._large[uid] = one
+            self._more.set()
+        else:
+            self._tell_all(one, self._encoded(served(one)))
 
     def gone(self, uid: str) -> None:
         """Nothing of the pod is left; idempotent. Never blocks, never raises."""
         self._last.pop(uid, None)
+        self._large.pop(uid, None)
+        self._encoding = "" if self._encoding == uid else self._encoding
         data: bytes | None = None
         for watcher in tuple(self._watchers):
             known = watcher.known.pop(uid, None)
             if known is not None:
                 data = data if data is not None else self._encoded(only_name(known))
                 self._tell(watcher, Change.DELETED, data or b"")
+
+    def _tell_all(self, one: ServedPod, data: bytes | None) -> None:
+        for watcher in tuple(self._watchers) if data is not None else ():
+            change = Change.MODIFIED if one.pod.uid in watcher.known else Change.ADDED
+            watcher.known[one.pod.uid] = one
+            self._tell(watcher, change, data or b"")
 
     def _tell(self, watcher: Watcher, change: Change, data: bytes) -> None:
         if not watcher.put((change, data)):

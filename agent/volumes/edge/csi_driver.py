@@ -8,6 +8,7 @@ from nodelib.json_values import Json
 from nodelib.plugin_apis.csi import CSI
 
 _TIMEOUT = 120.0  # seconds; upstream's csiTimeout
+_MOST = 64 * 1024  # bytes of an answer; the longest one that a Node can have, of NodeGetInfo, has half as many
 
 
 class CsiDriver:
@@ -15,7 +16,7 @@ class CsiDriver:
 
     def __init__(self, name: str, endpoint: str) -> None:
         self.name, self.endpoint = name, endpoint
-        self._client = PluginClient(CSI, f"CSI driver {name}", endpoint)
+        self._client = PluginClient(CSI, f"CSI driver {name}", endpoint, most=_MOST)
 
     async def facts(self) -> DriverFacts:
         """What the driver reports about itself and this node."""

@@ -42,7 +42,7 @@ class CsiGrower:
             )
             return True
 
-        group = f"CSI driver {volume.driver}"
+        group = f"{pod.namespace}: CSI driver {volume.driver}"  # one that hangs holds up no other namespace's
         return GrowingVolume(pod, volume.spec_name, volume.claim, volume.read_only, group, grow)
 
     async def before_start(

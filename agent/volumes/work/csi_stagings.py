@@ -7,15 +7,14 @@ for which it is staged anew (pkg/volume/csi, csi_attacher.go UnmountDevice).
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from agent.common.work.jobs import Jobs
-from agent.volumes.model.csi import Published, VolumeKey
-from agent.volumes.ports import CsiDisk
+from agent.volumes.model.csi import VolumeKey
 from agent.volumes.work.csi_drivers import CsiDrivers
+from agent.volumes.work.csi_records import CsiRecords, Records
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
@@ -36,25 +35,26 @@ class CsiStagings:
     def __init__(
         self,
         drivers: CsiDrivers,
-        disk: CsiDisk,
+        records: CsiRecords,
         clock: Clock,
         in_use: Callable[[frozenset[str]], Awaitable[None]],
         remove: Remove,
     ) -> None:
-        self._drivers, self._disk, self._clock, self._in_use, self._remove = drivers, disk, clock, in_use, remove
+        self._drivers, self._records, self._clock = drivers, records, clock
+        self._in_use, self._remove = in_use, remove
         self.locks = KeyLocks[VolumeKey]()
         self._users: dict[VolumeKey, set[str]] = {}
         self._staged: set[VolumeKey] = set()
         self._left: set[VolumeKey] = set()  # perhaps staged, and nobody has asked for them
         self._again = Jobs()
 
-    async def load(self, published: Mapping[str, Iterable[Published]]) -> None:
-        """`published`: what the pods' directories say, by UID. Those of dead pods are in use until released."""
-        for uid, found in published.items():
+    def load(self, records: Records) -> None:
+        """What an earlier run of the agent has left. Volumes of dead pods are in use until released."""
+        for uid, found in records.published.items():
             for one in found:
                 if not one.ephemeral:
                     self.use(one.key, uid)
-        self._left = {one.key for one in await asyncio.to_thread(self._disk.all_staged)}
+        self._left = set(records.staged)
 
     def use(self, key: VolumeKey, uid: str) -> None:
         """This pod has the volume, or will."""
@@ -81,10 +81,11 @@ class CsiStagings:
         await driver.unstage(key.handle, path)
         await self._remove(path.rpartition("/")[0], path)
 
-    async def leave(self, key: VolumeKey, uid: str) -> None:
-        """This pod does not use the volume any more: unstage it if no other does, or again later if that fails."""
-        self._users.get(key, set()).discard(uid)
-        if not await self._try(key):
+    async def leave(self, keys: Collection[VolumeKey], uid: str) -> None:
+        """This pod does not use these volumes any more: unstage what no other has, or again later if that fails."""
+        for key in keys:
+            self._users.get(key, set()).discard(uid)
+        for key in await self._try(keys):
             self._left.add(key)
             self._again.start(("unstage", key), partial(self._unstage_later, key))
 
@@ -94,8 +95,8 @@ class CsiStagings:
         try:
             while True:
                 by_driver: dict[str, list[VolumeKey]] = {}
-                for one in await asyncio.to_thread(self._disk.all_staged):
-                    by_driver.setdefault(one.key.driver, []).append(one.key)
+                for key in (await self._records.look()).staged:
+                    by_driver.setdefault(key.driver, []).append(key)
                 for driver, keys in by_driver.items():
                     jobs.start(("unstage", driver), partial(self._sweep_driver, keys))
                 await self._clock.sleep(_SWEEP_INTERVAL)
@@ -103,34 +104,42 @@ class CsiStagings:
             await jobs.close()
             await self._again.close()
 
-    async def _sweep_driver(self, keys: list[VolumeKey]) -> None:
-        for key in keys:
-            await self._try(key)
+    async def _sweep_driver(self, keys: Collection[VolumeKey]) -> None:
+        await self._try(keys)
 
     async def _unstage_later(self, key: VolumeKey) -> None:
         """Until it is done, or a pod uses the volume."""
-        pause, done = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), False
-        while not done:
+        pause, failed = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), True
+        while failed:
             await self._clock.sleep(pause.next())
-            done = await self._try(key)
+            failed = bool(await self._try((key,)))
 
-    async def _try(self, key: VolumeKey) -> bool:
-        """False: the volume stays staged for now, and the log says why."""
+    async def _try(self, keys: Collection[VolumeKey]) -> list[VolumeKey]:
+        """Unstage those that no pod uses. The log says why the others, which it returns, stay staged for now."""
+        unused = [key for key in keys if not self._users.get(key)]
+        if not unused:
+            return []
         try:
-            await self._unstage_unused(key)
-        except (NodewrightError, OSError) as error:
-            log.warning("volume %s of %s stays staged for now: %s", key.handle, key.driver, error)
-            return False
-        return True
+            records = await self._records.look()
+        except OSError as error:
+            log.warning("%d volumes stay staged for now: %s", len(unused), error)
+            return unused
+        failed = []
+        for key in unused:
+            try:
+                await self._unstage_unused(key, records)
+            except (NodewrightError, OSError) as error:
+                log.warning("volume %s of %s stays staged for now: %s", key.handle, key.driver, error)
+                failed.append(key)
+        return failed
 
-    async def _unstage_unused(self, key: VolumeKey) -> None:
+    async def _unstage_unused(self, key: VolumeKey, records: Records) -> None:
+        """`records`: as they were since the last pod left it. Whoever mounts it later counts as a user first."""
         async with self.locks.of(key):
-            published = await asyncio.to_thread(self._disk.all_published)
-            if self._users.get(key) or any(one.key == key for ones in published.values() for one in ones):
+            if self._users.get(key) or key in records.targets:
                 return
-            for one in await asyncio.to_thread(self._disk.all_staged):
-                if one.key == key:
-                    await self.unstage(key, one.path)
+            for one in records.staged.get(key, ()):
+                await self.unstage(key, one.path)
             self._staged.discard(key)
             self._users.pop(key, None)
             self._left.discard(key)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agent.stats.model import FsUsage, VolumeStats
+from agent.stats.work.shared import Shared
 from agent.volumes.model.csi import STATS
 from agent.volumes.plan.csi import usage_stats
 from agent.volumes.work.csi_drivers import CsiDrivers
@@ -19,6 +21,8 @@ log = logging.getLogger(__name__)
 
 _MAX_AGE = 60.0  # seconds; upstream's volumeStatsAggPeriod
 _TIMEOUT = 5.0  # seconds to wait for a driver
+_NEVER = float("-inf")
+_AT_ONCE = 16  # volumes of a driver: somebody may have thousands
 
 StatsByPod = Mapping[str, tuple[VolumeStats, ...]]
 
@@ -31,18 +35,15 @@ class CsiStats:
     ) -> None:
         self._volumes, self._drivers, self._filesystem, self._clock = volumes, drivers, filesystem, clock
         self._known: dict[str, tuple[float, VolumeStats]] = {}
-        self._silent: dict[str, float] = {}
+        self._tried: dict[str, float] = {}  # and not measured
         self._in_statfs: set[str] = set()
+        self._rounds = Shared[None]()
 
     async def by_pod(self) -> StatsByPod:
-        """By pod UID, at most a minute old. Volumes of a driver that does not answer are left out."""
-        mounted = self._volumes.mounted_volumes()
-        targets = {one.target for one in mounted}
-        self._known = {target: known for target, known in self._known.items() if target in targets}
-        self._silent = {target: at for target, at in self._silent.items() if target in targets}
-        await asyncio.gather(*(self._measure(one) for one in mounted))
+        """By pod UID, a minute old where drivers are quick. Volumes that were never measured are left out."""
+        await self._rounds.get(self._measure_due)
         found: dict[str, tuple[VolumeStats, ...]] = {}
-        for one in mounted:
+        for one in self._volumes.mounted_volumes():
             if one.target in self._known:
                 found[one.pod.uid] = (*found.get(one.pod.uid, ()), self._known[one.target][1])
         return found
@@ -61,22 +62,54 @@ class CsiStats:
             await self.by_pod()
             await self._clock.sleep(_MAX_AGE)
 
-    async def _measure(self, one: MountedCsiVolume) -> None:
+    async def _measure_due(self) -> None:
+        mounted = self._volumes.mounted_volumes()
+        targets = {one.target for one in mounted}
+        self._known = {target: known for target, known in self._known.items() if target in targets}
+        self._tried = {target: at for target, at in self._tried.items() if target in targets}
         now = self._clock.monotonic()
+        by_driver: dict[str, list[MountedCsiVolume]] = {}
+        for one in mounted:
+            if now - max(self._measured_at(one), self._tried.get(one.target, _NEVER)) >= _MAX_AGE:
+                by_driver.setdefault(one.volume.driver, []).append(one)
+        await asyncio.gather(*(self._measure_all(self._in_turns(due), now) for due in by_driver.values()))
+
+    def _in_turns(self, due: Iterable[MountedCsiVolume]) -> list[MountedCsiVolume]:
+        """The namespaces take turns, and of each the volume comes first whose value is the oldest."""
+        numbers = Counter[str]()
+        turns = []
+        for one in sorted(due, key=self._measured_at):
+            numbers[one.pod.namespace] += 1
+            turns.append((numbers[one.pod.namespace], one))
+        return [one for _, one in sorted(turns, key=lambda turn: turn[0])]
+
+    def _measured_at(self, one: MountedCsiVolume) -> float:
         known = self._known.get(one.target)
-        tried = max(known[0] if known else float("-inf"), self._silent.get(one.target, float("-inf")))
-        if now - tried < _MAX_AGE:
-            return  # nor is a driver that hangs asked at each call
+        return known[0] if known is not None else _NEVER
+
+    async def _measure_all(self, due: Sequence[MountedCsiVolume], now: float) -> None:
+        """Volumes of one driver. If that takes too long, the others wait for their next turn: nor is a driver that
+        hangs asked at each call."""
+        left = iter(due)
+
+        async def some() -> None:
+            for one in left:
+                await self._measure(one)
+
         try:
             async with asyncio.timeout(_TIMEOUT):
-                usage = await self._usage(one)
-        except (NodewrightError, TimeoutError) as error:
-            if isinstance(error, TimeoutError):
-                self._silent[one.target] = now
+                await asyncio.gather(*(some() for _ in range(min(_AT_ONCE, len(due)))))
+        except TimeoutError:
+            self._tried |= {one.target: now for one in due if self._measured_at(one) < now}
+
+    async def _measure(self, one: MountedCsiVolume) -> None:
+        try:
+            usage = await self._usage(one)
+        except NodewrightError as error:
             log.debug("volume %s of %s could not be measured: %s", one.volume.handle, one.volume.driver, error)
             return
         if usage is not None:
-            self._known[one.target] = now, VolumeStats(one.volume.name, usage, claim=one.volume.claim)
+            self._known[one.target] = self._clock.monotonic(), VolumeStats(one.volume.name, usage, one.volume.claim)
 
     async def _usage(self, one: MountedCsiVolume) -> FsUsage | None:
         facts = self._drivers.facts.get(one.volume.driver)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
 
 from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.common.work.jobs import Jobs
+from agent.common.work.namespace_threads import NamespaceThreads
 from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Published, SecretRef, VolumeKey
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.plan import csi as plan
@@ -26,19 +26,19 @@ from agent.volumes.work.csi_attachments import CsiAttachments
 from agent.volumes.work.csi_contexts import CsiContexts
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_grower import CsiGrower
+from agent.volumes.work.csi_records import CsiRecords
 from agent.volumes.work.csi_stagings import CsiStagings
+from agent.volumes.work.few_at_a_time import few_at_a_time
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, NotFound, Temporary
 from nodelib.json_values import Json
-from nodelib.tasks import side_by_side
+from nodelib.tasks import cancel_and_wait, side_by_side
 from nodelib.threads import alone
 
 log = logging.getLogger(__name__)
 
 _REPUBLISH_INTERVAL = 60.0  # seconds
-_AT_ONCE = 16  # volumes of one pod that drivers are asked for at a time: a pod may have thousands
-
-T = TypeVar("T")
+_WRITES_AT_ONCE = 4  # records of a namespace: each waits for the disk, and somebody may have thousands of them
 
 _Known = Mapping[tuple[VolumeKey, str], Published]
 """What the pod's directory says is published, perhaps by an earlier run of the agent: by key and target."""
@@ -95,24 +95,28 @@ class CsiVolumes:
 
     def __init__(self, root_dir: str, node: str, deps: CsiVolumesDeps) -> None:
         self._root_dir, self._node, self._deps = root_dir, node, deps
-        self._stagings = CsiStagings(deps.drivers, deps.disk, deps.clock, deps.in_use, self._remove)
+        self._records = CsiRecords(deps.disk)
+        self._stagings = CsiStagings(deps.drivers, self._records, deps.clock, deps.in_use, self._remove)
         self._contexts = deps.contexts
+        self._threads = [NamespaceThreads() for _ in range(_WRITES_AT_ONCE)]
         self._attachments = CsiAttachments(node, deps.api, deps.clock, deps.in_use, deps.limit_exceeded)
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
+        self._under_way: dict[str, set[asyncio.Task[MountedVolume]]] = {}  # also of tries that have failed, by UID
         self._growing: dict[str, set[str]] = {}  # published, but the pod must wait until they have grown: names by UID
         self.new_mount = asyncio.Event()
 
     async def load(self) -> None:
         """Find the volumes that an earlier run of the agent mounted: those of dead pods are in use until released."""
-        published = await asyncio.to_thread(self._deps.disk.all_published)
-        self._contexts.load(published)
-        await self._stagings.load(published)
+        records = await self._records.look()
+        self._contexts.load(records.published)
+        self._stagings.load(records)
 
     async def mount(self, pod: Pod, paths: PodPaths, volumes: list[CsiVolume]) -> dict[str, MountedVolume]:
         """By name of the pod's volume. Raises Temporary or Permanent, which name the volume."""
-        recorded = await asyncio.to_thread(self._deps.disk.published, paths) if volumes else []
+        recorded = await alone(self._deps.disk.published, paths) if volumes else []
         known = {(one.key, one.target): one for one in recorded}
-        made = await _few_at_a_time(self._mount_named(pod, paths, one, known) for one in volumes)
+        work = [partial(self._mount_named, pod, paths, one, known) for one in volumes]
+        made = await few_at_a_time(work, self._under_way.setdefault(paths.uid, set()))
         return {one.name: one for one in made}
 
     async def release(self, paths: PodPaths) -> None:
@@ -120,17 +124,19 @@ class CsiVolumes:
 
         Raises NodewrightError for a driver that cannot unpublish, OSError for the disk.
         """
+        await cancel_and_wait(*self._under_way.pop(paths.uid, ()))
         self._deps.api.drop_pod(paths.uid)
         self._mounted.pop(paths.uid, None)
         self._growing.pop(paths.uid, None)
         self._contexts.ends(paths.uid)
-        found = await asyncio.to_thread(self._deps.disk.published, paths)
+        found = await alone(self._deps.disk.published, paths)
         if found:
             await alone(self._deps.disk.unbind_sub_paths, paths)
-        await _few_at_a_time(self._unpublish(paths, one) for one in found)
-        for key in self._stagings.used_by(paths.uid):
+        await few_at_a_time([partial(self._unpublish, paths, one) for one in found], set())
+        keys = self._stagings.used_by(paths.uid)
+        for key in keys:
             self._contexts.ended(paths.uid, key)
-            await self._stagings.leave(key, paths.uid)
+        await self._stagings.leave(keys, paths.uid)
 
     def names_in_use(self) -> frozenset[str]:
         """The volumes that pods use and a controller must not detach, for Node.status.volumesInUse."""
@@ -202,8 +208,8 @@ class CsiVolumes:
 
     async def _stage_and_publish(self, one: _Mounting) -> str:
         """Both do nothing where it is done. Returns the staging path."""
-        staging = await self._stage(one.driver, one.volume, one.facts, one.context, one.secrets)
-        await self._publish(one.driver, one.volume, one.target, await self._publish_request(one, staging))
+        staging = await self._stage(one)
+        await self._publish(one, await self._publish_request(one, staging))
         return staging
 
     async def _grow_first(self, one: _Mounting, staging: str) -> None:
@@ -216,9 +222,8 @@ class CsiVolumes:
 
     async def _remount(self, one: _Mounting, staging: str) -> bool:
         """Take the volume off the node and mount it again; False: another pod has it."""
-        key, target, disk = one.volume.key, one.target, self._deps.disk
-        published = await asyncio.to_thread(disk.all_published)
-        if any(other.key == key and other.target != target for ones in published.values() for other in ones):
+        key, target = one.volume.key, one.target
+        if set((await self._records.look()).targets.get(key, ())) - {target}:
             return False
         await one.driver.unpublish(key.handle, target)
         await self._remove(target.rpartition("/")[0], target)
@@ -246,22 +251,20 @@ class CsiVolumes:
         stage = volume.stage_secret if plan.stages(volume, facts) else None
         return CsiSecrets(publish=await read(volume.publish_secret), stage=await read(stage))
 
-    async def _stage(
-        self, driver: CsiDriver, volume: CsiVolume, facts: DriverFacts, context: dict[str, str], secrets: CsiSecrets
-    ) -> str:
+    async def _stage(self, one: _Mounting) -> str:
         """Stage it unless that is done; returns the staging path, "" for a driver that does not stage."""
-        if not plan.stages(volume, facts):
+        volume, disk = one.volume, self._deps.disk
+        if not plan.stages(volume, one.facts):
             return ""
         folder, path = plan.staging_folder(self._root_dir, volume), self.staging_of(volume)
         if self._contexts.enabled:
             await self._unstage_other_context(volume)
         if self._stagings.is_staged(volume.key):
             return path
-        disk = self._deps.disk
-        await asyncio.to_thread(disk.make, path)
-        await asyncio.to_thread(disk.save, folder, plan.staging_data(volume))
+        await alone(disk.make, path)
+        await self._save(one, folder, plan.staging_data(volume))
         try:
-            await driver.stage(plan.stage_request(volume, facts, path, context, secrets))
+            await one.driver.stage(plan.stage_request(volume, one.facts, path, one.context, one.secrets))
         except PluginError as error:
             if plan.is_final_error(error.code):
                 await alone(disk.remove, folder, path)
@@ -271,8 +274,8 @@ class CsiVolumes:
 
     async def _unstage_other_context(self, volume: CsiVolume) -> None:
         """A mount keeps its context: what an earlier pod left staged with another one is made anew."""
-        for one in await asyncio.to_thread(self._deps.disk.all_staged):
-            if one.key == volume.key and one.context != volume.context:
+        for one in (await self._records.look()).staged.get(volume.key, ()):
+            if one.context != volume.context:
                 await self._stagings.unstage(volume.key, one.path)
 
     async def _publish_request(self, one: _Mounting, staging: str) -> Json:
@@ -291,16 +294,20 @@ class CsiVolumes:
             secrets=publish_secrets,
         )
 
-    async def _publish(self, driver: CsiDriver, volume: CsiVolume, target: str, request: Json) -> None:
-        """Makes the directory of `target`; the driver makes `target` itself, as the CSI specification says."""
-        folder = target.rpartition("/")[0]
-        await asyncio.to_thread(self._deps.disk.save, folder, plan.volume_data(volume, self._node))
+    async def _publish(self, one: _Mounting, request: Json) -> None:
+        """Makes the directory of the target; the driver makes the target itself, as the CSI specification says."""
+        folder, record = one.target.rpartition("/")[0], plan.volume_data(one.volume, self._node)
+        await self._save(one, folder, record)
         try:
-            await driver.publish(request)
+            await one.driver.publish(request)
         except PluginError as error:
             if plan.is_final_error(error.code):
-                await alone(self._deps.disk.remove, folder, target)
+                await alone(self._deps.disk.remove, folder, one.target)
             raise
+
+    async def _save(self, one: _Mounting, folder: str, record: Mapping[str, str]) -> None:
+        threads = self._threads[hash(folder) % len(self._threads)]
+        await threads.run(one.pod.namespace, self._deps.disk.save, folder, record)
 
     async def _republish(self, one: MountedCsiVolume) -> None:
         volume, pod, target = one.volume, one.pod, one.target
@@ -313,7 +320,7 @@ class CsiVolumes:
                 if volume.name not in self._mounted.get(pod.uid, {}):
                     return  # released meanwhile
                 mounting = _Mounting(pod, volume, target, described, driver, facts, context, secrets)
-                staging = await self._stage(driver, volume, facts, context, secrets)
+                staging = await self._stage(mounting)
                 # Containers are using the mount: a failure must not remove it.
                 await driver.publish(await self._publish_request(mounting, staging))
         except NodewrightError as error:
@@ -344,14 +351,3 @@ def _target(paths: PodPaths, volume: CsiVolume) -> str:
     if volume.block:
         return f"{paths.pod}/volumeDevices/{plan.PLUGIN}/{volume.spec_name}/device"
     return f"{paths.volume(plan.PLUGIN, volume.spec_name)}/mount"
-
-
-async def _few_at_a_time(work: Iterable[Coroutine[None, None, T]]) -> list[T]:
-    """The results of all, in their order. Raises the first error; the rest goes on."""
-    places = asyncio.Semaphore(_AT_ONCE)
-
-    async def done(one: Coroutine[None, None, T]) -> T:
-        async with places:
-            return await one
-
-    return await asyncio.gather(*(done(one) for one in work))

@@ -18,8 +18,11 @@ from agent.volumes.work.growing import GrowingVolume, GrowingVolumes
 from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.loop_share import LoopShare
 
 _INTERVAL = 10.0  # seconds
+_SHARE, _UNPAID = 0.05, 0.01  # of the event loop's time, and seconds of it: somebody may have thousands of volumes
+_MANY, _PACE = 200, 0.02  # claims of a group; seconds between two of more than those
 _LONGEST_PAUSE = 122.0  # seconds between tries, as upstream's exponentialbackoff
 
 _Key = tuple[str, str]
@@ -42,15 +45,18 @@ class VolumeExpander:
 
     async def run(self) -> None:
         """Until cancelled."""
-        jobs = Jobs()
+        jobs, share, loop = Jobs(), LoopShare(_SHARE, _UNPAID), asyncio.get_running_loop()
         try:
             while True:
                 await self._wait()
+                await share.rest()
+                began = loop.time()
                 groups: dict[str, list[GrowingVolume]] = {}
                 for one in self._growing():
                     groups.setdefault(one.group, []).append(one)
                 for group, volumes in groups.items():
                     jobs.start(("expand", group), partial(self._expand_all, volumes))
+                share.charge(loop.time() - began)
         finally:
             await jobs.close()
 
@@ -76,7 +82,10 @@ class VolumeExpander:
         return list({one.spec_name: one for one in readers_first}.values())
 
     async def _expand_all(self, volumes: list[GrowingVolume]) -> None:
-        for one in volumes:
+        many = len(volumes) > _MANY
+        for one in sorted(volumes, key=lambda one: _key(one) in self._seen) if many else volumes:
+            if many and _key(one) in self._seen:
+                await self._clock.sleep(_PACE)
             failure = self._failures.get(_key(one))
             if failure is not None and self._clock.monotonic() < failure.retry_at:
                 continue

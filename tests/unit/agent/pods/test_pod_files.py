@@ -15,6 +15,7 @@ from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH,
 from agent.common.model.pods import ContainerState, RunState
 from agent.pods.edge.pod_files import MOST_NAMES, PodFiles
 from tests.builders.pods import pod
+from tests.fakes.shared_threads import SharedThreads
 
 
 async def test_logs_of_a_pod_that_exists_only_on_disk_are_removed(tmp_path: Path) -> None:
@@ -32,6 +33,21 @@ async def test_logs_of_a_pod_that_exists_only_on_disk_are_removed(tmp_path: Path
     await files.remove_left_logs("no-such")
     assert sorted(path.name for path in logs.iterdir()) == ["lost+found", "shop_web-0_u2"]
     assert [path.name for path in links.iterdir()] == ["web-0_shop_main-bb.log"]
+
+
+async def test_logs_are_removed_in_no_thread_that_others_need(tmp_path: Path) -> None:
+    """A pod that may write to /var/log has as many files there as the disk has inodes: with six such pods that ended,
+    no thread was left for anything else, for 4 s with 100,000 files in each."""
+    threads = SharedThreads()
+    files = PodFiles(str(tmp_path / "pods"), str(tmp_path / "containers"))
+    web = pod(meta={"uid": "u1"})
+    for uid in ("u1", "u2"):
+        (tmp_path / f"pods/{web.namespace}_{web.name}_{uid}").mkdir(parents=True)
+    assert await files.logged_pods() == {"u1", "u2"}
+    await files.remove_container_logs(ended(tmp_path / "pods/none/0.log"))
+    await files.remove_pod_logs(web)
+    await files.remove_left_logs("u2")
+    assert not list((tmp_path / "pods").iterdir()) and threads.given == 0
 
 
 def ended(log: Path, exit_code: int = 1, reason: str = "Error", policy: str = "", message: Path | None = None) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.plugins.model import PluginInfo
@@ -18,6 +19,7 @@ from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_limits import CsiLimits
 from agent.volumes.work.csi_volumes import CsiVolumes, CsiVolumesDeps
 from nodelib.errors import NodewrightError, Permanent, Temporary
+from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock, settle
@@ -217,12 +219,13 @@ async def test_a_pod_with_thousands_of_volumes_asks_for_a_few_at_a_time(world: W
     """Each of an inline volume is a program that formats it: all at once, they take the node from everybody else."""
     world.api.drivers["drv"] = {"spec": {"volumeLifecycleModes": ["Ephemeral"], "attachRequired": False}}
     at_once: list[int] = [0, 0]
+    go = asyncio.Event()
 
     def counted(call: Callable[..., Awaitable[None]]) -> Any:
         async def asked(*given: Any) -> None:
             at_once[0] += 1
             at_once[1] = max(at_once)
-            await asyncio.sleep(0)
+            await go.wait()
             await call(*given)
             at_once[0] -= 1
 
@@ -231,8 +234,38 @@ async def test_a_pod_with_thousands_of_volumes_asks_for_a_few_at_a_time(world: W
     world.driver.publish = counted(world.driver.publish)  # type: ignore[method-assign]
     world.driver.unpublish = counted(world.driver.unpublish)  # type: ignore[method-assign]
     names = [f"v{number}" for number in range(500)]
-    await world.mount(A, *(replace(SCRATCH, name=one, spec_name=one, handle=f"csi-{one}") for one in names))
-    assert (world.driver.calls.count("publish"), at_once[1]) == (500, 16)
-    at_once[1] = 0
-    await world.release(A)
-    assert not world.disk.mounted and at_once[1] == 16
+    volumes = [replace(SCRATCH, name=one, spec_name=one, handle=f"csi-{one}") for one in names]
+    for work, call in ((world.mount(A, *volumes), "publish"), (world.release(A), "unpublish")):
+        go.clear()
+        at_once[1] = 0
+        task = asyncio.create_task(work)
+        await until(lambda: at_once[0] == 16, 5)
+        go.set()
+        await task
+        assert (world.driver.calls.count(call), at_once[1]) == (500, 16)
+    assert not world.disk.mounted
+
+
+async def test_a_pod_that_ends_after_one_of_its_volumes_failed_gets_none_of_the_others(world: World) -> None:
+    """Those that had not begun went on without the pod: mounted for nobody, and in use, so attached, for ever."""
+    volumes = [replace(VOLUME, name=f"v{one}", spec_name=f"pv{one}", handle=f"h{one}") for one in range(40)]
+    world.api.drivers["drv"] = {"spec": {"attachRequired": False}}
+    go, asked = asyncio.Event(), list[str]()
+
+    async def stage(request: Json) -> None:
+        asked.append(request["volume_id"])
+        if request["volume_id"] == "h0":
+            raise PluginError("no", code="INTERNAL", obj="drv")
+        await go.wait()
+
+    world.driver.stage = stage  # type: ignore[method-assign]
+    with pytest.raises(NodewrightError):
+        await world.mount(A, *volumes)
+    await until(lambda: len(asked) >= 16, 5)
+    released = asyncio.create_task(world.release(A))
+    await settle()
+    go.set()
+    await released
+    await settle()
+    assert len(asked) <= 17 and "publish" not in world.driver.calls
+    assert not world.disk.files and not world.agent.names_in_use()
