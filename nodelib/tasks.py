@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -199,13 +199,25 @@ async def side_by_side(**works: Coroutine[Any, Any, object]) -> None:
     As with asyncio.TaskGroup the others are cancelled then, or when the caller is; but each until it has ended. A group
     cancels its tasks once, and one that misses that keeps it, and the daemon that stops, for ever.
     """
-    tasks = [asyncio.create_task(work, name=name.replace("_", " ")) for name, work in works.items()]
+    await all_of([asyncio.create_task(work, name=name.replace("_", " ")) for name, work in works.items()])
+
+
+async def all_of(tasks: Collection[asyncio.Future[Any]]) -> None:
+    """Until all have ended or one fails. Raises its error; as asyncio.gather() does, but none of the others goes on."""
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION) if tasks else (set(), set())
+        for task in tasks:
+            if task in done:
+                task.result()
     finally:
         await cancel_and_wait(*tasks)
+
+
+async def in_order(*works: Coroutine[Any, Any, T]) -> list[T]:
+    """The results of all, which run concurrently, in the order of the arguments. Fails as all_of() does."""
+    tasks = [asyncio.create_task(work) for work in works]
+    await all_of(tasks)
+    return [task.result() for task in tasks]
 
 
 async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:

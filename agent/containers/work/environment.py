@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from agent.common.model.pod_settings import NodeContext
@@ -15,6 +14,7 @@ from agent.containers.plan.expand import Budget
 from agent.containers.ports import ConfigObjects, ContainerDisk
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
+from nodelib.tasks import in_order
 
 
 class EnvironmentReader:
@@ -29,7 +29,7 @@ class EnvironmentReader:
     ) -> dict[str, str]:
         """Names to values. Raises NodewrightError naming what is missing or malformed."""
         refs = list(env_plan.references(container))
-        found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in refs))
+        found = await in_order(*(self._objects.object(pod, ref) for ref in refs))
         files = await self._read_files(pod, container, prepared)
         sources = env_plan.EnvSources(dict(zip(refs, found, strict=True)), prepared.services, ips, node, files)
         return await self._threads.run(pod.namespace, env_plan.environment, pod, container, sources)

@@ -18,6 +18,7 @@ from agent.volumes.plan import sizes, trust_bundles, volumes
 from agent.volumes.ports import PodCertificates, VolumeObjects
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
+from nodelib.tasks import all_of, in_order
 
 
 class SourceReader:
@@ -32,19 +33,21 @@ class SourceReader:
         refs = volumes.source_refs(pod)
         sizes.check_references(pod, refs)
         tokens, claims, certificates = list(refs.tokens), list(refs.claims), list(refs.certificates)
-        objects, texts, bound, anchors, credentials = await asyncio.gather(
-            self._read_objects(pod, refs),
-            asyncio.gather(*(self._objects.token(pod, request) for request in tokens)),
-            asyncio.gather(*(self._objects.claim(pod, name) for name in claims)),
-            self._read_anchors(pod, refs.bundles),
-            asyncio.gather(*(self._read_certificate(pod, source) for source in certificates)),
+        # None of them goes on when one fails: what came after drop_pod() would be watched and renewed for ever.
+        parts = (
+            objects := asyncio.ensure_future(self._read_objects(pod, refs)),
+            texts := asyncio.ensure_future(in_order(*(self._objects.token(pod, request) for request in tokens))),
+            bound := asyncio.ensure_future(in_order(*(self._objects.claim(pod, name) for name in claims))),
+            anchors := asyncio.ensure_future(self._read_anchors(pod, refs.bundles)),
+            credentials := asyncio.ensure_future(in_order(*(self._read_certificate(pod, one) for one in certificates))),
         )
+        await all_of(parts)
         return VolumeSources(
-            objects=objects,
-            tokens=dict(zip(tokens, texts, strict=True)),
-            bundles=anchors,
-            claims={name: volume for name, volume in zip(claims, bound, strict=True) if volume is not None},
-            certificates=dict(zip(certificates, credentials, strict=True)),
+            objects=objects.result(),
+            tokens=dict(zip(tokens, texts.result(), strict=True)),
+            bundles=anchors.result(),
+            claims={name: volume for name, volume in zip(claims, bound.result(), strict=True) if volume is not None},
+            certificates=dict(zip(certificates, credentials.result(), strict=True)),
         )
 
     async def read_objects(self, pod: Pod, refs: SourceRefs) -> dict[ObjectRef, Json | None]:
@@ -54,7 +57,7 @@ class SourceReader:
 
     async def _read_objects(self, pod: Pod, refs: SourceRefs) -> dict[ObjectRef, Json | None]:
         wanted = list(refs.objects)
-        found = await asyncio.gather(*(self._objects.object(pod, ref) for ref in wanted))
+        found = await in_order(*(self._objects.object(pod, ref) for ref in wanted))
         return dict(zip(wanted, found, strict=True))
 
     def drop_pod(self, uid: str) -> None:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from nodelib.runner import BoundedFrequencyRunner
-from nodelib.tasks import Supervisor, both, cancel_and_wait, side_by_side, unless
+from nodelib.tasks import Supervisor, both, cancel_and_wait, in_order, side_by_side, unless
 from tests.fakes.clock import FakeClock, settle
 
 
@@ -188,6 +188,20 @@ async def test_the_failure_of_one_ends_the_others_and_is_raised() -> None:
         await side_by_side(one=fails(), other=other.run())
     assert other.ended
     await side_by_side(one=asyncio.sleep(0), other=asyncio.sleep(0))
+
+
+async def test_results_come_in_order_and_none_goes_on_when_one_fails() -> None:
+    other, late = Stubborn(0), asyncio.Event()
+
+    async def after(event: asyncio.Event, number: int) -> int:
+        await event.wait()
+        return number
+
+    asyncio.get_running_loop().call_soon(late.set)
+    assert await in_order(after(late, 1), asyncio.sleep(0, 2)) == [1, 2] and await in_order() == []
+    with pytest.raises(ZeroDivisionError):
+        await in_order(other.run(), asyncio.to_thread(lambda: 1 // 0))
+    assert other.ended
 
 
 async def test_work_goes_on_unless_the_event_is_set() -> None:
