@@ -181,6 +181,12 @@ def pod_name(policy: Policy, pod: Pod) -> Name:
     return (*qos_name(policy, res.qos_class(pod)), f"{POD_PREFIX}{uid}")
 
 
+def container_of(leaf: str) -> str:
+    """The id of the container whose cgroup below its pod's is so called, as cri-containerd-<id>.scope; "" for conmon's,
+    which CRI-O puts beside its container."""
+    return "" if leaf.startswith("crio-conmon-") else leaf.removesuffix(".scope").rpartition("-")[2]
+
+
 def path_of(name: Name, driver: str) -> str:
     """Path below the cgroup mount: /a/b, or with systemd /a.slice/a-b.slice."""
     if driver != "systemd":

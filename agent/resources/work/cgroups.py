@@ -173,7 +173,8 @@ class KubepodsTree:
         """See PodCgroups. Memory that cannot be read is left out."""
         path = self._path(plan.pod_name(self._policy, pod))
         leaves = await self._tree.children(path)
-        paths = {one: f"{path}/{leaf}" for one in container_ids for leaf in leaves if one in leaf}
+        by_container = {plan.container_of(leaf): leaf for leaf in leaves}
+        paths = {one: f"{path}/{by_container[one]}" for one in container_ids if one in by_container}
         own, *inner = await asyncio.gather(self._use(path), *(self._use(below) for below in paths.values()))
         found = zip(paths, inner, strict=True)
         return MemoryUse(own, {one: used for one, used in found if used is not None})

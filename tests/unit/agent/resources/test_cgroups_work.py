@@ -252,11 +252,13 @@ async def test_memory_in_use_of_a_pod_and_its_containers(files: FakeCgroupFiles)
     await tree.ensure_pod(of)
     folder = "/cg/kubepods/burstable/podb"
     files.write(f"{folder}/cgroup.subtree_control", "+memory")
-    files.mkdir(f"{folder}/cri-containerd-c1.scope")
+    for leaf in ("cri-containerd-c1.scope", "crio-conmon-c1.scope", "c3"):
+        files.mkdir(f"{folder}/{leaf}")
     files.write(f"{folder}/memory.current", "300")
+    files.write(f"{folder}/c3/memory.current", "100")
     files.write(f"{folder}/cri-containerd-c1.scope/memory.current", "200")
-    use = await tree.memory_use(of, ["c1", "c2"])
-    assert (use.pod, use.containers) == (300, {"c1": 200})
+    use = await tree.memory_use(of, ["c1", "c2", "c3"])
+    assert (use.pod, use.containers) == (300, {"c1": 200, "c3": 100})
 
 
 async def test_pods_without_cgroups_of_their_own_have_no_limits(files: FakeCgroupFiles) -> None:
