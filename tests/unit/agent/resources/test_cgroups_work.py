@@ -252,7 +252,7 @@ async def test_memory_in_use_of_a_pod_and_its_containers(files: FakeCgroupFiles)
     await tree.ensure_pod(of)
     folder = "/cg/kubepods/burstable/podb"
     files.write(f"{folder}/cgroup.subtree_control", "+memory")
-    for leaf in ("cri-containerd-c1.scope", "crio-conmon-c1.scope", "c3"):
+    for leaf in ("crio-conmon-c3.scope", "cri-containerd-c1.scope", "c3", "crio-conmon-c1.scope"):
         files.mkdir(f"{folder}/{leaf}")
     files.write(f"{folder}/memory.current", "300")
     files.write(f"{folder}/c3/memory.current", "100")
