@@ -29,6 +29,7 @@ from controlplane.supervisor.edge import units
 from nodelib import safe_yaml
 from nodelib.clock import Clock
 from nodelib.errors import Conflict, Permanent, WrongUsage
+from nodelib.files import bytes_of
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
@@ -36,6 +37,7 @@ from nodelib.kube.client import ApiError, KubeClient
 DROP_IN = f"{plan.DROP_INS}/50-nodewright.conf"
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SIGNED_WITHIN = 15.0
+_MOST_CA = 16 << 20  # bytes of a file of authorities
 _PATIENCE = 10.0  # seconds, with a server that does not answer: the cluster is there already, or its URL is wrong
 _MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
@@ -253,7 +255,6 @@ def _joined_as() -> str:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return bytes_of(path, _MOST_CA)
     except OSError as error:
         raise WrongUsage(str(error), obj="--ca-file", action="Name a PEM file.") from error
