@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import yaml
@@ -32,7 +32,8 @@ from nodelib.errors import Conflict, Permanent, WrongUsage
 from nodelib.files import bytes_of
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
-from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
+from nodelib.kube.tls_errors import is_unsigned
 
 DROP_IN = f"{plan.DROP_INS}/50-nodewright.conf"
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -61,7 +62,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     with progress.step("cluster") as say:
         known = await (_by_admin if request.kubeconfig else _by_token)(request, clock)
         say(known.access.server)
-    with progress.step(f"name {request.node}"):
+    with progress.step(f"name {request.node}"), _signed(request):
         await _check_name(request, known)
     with progress.step("configuration of the cluster's nodes"):
         await read_cluster(request, known)
@@ -107,11 +108,23 @@ def _resolve(request: Request, known: KnownCluster) -> tuple[str, str]:
     return network, proxy
 
 
+@contextlib.contextmanager
+def _signed(request: Request) -> Iterator[None]:
+    """Raises Permanent when no authority that is believed has signed the server's certificate."""
+    try:
+        yield
+    except ApiUnreachable as error:
+        if request.kubeconfig or not is_unsigned(error):
+            raise
+        raise join_trust.not_signed(request.server, pins=request.pins, ca_file=request.ca_file) from error
+
+
 async def _by_token(request: Request, clock: Clock) -> KnownCluster:
     given = await asyncio.to_thread(_read, request.ca_file) if request.ca_file else None
     identity, _ = join_trust.split_token(request.token)
     deadline = clock.monotonic() + _SIGNED_WITHIN
-    info = await discovery.cluster_info(request.server, given)
+    with _signed(request):
+        info = await discovery.cluster_info(request.server, given)
     # For a token that was just made, the controller manager signs a moment later.
     while not join_trust.is_signed(info, identity) and clock.monotonic() < deadline:
         await clock.sleep(0.5)
