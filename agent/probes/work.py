@@ -99,12 +99,12 @@ class ProbeManager:
         on_change: Notify,
         clock: Clock,
         metrics: Metrics,
-        commands: Gate | None = None,
+        commands: Gate,
         gates: ProbeGates | None = None,
         decoded: Gate | None = None,
         asked: Gate | None = None,
     ) -> None:
-        self._commands, self._gates = commands or Gate(), gates
+        self._commands, self._gates = commands, gates
         self._decoded, self._asked = decoded or Gate(_MOST_DECODED), asked or Gate(_MOST_ASKED)
         self._own_commands: WeakValueDictionary[str, Gate] = WeakValueDictionary()  # by namespace
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics

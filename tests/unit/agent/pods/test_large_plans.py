@@ -11,6 +11,7 @@ import pytest
 from agent.common.model import labels
 from agent.common.model.labels import HASH, container_hash, hash_in, keep_hashes
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
+from agent.common.work.gate import Gate
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.plan.pod import plan_pod
 from agent.pods.plan.status import StatusInputs, pod_status
@@ -134,7 +135,7 @@ def test_probes_of_a_pod_that_ran_before_the_agent() -> None:
     states = {each.name: each for each in running(web).containers}
 
     def ensure() -> None:
-        ProbeManager(_NoIo(), _NoEvents(), lambda uid: None, FakeClock(), metrics()).ensure(web, states, ("10.0.0.1",))  # type: ignore[arg-type]
+        ProbeManager(_NoIo(), _NoEvents(), lambda uid: None, FakeClock(), metrics(), Gate()).ensure(web, states, ("10.0.0.1",))  # type: ignore[arg-type]
 
     assert least(ensure)[0] < 0.7
 

@@ -1,0 +1,37 @@
+"""How many at a time of what costs the runtime some processes each. In every gate namespaces take turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.common.work.gate import Gate
+
+_SIGNAL = 0.5  # seconds: a container may take minutes to end, and the next one need not wait for that
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """`ends`: of containers and sandboxes, and while pods of other namespaces start; `updates`: of their resources;
+    `commands`: those of clients of :10250.
+    """
+
+    sandboxes: Gate
+    starts: Gate
+    ends: Gate
+    ends_beside_starts: Gate
+    updates: Gate
+    probes: Gate
+    commands: Gate
+
+
+def node_gates(cpus: int) -> Gates:
+    """Those of a node with so many processors."""
+    return Gates(
+        sandboxes=Gate(2 * cpus),
+        starts=Gate(2 * cpus),
+        ends=Gate(2 * cpus, _SIGNAL),
+        ends_beside_starts=Gate(max(1, cpus // 2), _SIGNAL),
+        updates=Gate(max(1, cpus // 2)),
+        probes=Gate(4 * cpus),
+        commands=Gate(4 * cpus, counts_late=False),
+    )
