@@ -28,6 +28,7 @@ from nodelib.files import text_of
 _KUBELET = "/var/lib/kubelet"
 _FILES = (plan.KUBELET_CONF, plan.BOOTSTRAP_CONF, plan.CA_FILE, plan.PROXY_CONFIG)
 _STOPS_WITHIN = 60.0
+_CLEAN_WITHIN = 300.0  # seconds: of a cluster with very many Services
 
 
 async def leave(progress: Progress, clock: Clock, project: str) -> None:
@@ -41,9 +42,10 @@ async def leave(progress: Progress, clock: Clock, project: str) -> None:
         )
     with progress.step("agent and proxy"):
         pid = await stop_daemons(FOLDER, project, clock)
-        await _remove_policies(project)
     with progress.step("pods") as say:
         say(f"{await remove_pods()} removed")
+    with progress.step("rules and network"):
+        await _clean_up(project)
     with progress.step("files and mounts"):
         if pid:  # this also stops the runtime if it is ours
             os.kill(pid, signal.SIGTERM)
@@ -74,11 +76,10 @@ async def stop_daemons(folder: str, project: str, clock: Clock) -> int:
     return pid
 
 
-async def _remove_policies(project: str) -> None:
-    """The policy daemon leaves its rules in the kernel when it ends, where they would go on refusing packets."""
-    argv = units.arguments(FOLDER, "policy")
-    if argv:
-        await run([argv[0], "-m", "policy", "--cleanup"], env={**os.environ, "PYTHONPATH": python_path(project)})
+async def _clean_up(project: str) -> None:
+    programs = {name: units.arguments(FOLDER, name) for name in units.program_names(FOLDER)}
+    for line in plan.cleanups(programs):
+        await run(line, env={**os.environ, "PYTHONPATH": python_path(project)}, timeout=_CLEAN_WITHIN)
 
 
 async def _supervisor_lives() -> str:

@@ -27,7 +27,7 @@ def test_the_places_go_by_the_processors() -> None:
     """Of none are there as many as a Gate has by itself: 4."""
     made = node_gates(6)
     places = {name: getattr(made, name).places for name in Gates.__slots__}
-    ends = {"ends": 24, "ends_beside_starts": 6}
+    ends = {"ends": 12, "ends_beside_starts": 6}
     assert places == {"sandboxes": 12, "starts": 12, **ends, "updates": 3, "probes": 24, "commands": 24}
     assert node_gates(1).updates.places == 1
 
