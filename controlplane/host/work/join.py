@@ -28,7 +28,7 @@ from controlplane.progress import Progress
 from controlplane.supervisor.edge import units
 from nodelib import safe_yaml
 from nodelib.clock import Clock
-from nodelib.errors import Conflict, Permanent, WrongUsage
+from nodelib.errors import Conflict, NodewrightError, Permanent, WrongUsage
 from nodelib.files import bytes_of
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
@@ -63,6 +63,7 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
         known = await (_by_admin if request.kubeconfig else _by_token)(request, clock)
         say(known.access.server)
     with progress.step(f"name {request.node}"), _signed(request):
+        check_cluster(known)
         await _check_name(request, known)
     with progress.step("configuration of the cluster's nodes"):
         await read_cluster(request, known)
@@ -99,6 +100,27 @@ def check_machine(folder: str = FOLDER, of_others: Iterable[str] = plan.OF_OTHER
             action="Take it out of that cluster first (kubeadm reset; its files and pods would be lost), or join"
             " another machine. Nothing was changed.",
         )
+
+
+def check_cluster(known: KnownCluster, config: str = plan.KUBELET_CONF) -> None:
+    """Raises Conflict where this machine is a node of another cluster: its agent would go on there, and be shown as
+    Ready, with the authority of this one for its clients."""
+    try:
+        before = load_kubeconfig(config)
+        ours, theirs = (_pins(one.ca_data) for one in (before, known.access))
+    except NodewrightError:
+        return  # missing or damaged: the agent asks for a certificate
+    if ours.isdisjoint(theirs) if ours and theirs else before.server != known.access.server:
+        raise Conflict(
+            f"this machine is a node of the cluster at {before.server}, which has another authority",
+            obj=known.access.server,
+            step="look at this machine",
+            action="Run `./nodewright leave` first: also if that cluster is gone, and this one has its address.",
+        )
+
+
+def _pins(authority: bytes | None) -> set[str]:
+    return {one.pin for one in discovery.certificates(authority)} if authority else set()
 
 
 def _resolve(request: Request, known: KnownCluster) -> tuple[str, str]:
