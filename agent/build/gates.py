@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from agent.common.work.gate import Gate
 
-# Seconds: a container may take minutes to end, and the next one need not wait for that. Most end within the first one,
-# also on a busy machine, but with as few places as these a hundred that ignore SIGTERM must get it soon.
+# Seconds: a container may take its whole grace to end, and the next need not wait for that. Of a hundred that ignore
+# SIGTERM on a node of two processors, the last one gets it within 15 s, and within 30 while others start.
 _END, _END_BESIDE_STARTS = 0.5, 0.25
 
 
@@ -32,7 +32,7 @@ def node_gates(cpus: int) -> Gates:
         sandboxes=Gate(2 * cpus),
         starts=Gate(2 * cpus),
         ends=Gate(2 * cpus, _END),
-        ends_beside_starts=Gate(cpus, _END_BESIDE_STARTS),
+        ends_beside_starts=Gate(max(1, cpus // 2), _END_BESIDE_STARTS),
         updates=Gate(max(1, cpus // 2)),
         probes=Gate(4 * cpus),
         commands=Gate(4 * cpus, counts_late=False),

@@ -25,8 +25,8 @@ from agent.node.work.node import NodeManager
 from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.ports import PodCgroups
-from agent.pods.work.ends import Ends
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
+from agent.pods.work.ends import Ends
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.plan_turns import PlanTurns
 from agent.pods.work.start_notes import note_shown_ready

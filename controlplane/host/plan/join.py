@@ -197,7 +197,9 @@ def cleanups(programs: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
     All of it outlives them, so that a restart disturbs nobody: packets to Services would go on to pods of the cluster,
     policies go on to refuse some, and a runtime ask a pod network that nobody serves.
     """
-    found = [(programs[name][0], "-m", name, "--cleanup") for name in ("policy", "proxy") if programs.get(name)]
+    found: list[tuple[str, ...]] = [
+        (programs[name][0], "-m", name, "--cleanup") for name in ("policy", "proxy") if programs.get(name)
+    ]
     agent = tuple(programs.get("agent") or ())
     if OUR_NETWORK in agent:
         found.append(tuple("--pod-network=cleanup" if word == OUR_NETWORK else word for word in agent))

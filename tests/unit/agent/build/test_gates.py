@@ -27,15 +27,16 @@ def test_the_places_go_by_the_processors() -> None:
     """Of none are there as many as a Gate has by itself: 4."""
     made = node_gates(6)
     places = {name: getattr(made, name).places for name in Gates.__slots__}
-    ends = {"ends": 12, "ends_beside_starts": 6}
+    ends = {"ends": 12, "ends_beside_starts": 3}
     assert places == {"sandboxes": 12, "starts": 12, **ends, "updates": 3, "probes": 24, "commands": 24}
-    assert node_gates(1).updates.places == 1
+    assert node_gates(1).updates.places == node_gates(1).ends_beside_starts.places == 1
 
 
 def built_with(gates: Gates) -> ContainerDeps:
     base = anything()
     base.settings.images.providers_config = base.settings.images.providers_dir = ""
-    return pod_deps(base, *(anything() for _ in range(6)), gates, lambda pod: None).containers
+    parts: Any = [anything() for _ in range(6)]
+    return pod_deps(base, *parts[:5], probes=parts[5], gates=gates, mirror=lambda pod: None).containers
 
 
 def test_each_gate_of_the_pods_is_built_in() -> None:

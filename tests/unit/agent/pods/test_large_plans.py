@@ -135,7 +135,8 @@ def test_probes_of_a_pod_that_ran_before_the_agent() -> None:
     states = {each.name: each for each in running(web).containers}
 
     def ensure() -> None:
-        ProbeManager(_NoIo(), _NoEvents(), lambda uid: None, FakeClock(), metrics(), Gate()).ensure(web, states, ("10.0.0.1",))  # type: ignore[arg-type]
+        manager = ProbeManager(_NoIo(), _NoEvents(), lambda uid: None, FakeClock(), metrics(), Gate())  # type: ignore[arg-type]
+        manager.ensure(web, states, ("10.0.0.1",))
 
     assert least(ensure)[0] < 0.7
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +70,8 @@ async def test_a_pipe_in_the_place_of_a_credential_is_not_waited_for(tmp_path: P
     cert, key = ensure_self_signed(str(tmp_path), ["api.example"], [])
     pipe = str(tmp_path / "pipe")
     os.mkfifo(pipe)
-    access = replace(ClusterAccess("https://127.0.0.1:1", cert_file=cert, key_file=key), **{field: pipe})
+    named: dict[str, Any] = {"cert_file": cert, "key_file": key, field: pipe}
+    access = ClusterAccess("https://127.0.0.1:1", **named)
     client = KubeClient(access, user_agent="test")
     asked = asyncio.create_task(asyncio.to_thread(asyncio.run, client.get("/version")))
     try:
