@@ -35,8 +35,8 @@ def test_the_places_go_by_the_processors() -> None:
 def built_with(gates: Gates) -> ContainerDeps:
     base = anything()
     base.settings.images.providers_config = base.settings.images.providers_dir = ""
-    parts: Any = [anything() for _ in range(6)]
-    return pod_deps(base, *parts[:5], probes=parts[5], gates=gates, mirror=lambda pod: None).containers
+    one = anything()
+    return pod_deps(base, one, one, one, one, one, one, gates, lambda pod: None).containers
 
 
 def test_each_gate_of_the_pods_is_built_in() -> None:
