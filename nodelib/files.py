@@ -30,9 +30,7 @@ def replace(
     `owner`: the user and the group that get the file; by default those of this process. `at`: a descriptor of the
     folder in which `path` is looked for.
     """
-    folder, name = os.path.split(path)
-    # With the leading dot and this ending, readers of a whole folder (containerd, upstream's kubelet) ignore it.
-    draft = os.path.join(folder, f".{name}.new")
+    folder, draft = os.path.dirname(path), draft_of(path)
     # What an interrupted call left is removed, and never written through: in a folder that others write to (a node's,
     # seen from the machine) it could be a link to any file.
     with contextlib.suppress(FileNotFoundError):
@@ -54,6 +52,15 @@ def replace(
         raise
     if durable:
         _sync_folder(folder or ".", at)
+
+
+def draft_of(path: str) -> str:
+    """Where replace() writes what becomes the file: there until the next replace() if it was killed.
+
+    With the leading dot and this ending, readers of a whole folder (containerd, upstream's kubelet) ignore it.
+    """
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.new")
 
 
 def no_link(path: str, flags: int) -> int:

@@ -15,6 +15,7 @@ from agent.build.cgroup_driver import with_driver_of
 from agent.build.checkpoints import build_checkpoints
 from agent.build.core import Core
 from agent.build.eviction import build_eviction
+from agent.build.gates import node_gates
 from agent.build.node import build_cgroups, firewall_tasks, lease, node_keeper
 from agent.build.plugins import BuiltPlugins, build_devices, build_plugins
 from agent.build.pods import pod_deps, pod_volumes, volume_expander
@@ -23,7 +24,6 @@ from agent.build.shutdown import shutdown_tasks
 from agent.build.static import build_static
 from agent.build.volumes import BuiltVolumes
 from agent.common.model.pods import ContainerState
-from agent.common.work.gate import Gate
 from agent.logs.edge import log_folder
 from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
@@ -71,10 +71,11 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
 
     volumes = pod_volumes(base, keeper, cgroups.facts, plugins.csi, checkpoints.user_namespaces)
     probe_io = ProbeIo(base.connections.cri, base.host_resolver, base.handshakes.turns_for)
-    places = Places(commands=Gate(4 * base.machine.facts().cpus))
+    gates = node_gates(base.machine.facts().cpus)
+    places = Places(commands=gates.probes)
     probes = ProbeManager(probe_io, base.events, base.pods.wake, base.clock, base.metrics, places, settings.probe_gates)
     mirrors = MirrorPods()
-    deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, mirrors.of)
+    deps = pod_deps(base, keeper, volumes, cgroups.kubepods, checkpoints, plugins, probes, gates, mirrors.of)
     pod_workers = _pod_workers(base, keeper, deps)
 
     static = build_static(base, keeper, pod_workers, mirrors, deps.status.manager)
@@ -94,6 +95,7 @@ async def build_core(settings: Settings, *, watch_nodes: bool = False) -> Core:
         plugins=plugins,
         probes=probes,
         probe_io=probe_io,
+        commands=gates.commands,
         stats=stats,
         allocatable=cgroups.allocatable,
         system_cgroups=cgroups.system,

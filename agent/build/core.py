@@ -59,6 +59,7 @@ class Core:
     plugins: BuiltPlugins
     probes: ProbeManager
     probe_io: ProbeIo
+    commands: Gate
     stats: StatsProvider
     allocatable: NodeAllocatable
     system_cgroups: SystemCgroups
@@ -164,7 +165,7 @@ class Core:
                 stats=self.stats,
                 probe_registry=self.base.metrics.probe_registry,
                 translate_uid=self.static.mirrors.translate,
-                commands=Gate(4 * self.base.machine.facts().cpus, counts_late=False),
+                commands=self.commands,
             )
         )
 

@@ -9,12 +9,12 @@ from functools import partial
 from agent.build import derive
 from agent.build.base import Base
 from agent.build.checkpoints import Checkpoints
+from agent.build.gates import Gates
 from agent.build.images import build_pull_credentials, pull_rate
 from agent.build.plugins import BuiltPlugins
 from agent.build.tracing import pod_tracing
 from agent.build.volumes import BuiltVolumes, build_volumes, object_store
 from agent.common.model.pods import Pod
-from agent.common.work.gate import Gate
 from agent.containers.work.configs import CgroupFacts
 from agent.images.edge.image_content import ImageContent
 from agent.images.edge.service_accounts import ServiceAccounts
@@ -26,6 +26,7 @@ from agent.pods.edge.api_pods import PodsApi
 from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.ports import PodCgroups
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
+from agent.pods.work.ends import Ends
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.plan_turns import PlanTurns
 from agent.pods.work.start_notes import note_shown_ready
@@ -76,6 +77,7 @@ def pod_deps(
     checkpoints: Checkpoints,
     plugins: BuiltPlugins,
     probes: ProbeManager,
+    gates: Gates,
     mirror: Callable[[Pod], Pod | None],
 ) -> PodDeps:
     """The dependencies of the pods' workers. `mirror` finds the mirror pod of a static pod."""
@@ -117,9 +119,10 @@ def pod_deps(
             images=ImageManager(image_deps, settings.images.parallel_pulls or 32, rate=pull_rate(settings, clock)),
             hooks=Hooks(cri, HttpHooks(base.host_resolver, base.handshakes.turns_for), clock),
             files=base.pod_files,
-            sandbox_gate=Gate(2 * base.machine.facts().cpus),
-            start_gate=Gate(2 * base.machine.facts().cpus),
-            update_gate=Gate(max(1, base.machine.facts().cpus // 2)),
+            sandbox_gate=gates.sandboxes,
+            start_gate=gates.starts,
+            update_gate=gates.updates,
+            ends=Ends(gates.ends, gates.ends_beside_starts),
             restarts=settings.restarts,
         ),
         status=StatusDeps(

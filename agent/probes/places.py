@@ -22,8 +22,8 @@ class Places:
     `decoded`: how many answers over HTTP/2 are read at once; `asked`: how many other probes are sent at once.
     """
 
-    def __init__(self, commands: Gate | None = None, decoded: Gate | None = None, asked: Gate | None = None) -> None:
-        self._commands = commands or Gate()
+    def __init__(self, commands: Gate, decoded: Gate | None = None, asked: Gate | None = None) -> None:
+        self._commands = commands
         self._decoded, self._asked = decoded or Gate(_MOST_DECODED), asked or Gate(_MOST_ASKED)
         self._own_commands: WeakValueDictionary[str, Gate] = WeakValueDictionary()  # by namespace
 

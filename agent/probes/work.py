@@ -88,10 +88,10 @@ class ProbeManager:
         on_change: Notify,
         clock: Clock,
         metrics: Metrics,
-        places: Places | None = None,
+        places: Places,
         gates: ProbeGates | None = None,
     ) -> None:
-        self._places, self._gates = places or Places(), gates
+        self._places, self._gates = places, gates
         self._io, self._events, self._on_change, self._clock, self._metrics = io, events, on_change, clock, metrics
         self._measured: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._agent_started = clock.steady()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import aiohttp
 import orjson
 
+from nodelib import files
 from nodelib.json_values import Json
 from nodelib.kube import answers, dial
 from nodelib.kube.access import ClusterAccess
@@ -288,8 +289,7 @@ class KubeClient:
         """Raises OSError: the file of the token is missing or holds none."""
         token = self.access.token
         if self.access.token_file:
-            with open(self.access.token_file, "rb") as file:
-                token = file.read(_TOKEN_LIMIT).decode(errors="replace").strip()
+            token = files.bytes_of(self.access.token_file, _TOKEN_LIMIT).decode(errors="replace").strip()
         if not token:
             return {}
         if not (token.isascii() and token.isprintable()):  # a line break in it would become another header

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
+from collections.abc import Iterator
 
+from nodelib import files
 from nodelib.kube.access import ClusterAccess
 from nodelib.tls_records import StrangerContext
 
+_MOST_PEM = 1 << 20  # bytes of a certificate with what is above it, and of a key
+
 
 def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:
-    """The client's TLS context for `access`, False for plain http. Raises ssl.SSLError for bad certificates."""
+    """The client's TLS context for `access`, False for plain http. Raises OSError for bad certificates."""
     if access.server.startswith("http://"):
         return False
     if access.ca_data and not access.ca_data.isascii():
@@ -19,10 +24,11 @@ def tls_context(access: ClusterAccess) -> ssl.SSLContext | bool:
     if access.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if access.cert_file and access.key_file:
-        context.load_cert_chain(access.cert_file, access.key_file)
+    if access.cert_file and access.key_file:  # read here: OpenSSL would wait for a pipe without end
+        cert, key = (files.bytes_of(one, _MOST_PEM) for one in (access.cert_file, access.key_file))
+        _load(context, cert, key)
     elif access.cert_data and access.key_data:
-        _load_inline(context, access.cert_data, access.key_data)
+        _load(context, access.cert_data, access.key_data)
     return context
 
 
@@ -40,11 +46,18 @@ def _verifying(authority: str | None) -> ssl.SSLContext:
     return context
 
 
-def _load_inline(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    # ssl takes client certificates from files only (https://github.com/python/cpython/issues/60691); this one is in
-    # memory and has no name in any folder.
-    handle = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
+def _load(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    # ssl takes client certificates from files only (https://github.com/python/cpython/issues/60691); these are in
+    # memory and have no name in any folder.
+    with _in_memory("client-certificate", cert) as certificate, _in_memory("client-key", key) as secret:
+        context.load_cert_chain(certificate, secret)
+
+
+@contextlib.contextmanager
+def _in_memory(name: str, content: bytes) -> Iterator[str]:
+    """A path by which this process can open a file with this content, which is gone after the block."""
+    handle = os.memfd_create(name, os.MFD_CLOEXEC)
     with os.fdopen(handle, "wb") as file:
-        file.write(cert + b"\n" + key)
+        file.write(content)
         file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{handle}")
+        yield f"/proc/self/fd/{handle}"

@@ -14,7 +14,8 @@ _CA = (
     " else answers at that address"
 )
 _NAME = "Use an address or name that the certificate is for, or renew it with this one (kubeadm: apiServer.certSANs)"
-_ADVICE = {9: _CLOCK, 10: _CLOCK, 18: _CA, 19: _CA, 20: _CA, 21: _CA, 62: _NAME, 64: _NAME}
+_UNSIGNED = (18, 19, 20, 21)
+_ADVICE = {9: _CLOCK, 10: _CLOCK, **dict.fromkeys(_UNSIGNED, _CA), 62: _NAME, 64: _NAME}
 
 
 def explain(error: BaseException) -> tuple[str, str]:
@@ -23,6 +24,12 @@ def explain(error: BaseException) -> tuple[str, str]:
     if found is None:
         return "", ""
     return f"its certificate is refused: {found.verify_message}", _ADVICE.get(found.verify_code, _CA)
+
+
+def is_unsigned(error: BaseException) -> bool:
+    """Whether a call failed because no authority that is believed has signed the server's certificate."""
+    found = _verification(error)
+    return found is not None and found.verify_code in _UNSIGNED
 
 
 def _verification(error: BaseException | None) -> ssl.SSLCertVerificationError | None:

@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 
 from agent.build.server import server_edges
 from agent.common.model.pods import ObservedPod
+from agent.common.work.gate import Gate
 from agent.logs.edge import log_folder
 from agent.logs.model import LogSettings
 from agent.logs.work import LogRotation
@@ -111,7 +112,19 @@ async def node(parts: tuple[Mapping[str, Path], list[Path]]) -> AsyncIterator[No
         )
         served = ServedNode("node-1", str(state / "pki"), addresses=("127.0.0.1",))
         server = await start(
-            ServerDeps(settings, served, view, cri, None, CollectorRegistry(), lambda: "", server_edges(), stats), clock
+            ServerDeps(
+                settings,
+                served,
+                view,
+                cri,
+                None,
+                CollectorRegistry(),
+                lambda: "",
+                server_edges(),
+                commands=Gate(),
+                stats=stats,
+            ),
+            clock,
         )
         stack.push_async_callback(server.close)
         rotation = LogRotation(

@@ -27,6 +27,7 @@ from agent.managers.plan.admission import Policies
 from agent.managers.work import ResourceManagerHooks, ResourceManagers, TopologyAffinity
 from agent.pods.plan.mirrors import is_mirror
 from agent.pods.work.deps import ContainerDeps, PodDeps, ResourceDeps, StatusDeps
+from agent.pods.work.ends import Ends
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.plan_turns import PlanTurns
 from agent.pods.work.pod_workers import PodWorkers
@@ -423,6 +424,7 @@ class World:
         self.policies = Policies()
         self.restarts = BackOffBounds()
         self.start_gate, self.update_gate = Gate(), Gate()
+        self.ends = Ends(Gate(), Gate())
         self.traced = 0  # pods of a million whose spans come into `spans`
         self._made_later: list[Callable[[], Span]] = []
         self._tasks: list[asyncio.Task[Any]] = []
@@ -483,7 +485,9 @@ class World:
                 hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
                 files=files,
                 restarts=self.restarts,
+                sandbox_gate=Gate(),
                 start_gate=self.start_gate,
+                ends=self.ends,
                 update_gate=self.update_gate,
             ),
             status=StatusDeps(

@@ -18,6 +18,7 @@ from agent.images.work.images import ImageManager
 from agent.managers.work import ResourceManagers
 from agent.pods.ports import ApiPods, ContainerConfigs, PodCgroups, PodVolumes, Probes
 from agent.pods.work.deferred_removal import DeferredRemoval
+from agent.pods.work.ends import Ends
 from agent.pods.work.hooks import Hooks
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.plan_turns import PlanTurns
@@ -67,11 +68,12 @@ class ContainerDeps:
     images: ImageManager
     hooks: Hooks
     files: PodFiles
-    deferred_removal: DeferredRemoval = field(default_factory=DeferredRemoval)
-    sandbox_gate: Gate = field(default_factory=Gate)
+    sandbox_gate: Gate
+    start_gate: Gate
+    update_gate: Gate
+    ends: Ends
     takeover_gate: Gate = field(default_factory=Gate)
-    start_gate: Gate = field(default_factory=Gate)
-    update_gate: Gate = field(default_factory=Gate)
+    deferred_removal: DeferredRemoval = field(default_factory=DeferredRemoval)
     restarts: BackOffBounds = field(default_factory=BackOffBounds)
 
 

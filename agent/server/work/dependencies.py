@@ -77,6 +77,7 @@ class ServerDeps:
     registry: CollectorRegistry
     health: Callable[[], str]
     edges: ServerEdges
+    commands: Gate = field(kw_only=True)
     stats: StatsProvider | None = None
     probe_registry: CollectorRegistry | None = None
     explains: Explains | None = None
@@ -84,4 +85,3 @@ class ServerDeps:
     eviction: EvictionReports | None = None
     heartbeat: Callable[[], str] = lambda: ""
     translate_uid: Callable[[str], str] = lambda uid: uid
-    commands: Gate = field(default_factory=Gate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ PROXY_CONFIG = "/etc/kubernetes/nodewright-proxy.yaml"
 # What a kubelet that somebody else has started here works with, and a control plane: join() would write over some of
 # it, and leave() remove the rest, with all pods.
 OF_OTHERS = (KUBELET_CONF, BOOTSTRAP_CONF, CONFIG, "/etc/kubernetes/pki/ca.key")
+OUR_NETWORK = "--pod-network=nodewright"  # of the agent
 CONFIG_MAPS = ("kubelet-config", "kubeadm-config")
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -187,6 +188,22 @@ def proxy_config(node: str, cluster_cidr: str, mode: str) -> str:
         "conntrack": {"maxPerCore": 0, "min": 0},
     }
     return json.dumps(config, indent=1) + "\n"
+
+
+def cleanups(programs: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
+    """The command lines by which daemons that have ended remove what they made in the kernel, and the pod network's
+    configuration. `programs`: the command line of each that join() started, by its name.
+
+    All of it outlives them, so that a restart disturbs nobody: packets to Services would go on to pods of the cluster,
+    policies go on to refuse some, and a runtime ask a pod network that nobody serves.
+    """
+    found: list[tuple[str, ...]] = [
+        (programs[name][0], "-m", name, "--cleanup") for name in ("policy", "proxy") if programs.get(name)
+    ]
+    agent = tuple(programs.get("agent") or ())
+    if OUR_NETWORK in agent:
+        found.append(tuple("--pod-network=cleanup" if word == OUR_NETWORK else word for word in agent))
+    return found
 
 
 def tracing_flags(kubelet: str) -> tuple[str, ...]:

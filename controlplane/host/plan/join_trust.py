@@ -138,5 +138,25 @@ def believed(authorities: Iterable[Authority], pins: Iterable[str]) -> bytes:
     return b"".join(chosen)
 
 
+def not_signed(server: str, *, pins: Iterable[str], ca_file: str) -> Permanent:
+    """The API server shows a certificate that none of the believed authorities has signed.
+
+    So it is with one pin while the authority is replaced, if it is that of the other one: cluster-info has both.
+    """
+    if tuple(pins):
+        obj, by = "--ca-hash", "the authorities with these hashes"
+        again = "give --ca-hash once for each hash that `kubeadm token create --print-join-command` prints"
+    else:
+        obj = "--ca-file" if ca_file else "kube-public/cluster-info"
+        by, again = f"the authorities in {obj}", "give --ca-file with all of /etc/kubernetes/pki/ca.crt"
+    return Permanent(
+        f"the certificate of {server} is signed by none of {by}",
+        obj=obj,
+        step="check the cluster's authority",
+        action=f"If the cluster's authority is being replaced, {again} on a control plane node by now; if not,"
+        " something else answers at this address.",
+    )
+
+
 def _url64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")

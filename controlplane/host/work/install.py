@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from controlplane.host.edge.tree import Tree
 from controlplane.host.plan import host_files as plan
 from nodelib import command
 from nodelib.errors import Conflict, Invalid, NodewrightError
+from nodelib.files import draft_of
 from nodelib.json_values import decode
 from nodelib.shapes import shaped
 
@@ -51,7 +52,9 @@ async def install(project: str, root: str = "/", environment: Mapping[str, str] 
                 step="install",
                 action="Remove the package they belong to (kubelet, kube-proxy), then run this again.",
             )
-        record["files"] |= {one.path: one.digest for one in wanted}
+        # Until all are written, those of an earlier version are ours, too.
+        known = {one.path: [*record["files"].get(one.path, "").split(), one.digest] for one in wanted}
+        record["files"] |= {path: " ".join(dict.fromkeys(digests)) for path, digests in known.items()}
         record["dirs"] += [path for one in wanted for path in tree.missing(one.path) if path not in record["dirs"]]
         if live:
             record["sysctls"] |= {key: _sysctl(key) for key in plan.SYSCTLS if key not in record["sysctls"]}
@@ -59,6 +62,8 @@ async def install(project: str, root: str = "/", environment: Mapping[str, str] 
         done = Done([one.path for one in wanted])
         for one in wanted:
             tree.write(one.path, one.text, one.mode)
+        record["files"] |= {one.path: one.digest for one in wanted}
+        tree.write(plan.RECORD, json.dumps(record, indent=1), 0o644)
     if live:
         await _apply(done)
     return done
@@ -78,11 +83,12 @@ async def uninstall(root: str = "/") -> Done:
             with contextlib.suppress(OSError):
                 _set_sysctl(key, before)
                 done.sysctls[key] = before
-        with contextlib.suppress(FileNotFoundError):
-            tree.unlink(plan.RECORD)
-        for path in sorted([*record["dirs"], os.path.dirname(plan.RECORD)], key=len, reverse=True):
-            with contextlib.suppress(OSError):  # somebody else uses it by now
-                tree.rmdir(path)
+        # The record goes as late as it can: whoever runs this again after an interruption needs it.
+        _remove_folders(tree, record["dirs"])
+        for path in (draft_of(plan.RECORD), plan.RECORD):
+            with contextlib.suppress(FileNotFoundError):
+                tree.unlink(path)
+        _remove_folders(tree, [*record["dirs"], os.path.dirname(plan.RECORD)])
     if live and os.path.isdir(_SYSTEMD):
         await _run(done, "systemctl", "daemon-reload")
     return done
@@ -99,12 +105,20 @@ def _told(root: str, step: str) -> Iterator[None]:
 
 
 def _remove(tree: Tree, path: str, wanted: str, done: Done) -> None:
+    with contextlib.suppress(OSError):  # of an install() that was killed
+        tree.unlink(draft_of(path))
     found = tree.content(path)
-    if found is not None and plan.digest(found) == wanted:
+    if found is not None and plan.digest(found) in wanted.split():
         tree.unlink(path)
         done.files.append(path)
     elif tree.is_there(path):
         done.kept.append(path)
+
+
+def _remove_folders(tree: Tree, paths: Iterable[str]) -> None:
+    for path in sorted(paths, key=len, reverse=True):
+        with contextlib.suppress(OSError):  # somebody else uses it by now
+            tree.rmdir(path)
 
 
 async def _apply(done: Done) -> None:

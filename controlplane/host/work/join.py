@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import yaml
@@ -28,14 +28,17 @@ from controlplane.progress import Progress
 from controlplane.supervisor.edge import units
 from nodelib import safe_yaml
 from nodelib.clock import Clock
-from nodelib.errors import Conflict, Permanent, WrongUsage
+from nodelib.errors import Conflict, NodewrightError, Permanent, WrongUsage
+from nodelib.files import bytes_of
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
-from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
+from nodelib.kube.tls_errors import is_unsigned
 
 DROP_IN = f"{plan.DROP_INS}/50-nodewright.conf"
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SIGNED_WITHIN = 15.0
+_MOST_CA = 16 << 20  # bytes of a file of authorities
 _PATIENCE = 10.0  # seconds, with a server that does not answer: the cluster is there already, or its URL is wrong
 _MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
@@ -59,7 +62,8 @@ async def join(request: Request, progress: Progress, clock: Clock) -> Joined:
     with progress.step("cluster") as say:
         known = await (_by_admin if request.kubeconfig else _by_token)(request, clock)
         say(known.access.server)
-    with progress.step(f"name {request.node}"):
+    with progress.step(f"name {request.node}"), _signed(request):
+        check_cluster(known)
         await _check_name(request, known)
     with progress.step("configuration of the cluster's nodes"):
         await read_cluster(request, known)
@@ -98,6 +102,27 @@ def check_machine(folder: str = FOLDER, of_others: Iterable[str] = plan.OF_OTHER
         )
 
 
+def check_cluster(known: KnownCluster, config: str = plan.KUBELET_CONF) -> None:
+    """Raises Conflict where this machine is a node of another cluster: its agent would go on there, and be shown as
+    Ready, with the authority of this one for its clients."""
+    try:
+        before = load_kubeconfig(config)
+        ours, theirs = (_pins(one.ca_data) for one in (before, known.access))
+    except NodewrightError:
+        return  # missing or damaged: the agent asks for a certificate
+    if ours.isdisjoint(theirs) if ours and theirs else before.server != known.access.server:
+        raise Conflict(
+            f"this machine is a node of the cluster at {before.server}, which has another authority",
+            obj=known.access.server,
+            step="look at this machine",
+            action="Run `./nodewright leave` first: also if that cluster is gone, and this one has its address.",
+        )
+
+
+def _pins(authority: bytes | None) -> set[str]:
+    return {one.pin for one in discovery.certificates(authority)} if authority else set()
+
+
 def _resolve(request: Request, known: KnownCluster) -> tuple[str, str]:
     network, proxy = plan.resolve(request.network, request.proxy, known.addons)
     if request.policies:
@@ -105,11 +130,23 @@ def _resolve(request: Request, known: KnownCluster) -> tuple[str, str]:
     return network, proxy
 
 
+@contextlib.contextmanager
+def _signed(request: Request) -> Iterator[None]:
+    """Raises Permanent when no authority that is believed has signed the server's certificate."""
+    try:
+        yield
+    except ApiUnreachable as error:
+        if request.kubeconfig or not is_unsigned(error):
+            raise
+        raise join_trust.not_signed(request.server, pins=request.pins, ca_file=request.ca_file) from error
+
+
 async def _by_token(request: Request, clock: Clock) -> KnownCluster:
     given = await asyncio.to_thread(_read, request.ca_file) if request.ca_file else None
     identity, _ = join_trust.split_token(request.token)
     deadline = clock.monotonic() + _SIGNED_WITHIN
-    info = await discovery.cluster_info(request.server, given)
+    with _signed(request):
+        info = await discovery.cluster_info(request.server, given)
     # For a token that was just made, the controller manager signs a moment later.
     while not join_trust.is_signed(info, identity) and clock.monotonic() < deadline:
         await clock.sleep(0.5)
@@ -253,7 +290,6 @@ def _joined_as() -> str:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return bytes_of(path, _MOST_CA)
     except OSError as error:
         raise WrongUsage(str(error), obj="--ca-file", action="Name a PEM file.") from error

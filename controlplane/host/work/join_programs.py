@@ -28,6 +28,7 @@ def start(request: Request, known: KnownCluster, network: str, proxy: str) -> No
     if _is_enforced(request, network):
         programs.append(_policy(request, known))
     units.write_spec(FOLDER, cgroups=(), namespaces=(), programs=programs)
+    units.let_start(FOLDER)  # what an interrupted `leave` has stopped
     units.ensure_supervisor(FOLDER, f"{FOLDER}/supervisor.log", request.project)
 
 

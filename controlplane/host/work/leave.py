@@ -28,6 +28,7 @@ from nodelib.files import text_of
 _KUBELET = "/var/lib/kubelet"
 _FILES = (plan.KUBELET_CONF, plan.BOOTSTRAP_CONF, plan.CA_FILE, plan.PROXY_CONFIG)
 _STOPS_WITHIN = 60.0
+_CLEAN_WITHIN = 300.0  # seconds: of a cluster with very many Services
 
 
 async def leave(progress: Progress, clock: Clock, project: str) -> None:
@@ -40,17 +41,11 @@ async def leave(progress: Progress, clock: Clock, project: str) -> None:
             "this machine has not joined a cluster", obj=FOLDER, step="leave", action="There is nothing to do."
         )
     with progress.step("agent and proxy"):
-        # The runtime stays, as it is needed to remove the pods; agent and proxy must not be restarted.
-        for program in units.program_names(FOLDER):
-            if program != "containerd":
-                units.keep_stopped(FOLDER, program)
-        pid = units.supervisor_pid(FOLDER)
-        if pid:
-            os.kill(pid, signal.SIGHUP)
-            await until(_daemons_run, clock, _STOPS_WITHIN, obj=FOLDER, step="stop", action="See its logs.")
-        await _remove_policies(project)
+        pid = await stop_daemons(FOLDER, project, clock)
     with progress.step("pods") as say:
         say(f"{await remove_pods()} removed")
+    with progress.step("rules and network"):
+        await _clean_up(project)
     with progress.step("files and mounts"):
         if pid:  # this also stops the runtime if it is ours
             os.kill(pid, signal.SIGTERM)
@@ -58,16 +53,33 @@ async def leave(progress: Progress, clock: Clock, project: str) -> None:
         await asyncio.to_thread(_remove_files)
 
 
-async def _daemons_run() -> str:
-    rows = units.programs(FOLDER)
-    return ", ".join(name for name, row in rows.items() if row["alive"] and name != "containerd")
+async def stop_daemons(folder: str, project: str, clock: Clock) -> int:
+    """Stop agent and proxy for good. Returns the pid of the supervisor, 0 where nothing ran.
+
+    The runtime stays, as it is needed to remove the pods. A supervisor that was killed left its programs running, and
+    they would go on as a node without files: another one takes them over, to stop them.
+    """
+
+    async def daemons_run() -> str:
+        rows = units.programs(folder)
+        return ", ".join(name for name, row in rows.items() if row["alive"] and name != "containerd")
+
+    for program in units.program_names(folder):
+        if program != "containerd":
+            units.keep_stopped(folder, program)
+    if any(row["alive"] for row in units.programs(folder).values()):
+        await asyncio.to_thread(units.ensure_supervisor, folder, f"{folder}/supervisor.log", project)
+    pid = units.supervisor_pid(folder)
+    if pid:
+        os.kill(pid, signal.SIGHUP)
+        await until(daemons_run, clock, _STOPS_WITHIN, obj=folder, step="stop", action="See its logs.")
+    return pid
 
 
-async def _remove_policies(project: str) -> None:
-    """The policy daemon leaves its rules in the kernel when it ends, where they would go on refusing packets."""
-    argv = units.arguments(FOLDER, "policy")
-    if argv:
-        await run([argv[0], "-m", "policy", "--cleanup"], env={**os.environ, "PYTHONPATH": python_path(project)})
+async def _clean_up(project: str) -> None:
+    programs = {name: units.arguments(FOLDER, name) for name in units.program_names(FOLDER)}
+    for line in plan.cleanups(programs):
+        await run(line, env={**os.environ, "PYTHONPATH": python_path(project)}, timeout=_CLEAN_WITHIN)
 
 
 async def _supervisor_lives() -> str:

@@ -91,6 +91,13 @@ def keep_stopped(folder: str, program: str) -> None:
         pass
 
 
+def let_start(folder: str) -> None:
+    """Take back each keep_stopped()."""
+    for name in os.listdir(folder):
+        if name.startswith("stopped."):
+            os.unlink(os.path.join(folder, name))
+
+
 def machine_lock(folder: str) -> str:
     """The file that process 1 of a node holds locked, beside the unit's folder, where the node does not see it."""
     return os.path.join(os.path.dirname(folder), "process-1.lock")

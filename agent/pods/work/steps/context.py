@@ -59,6 +59,13 @@ class Context:
                 log.info("pod %s: failed while the pod was being terminated: %s", self.memory.pod.full_name, error)
             raise
 
+    def turn_to_end(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Wait until a container or the sandbox may end. A pod that the node ends to help itself does not wait."""
+        termination = self.memory.termination
+        if termination is not None and termination.disrupted:
+            return contextlib.nullcontext()
+        return self.deps.containers.ends.turn(self.memory.pod.namespace)
+
     def acting(self, target: str = "") -> contextlib.AbstractContextManager[None]:
         """During the block, runtime events about `target` (a sandbox or container, "": any) come from this step."""
         return self.deps.observer.acting(self.memory.pod.uid, target)

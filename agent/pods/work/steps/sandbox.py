@@ -55,11 +55,12 @@ class SandboxSteps:
                 await context.refresh(sandbox=sandbox_id)
 
     async def stop(self, step: StopSandbox) -> None:
-        context = self._context
-        with context.acting(step.sandbox_id), context.deps.containers.deferred_removal.urgent():
-            await context.deps.containers.runtime.stop_sandbox(step.sandbox_id)
-            context.memory.stopped_sandboxes.add(step.sandbox_id)
-            await context.refresh(sandbox=step.sandbox_id)
+        context, urgent = self._context, self._context.deps.containers.deferred_removal.urgent
+        async with context.turn_to_end():
+            with context.acting(step.sandbox_id), urgent():
+                await context.deps.containers.runtime.stop_sandbox(step.sandbox_id)
+                context.memory.stopped_sandboxes.add(step.sandbox_id)
+                await context.refresh(sandbox=step.sandbox_id)
 
     async def config_of(self, sandbox: SandboxState, prepared: PreparedPod) -> Json:
         """The CRI PodSandboxConfig of this sandbox; its containers are created with the same one."""
@@ -80,7 +81,7 @@ class SandboxSteps:
         while True:
             try:
                 async with deps.containers.sandbox_gate.place(group=pod.namespace):
-                    with deps.metrics.running_sandbox(handler):
+                    with deps.metrics.running_sandbox(handler), deps.containers.ends.starting(pod.namespace):
                         return await deps.containers.runtime.run_sandbox(self._config, handler)
             except CriError as error:
                 if _UNDER_WAY not in error.message or deps.clock.monotonic() > deadline:

@@ -57,8 +57,9 @@ class StartSteps:
 
     async def _uninterrupted(self, step: Start) -> str:
         # Interrupted between create and start, it would leave a container that never runs.
-        context = self._context
-        with context.acting(), context.deps.containers.deferred_removal.urgent():
+        context, containers = self._context, self._context.deps.containers
+        starting = containers.ends.starting(context.memory.pod.namespace)
+        with context.acting(), containers.deferred_removal.urgent(), starting:
             return await context.uninterrupted(self._create_and_run(step))
 
     async def _create_and_run(self, step: Start) -> str:

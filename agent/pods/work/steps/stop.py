@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 
 from agent.common.model.errors import CriError
+from agent.common.model.pods import RunState
 from agent.pods.model.steps import Kill, PreStop
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan.termination import grace_left, hook_due, kill_after_long_hook
@@ -46,6 +47,10 @@ class StopSteps:
                     with memory.timeline.step(Activity(ActivityKind.PRE_STOP, step.name), of=stopping):
                         await stack.enter_async_context(self._pre_stop(step.container_id, step.name, hook, step.grace))
                 left = grace_left(step.grace, context.deps.clock.monotonic() - began)
+                await stack.enter_async_context(context.turn_to_end())  # its grace begins with its SIGTERM
+                found = memory.seen.container(step.container_id)
+                if found is not None and found.state is RunState.EXITED:
+                    return  # while it waited
                 stack.enter_context(context.acting(step.container_id))
                 with memory.timeline.step(Activity(ActivityKind.SIGNAL, step.name), of=stopping):
                     await self._stop(step, left)

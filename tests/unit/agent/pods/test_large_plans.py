@@ -11,11 +11,13 @@ import pytest
 from agent.common.model import labels
 from agent.common.model.labels import HASH, container_hash, hash_in, keep_hashes
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
+from agent.common.work.gate import Gate
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.plan.pod import plan_pod
 from agent.pods.plan.status import StatusInputs, pod_status
 from agent.pods.plan.status_size import MOST, fitted
 from agent.pods.work.plan_turns import LARGE, PlanTurns
+from agent.probes.places import Places
 from agent.probes.work import ProbeManager
 from nodelib.json_values import Json
 from tests.builders.metrics import metrics
@@ -134,7 +136,8 @@ def test_probes_of_a_pod_that_ran_before_the_agent() -> None:
     states = {each.name: each for each in running(web).containers}
 
     def ensure() -> None:
-        ProbeManager(_NoIo(), _NoEvents(), lambda uid: None, FakeClock(), metrics()).ensure(web, states, ("10.0.0.1",))  # type: ignore[arg-type]
+        manager = ProbeManager(_NoIo(), _NoEvents(), lambda uid: None, FakeClock(), metrics(), Places(Gate()))  # type: ignore[arg-type]
+        manager.ensure(web, states, ("10.0.0.1",))
 
     assert least(ensure)[0] < 0.7
 

@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from prometheus_client import CollectorRegistry
 
 from agent.build.server import server_edges
+from agent.common.work.gate import Gate
 from agent.runtime.ports import RuntimeService
 from agent.server.model import AuthSettings, ServerSettings
 from agent.server.work import KubeletServer, ServedNode, ServerDeps, ServerEdges, start
@@ -134,7 +135,7 @@ class Bench:
             CollectorRegistry(),
             lambda: self.health,
             edges(server_edges()),
-            **deps,
+            **{"commands": Gate(), **deps},
         )
         self.server = await start(parts, clock)
         return self.server

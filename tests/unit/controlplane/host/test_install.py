@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,3 +98,63 @@ def test_the_agent_s_end_ends_nothing_else() -> None:
     """What keeps the connection for starts open must outlive it (agent/runtime/edge/starts.py)."""
     text = next(one.text for one in host_files.host_files("/srv/nodewright") if one.path.endswith("/kubelet.service"))
     assert "\nKillMode=process\n" in text
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """From now on the calls that change a tree end the program at the one with this number, as SIGKILL would: nothing
+    that was to be done afterwards is done."""
+    left = [step]
+
+    def ending(call: Callable[..., object]) -> Callable[..., object]:
+        def counted(*given: object, **named: object) -> object:
+            left[0] -= 1
+            if left[0] <= 0:
+                raise Killed
+            return call(*given, **named)
+
+        return counted
+
+    for name in ("replace", "unlink", "rmdir", "mkdir"):
+        monkeypatch.setattr(os, name, ending(getattr(os, name)))
+
+
+@pytest.mark.parametrize("before", [None, "/srv/older"], ids=["first", "upgrade"])
+async def test_an_install_that_was_killed_anywhere_can_be_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    """Of an upgrade it kept files of the older version as changed by hand, and of both what was half written."""
+    for step in range(1, 60):
+        root = tmp_path / str(step)
+        root.mkdir()
+        if before:
+            await install(before, str(root))
+        with monkeypatch.context() as patched:
+            killed_at(patched, step)
+            with contextlib.suppress(Killed):
+                await install("/srv/nodewright", str(root))
+                break
+        assert not (await uninstall(str(root))).kept, step
+        left = {one for one in tree(root) if (root / one).is_file()}
+        assert left == set(), step
+    assert step > 15
+
+
+async def test_an_uninstall_that_was_killed_anywhere_can_be_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(1, 90):
+        root = tmp_path / str(step)
+        root.mkdir()
+        await install("/srv/nodewright", str(root))
+        with monkeypatch.context() as patched:
+            killed_at(patched, step)
+            with contextlib.suppress(Killed):
+                await uninstall(str(root))
+                break
+        done = await uninstall(str(root))
+        assert not done.kept and tree(root) <= {"etc"}, step
+    assert step > 25

@@ -24,7 +24,6 @@ from controlplane.host.model import Request
 from controlplane.host.work.join import join
 from nodelib.clock import SystemClock
 from nodelib.errors import NodewrightError, Permanent
-from nodelib.kube.client import ApiUnreachable
 from tests.unit.controlplane.host.test_join_refused import Unseen
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -113,7 +112,7 @@ async def test_an_authority_beside_the_pinned_one_is_not_believed(first: bool, t
     """The cluster's own certificate is public: who has the token could put it beside one of his own, and answer."""
     cluster, rogue = Authority("kubernetes"), Authority("rogue")
     published = cluster.pem + rogue.pem if first else rogue.pem + cluster.pem
-    assert await refusal(rogue, published, (cluster.pin,), tmp_path) == (ApiUnreachable.__name__, ["cluster-info"])
+    assert await refusal(rogue, published, (cluster.pin,), tmp_path) == (Permanent.__name__, ["cluster-info"])
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -123,6 +122,22 @@ async def test_a_cluster_with_a_new_authority_is_believed_by_either_pin(first: b
     for pins in ((new.pin,), (old.pin, new.pin.upper().replace("SHA256", "sha256"))):
         asked = ["cluster-info", "n1"]
         assert await refusal(new, published, pins, tmp_path) == (Permanent.__name__, asked), "the token is refused"
+
+
+async def test_one_pin_of_two_while_the_authority_is_replaced_says_what_to_give(tmp_path: Path) -> None:
+    """It ended with "self-signed certificate in certificate chain" and advice about a kubeconfig that nobody gave."""
+    old, new = Authority("old"), Authority("new")
+    async with answering(new, old.pem + new.pem, tmp_path, []) as url:
+        with pytest.raises(Permanent) as refused:
+            await join(Request(server=url, token=TOKEN, pins=(old.pin,), node="n1"), Unseen(), SystemClock())
+        (tmp_path / "ca.crt").write_bytes(old.pem)
+        with pytest.raises(Permanent) as by_file:
+            request = Request(server=url, token=TOKEN, ca_file=str(tmp_path / "ca.crt"), node="n1")
+            await join(request, Unseen(), SystemClock())
+    assert refused.value.obj == "--ca-hash" and "signed by none" in refused.value.message
+    assert "--ca-hash once for each" in refused.value.action and "--print-join-command" in refused.value.action
+    assert new.pin not in str(refused.value), "whoever answers would choose what to paste"
+    assert by_file.value.obj == "--ca-file" and "/etc/kubernetes/pki/ca.crt" in by_file.value.action
 
 
 async def test_an_authority_below_another_is_believed_without_that_one(tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from cli.commands import join as command
-from controlplane.host.model import Request
+from controlplane.host.model import KnownCluster, Request
 from controlplane.host.plan.join import OF_OTHERS
 from controlplane.host.work import leave
-from controlplane.host.work.join import check_machine
+from controlplane.host.work.join import check_cluster, check_machine
 from controlplane.machine.edge.locks import directory_lock
 from nodelib.errors import Conflict, NodewrightError, Permanent
+from nodelib.kube.access import ClusterAccess, save_kubeconfig
+from tests.unit.controlplane.host.test_join_authority import Authority
 
 
 @pytest.mark.parametrize("path", [Path(one) for one in OF_OTHERS], ids=lambda one: one.name)
@@ -88,3 +90,19 @@ def test_two_joins_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(command, "LOCK", str(tmp_path / "lock"))
     with directory_lock(str(tmp_path / "lock")), pytest.raises(Conflict, match="another `join` or `leave`"):
         command.run(Request(), plain=True)
+
+
+def test_a_node_of_another_cluster_is_not_joined_to_this_one(tmp_path: Path) -> None:
+    """Its agent went on in the other one, and join said that the Node is Ready."""
+    old, new, other = (Authority(name).pem for name in ("old", "new", "other"))
+    path = str(tmp_path / "kubelet.conf")
+    here, there = "https://10.0.0.1:6443", "https://10.0.0.2:6443"
+    check_cluster(KnownCluster(ClusterAccess(here, ca_data=new)), path)  # of no cluster yet
+    save_kubeconfig(path, ClusterAccess(here, ca_data=old, token="x"))
+    for server, authority in ((here, old), (there, old), (here, old + new), (here, None)):
+        check_cluster(KnownCluster(ClusterAccess(server, ca_data=authority)), path)
+    for server, authority in ((here, other), (there, other), (there, None)):
+        with pytest.raises(Conflict, match=r"10\.0\.0\.1"):
+            check_cluster(KnownCluster(ClusterAccess(server, ca_data=authority)), path)
+    Path(path).write_text("damaged")
+    check_cluster(KnownCluster(ClusterAccess(there, ca_data=other)), path)

@@ -226,3 +226,15 @@ def test_a_token_is_sent_to_an_https_url_only(url: str) -> None:
 @pytest.mark.parametrize("url", ["https://10.0.0.5:6443", "https://[::1]:6443", "https://cluster.example/path/"])
 def test_an_https_url_is_a_server(url: str) -> None:
     join_trust.check_server(url)
+
+
+def test_what_the_daemons_left_in_the_kernel_is_removed_by_them() -> None:
+    """`leave` said that the machine is no node any more, and Services went on to pods of the cluster."""
+    agent = ("/py", "-m", "cli.node_main", "--config=/c", "--pod-network=nodewright", "--v=2")
+    cleanup = ("/py", "-m", "cli.node_main", "--config=/c", "--pod-network=cleanup", "--v=2")
+    programs = {"containerd": ("/containerd",), "agent": agent, "proxy": ("/py", "-m", "proxy", "--config=/p")}
+    assert plan.cleanups(programs) == [("/py", "-m", "proxy", "--cleanup"), cleanup]
+    assert plan.cleanups({"policy": ("/py", "-m", "policy")}) == [("/py", "-m", "policy", "--cleanup")]
+    others = ("/py", "-m", "cli.node_main", "--pod-network=none")
+    assert plan.cleanups({"agent": others}) == [], "the cluster's own network and rules are not ours"
+    assert plan.cleanups({}) == []

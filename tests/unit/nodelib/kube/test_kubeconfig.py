@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent.server.edge.certificates import ensure_self_signed
 from nodelib.errors import Invalid
-from nodelib.kube.access import load_kubeconfig
+from nodelib.kube.access import ClusterAccess, load_kubeconfig
+from nodelib.kube.client import ApiUnreachable, KubeClient
 
 GOOD = """
 apiVersion: v1
@@ -57,3 +62,23 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_no_file_is_named() -> None:
     with pytest.raises(Invalid, match="--kubeconfig FILE"):
         load_kubeconfig("")
+
+
+@pytest.mark.parametrize("field", ["cert_file", "key_file", "token_file"])
+async def test_a_pipe_in_the_place_of_a_credential_is_not_waited_for(tmp_path: Path, field: str) -> None:
+    """Nobody writes to it: OpenSSL waited for it without end, and `join --kubeconfig` with it."""
+    cert, key = ensure_self_signed(str(tmp_path), ["api.example"], [])
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    named: dict[str, Any] = {"cert_file": cert, "key_file": key, field: pipe}
+    access = ClusterAccess("https://127.0.0.1:1", **named)
+    client = KubeClient(access, user_agent="test")
+    asked = asyncio.create_task(asyncio.to_thread(asyncio.run, client.get("/version")))
+    try:
+        await asyncio.wait({asked}, timeout=30)
+        assert asked.done()
+        with pytest.raises(ApiUnreachable):
+            await asked
+    finally:
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # whoever waits for it goes on
+        await asyncio.wait({asked})

@@ -1,0 +1,39 @@
+"""How many at a time of what costs the runtime some processes each. In every gate namespaces take turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.common.work.gate import Gate
+
+# Seconds: a container may take its whole grace to end, and the next need not wait for that. Of a hundred that ignore
+# SIGTERM on a node of two processors, the last one gets it within 15 s, and within 30 while others start.
+_END, _END_BESIDE_STARTS = 0.5, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """`ends`: of containers and sandboxes, and while pods of other namespaces start; `updates`: of their resources;
+    `commands`: those of clients of :10250.
+    """
+
+    sandboxes: Gate
+    starts: Gate
+    ends: Gate
+    ends_beside_starts: Gate
+    updates: Gate
+    probes: Gate
+    commands: Gate
+
+
+def node_gates(cpus: int) -> Gates:
+    """Those of a node with so many processors."""
+    return Gates(
+        sandboxes=Gate(2 * cpus),
+        starts=Gate(2 * cpus),
+        ends=Gate(2 * cpus, _END),
+        ends_beside_starts=Gate(max(1, cpus // 2), _END_BESIDE_STARTS),
+        updates=Gate(max(1, cpus // 2)),
+        probes=Gate(4 * cpus),
+        commands=Gate(4 * cpus, counts_late=False),
+    )

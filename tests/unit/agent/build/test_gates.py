@@ -1,0 +1,83 @@
+"""What costs the runtime processes is done a few at a time on a node that is built, too, not only in tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from agent.build import core as core_module
+from agent.build.core import Core
+from agent.build.gates import Gates, node_gates
+from agent.build.pods import pod_deps
+from agent.common.work.gate import Gate
+from agent.pods.work.deps import ContainerDeps
+from agent.server.work import ServerDeps
+from tests.fakes.clock import settle
+
+
+def anything(**known: Any) -> Any:
+    return MagicMock(**known)
+
+
+def test_the_places_go_by_the_processors() -> None:
+    """Of none are there as many as a Gate has by itself: 4."""
+    made = node_gates(6)
+    places = {name: getattr(made, name).places for name in Gates.__slots__}
+    ends = {"ends": 12, "ends_beside_starts": 3}
+    assert places == {"sandboxes": 12, "starts": 12, **ends, "updates": 3, "probes": 24, "commands": 24}
+    assert node_gates(1).updates.places == node_gates(1).ends_beside_starts.places == 1
+
+
+def built_with(gates: Gates) -> ContainerDeps:
+    base = anything()
+    base.settings.images.providers_config = base.settings.images.providers_dir = ""
+    one = anything()
+    return pod_deps(base, one, one, one, one, one, one, gates, lambda pod: None).containers
+
+
+def test_each_gate_of_the_pods_is_built_in() -> None:
+    gates = node_gates(6)
+    built = built_with(gates)
+    named = [getattr(built, name) for name in ("sandbox_gate", "start_gate", "update_gate")]
+    assert named == [gates.sandboxes, gates.starts, gates.updates]
+
+
+async def test_the_gates_of_ends_are_built_in() -> None:
+    gates = node_gates(1)
+    ends = built_with(gates).ends
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(gates.ends.places):
+            await stack.enter_async_context(gates.ends.place())
+        later = asyncio.create_task(stack.enter_async_context(ends.turn("shop")))
+        await settle()
+        assert gates.ends.waiting == 1
+        later.cancel()
+    async with gates.ends_beside_starts.place():
+        with ends.starting("other"):
+            later = asyncio.create_task(stack.enter_async_context(ends.turn("shop")))
+            await settle()
+            assert gates.ends_beside_starts.waiting == 1
+            later.cancel()
+
+
+async def test_the_gate_of_clients_commands_is_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[ServerDeps] = []
+
+    async def start(deps: ServerDeps) -> None:
+        served.append(deps)
+
+    monkeypatch.setattr(core_module, "start", start)
+    core = anything(commands=node_gates(6).commands)
+    await Core.start_server(core)
+    assert served[0].commands is core.commands
+
+
+@pytest.mark.parametrize(("kind", "without"), [(ContainerDeps, ["takeover_gate"]), (ServerDeps, [])])
+def test_no_gate_can_be_left_out(kind: Any, without: list[str]) -> None:
+    """Each had one of its own by default, so that nobody noticed. Takeovers are the same on every node."""
+    fields = kind.__dataclass_fields__.values()
+    assert [one.name for one in fields if one.default_factory is Gate] == without
