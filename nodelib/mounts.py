@@ -117,7 +117,7 @@ def mount_at(path: str) -> Mount | None:
 def mounts_of(device: int) -> list[str]:
     """Where the file system of this device (st_dev) is mounted, the first mount first."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    return [one.path for one in mountinfo.of_process() if one.device == wanted]
+    return [one.path for one in mountinfo.of_process(containing=f" {wanted} ") if one.device == wanted]
 
 
 def _advice(number: int) -> str:
