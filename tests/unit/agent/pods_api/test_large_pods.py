@@ -103,3 +103,13 @@ async def test_whoever_begins_to_watch_is_told_nothing_older_than_what_he_knows(
     await until(lambda: len(first.waiting) == 2, 5)
     assert _told(first) == [(Change.ADDED, "1"), (Change.MODIFIED, "2")]
     assert (Change.MODIFIED, "1") not in _told(second)
+
+
+async def test_a_number_that_json_cannot_have_ends_no_worker(world: World) -> None:
+    """A manifest of a static pod may have any number: changed() raised TypeError, which ended the pod's worker."""
+    raw = pod_json("web", container("main"), meta={"uid": "odd"}, activeDeadlineSeconds=2**70)
+    watcher = world.feed.add([])
+    world.feed.changed(ServedPod(Pod(raw), {}))
+    world.feed.changed(_pod("large", "l"))
+    await until(lambda: bool(watcher.waiting), 5)
+    assert _told(watcher) == [(Change.ADDED, "l")]
