@@ -292,7 +292,7 @@ async def test_what_is_staged_stays_in_use_until_it_is_unstaged(world: World) ->
 
 
 async def test_a_record_that_is_being_written_when_the_pod_ends_is_found(world: World) -> None:
-    """It came to the disk after the pod's records were read: a pod that has gone had the volume, which stayed staged."""
+    """It came to the disk after the others were read: a pod that has gone had the volume, which stayed staged."""
     writing, looked, written = threading.Event(), threading.Event(), threading.Event()
     save, published = world.disk.save, world.disk.published
 
