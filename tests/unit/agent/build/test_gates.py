@@ -102,6 +102,34 @@ async def test_containers_that_take_their_grace_keep_no_other_of_their_namespace
     await asyncio.gather(*tasks)
 
 
+async def test_commands_of_probes_that_take_long_keep_no_other_of_their_namespace_waiting() -> None:
+    """The same: nine that took longer than a second, on two processors."""
+    gate, told, go, held = node_gates(1).probes, list[str](), asyncio.Event(), asyncio.Event()
+    tasks = list[asyncio.Task[None]]()
+
+    async def probe(namespace: str, over: asyncio.Event) -> None:
+        async with gate.place(group=namespace):
+            told.append(namespace)
+            await over.wait()
+
+    def begin(number: int, namespace: str, over: asyncio.Event) -> None:
+        tasks.extend(asyncio.create_task(probe(namespace, over)) for _ in range(number))
+
+    begin(gate.places + 1, "shop", go)
+    await until(lambda: told.count("shop") == gate.places + 1, 5)
+    begin(gate.places, "evil", held)
+    await until(lambda: told.count("evil") == gate.places, 5)
+    told.clear()
+    begin(20, "evil", held)
+    begin(1, "shop", held)
+    await settle()
+    held.set()
+    await until(lambda: "shop" in told, 10)
+    assert told.index("shop") <= gate.places
+    go.set()
+    await asyncio.gather(*tasks)
+
+
 async def test_the_gate_of_clients_commands_is_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[ServerDeps] = []
 
