@@ -31,9 +31,9 @@ def node_gates(cpus: int) -> Gates:
     return Gates(
         sandboxes=Gate(2 * cpus),
         starts=Gate(2 * cpus),
-        ends=Gate(2 * cpus, _END),
-        ends_beside_starts=Gate(max(1, cpus // 2), _END_BESIDE_STARTS),
+        ends=Gate(2 * cpus, _END, counts_late=False),
+        ends_beside_starts=Gate(max(1, cpus // 2), _END_BESIDE_STARTS, counts_late=False),
         updates=Gate(max(1, cpus // 2)),
-        probes=Gate(4 * cpus),
+        probes=Gate(4 * cpus, counts_late=False),
         commands=Gate(4 * cpus, counts_late=False),
     )

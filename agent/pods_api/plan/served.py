@@ -23,7 +23,14 @@ def served(one: ServedPod) -> Json:
 
 def is_large(pod: Pod) -> bool:
     """Whether the event loop should not encode it."""
-    return pod.once("is large", lambda: len(orjson.dumps(pod.raw)) > _LARGE)
+    return pod.once("is large", lambda: _is_large(pod.raw))
+
+
+def _is_large(raw: Json) -> bool:
+    try:
+        return len(orjson.dumps(raw)) > _LARGE
+    except orjson.JSONEncodeError:  # a static pod may have any number; whoever encodes it says so
+        return True
 
 
 def only_name(one: ServedPod) -> Json:

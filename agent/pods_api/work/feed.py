@@ -98,10 +98,11 @@ class PodFeed:
             while self._large:
                 self._encoding = next(iter(self._large))
                 one, began = self._large.pop(self._encoding), loop.time()
+                watchers = tuple(self._watchers)  # who comes later knows what the pod is like by then
                 data = await alone(self._encoded, served(one))
                 share.charge(loop.time() - began)
                 if self._encoding:
-                    self._tell_all(one, data)
+                    self._tell_each((each for each in watchers if each in self._watchers), one, data)
                 self._encoding = ""
                 await share.rest()
             self._more.clear()
@@ -123,7 +124,7 @@ class PodFeed:
             self._large[uid] = one
             self._more.set()
         else:
-            self._tell_all(one, self._encoded(served(one)))
+            self._tell_each(tuple(self._watchers), one, self._encoded(served(one)))
 
     def gone(self, uid: str) -> None:
         """Nothing of the pod is left; idempotent. Never blocks, never raises."""
@@ -137,8 +138,8 @@ class PodFeed:
                 data = data if data is not None else self._encoded(only_name(known))
                 self._tell(watcher, Change.DELETED, data or b"")
 
-    def _tell_all(self, one: ServedPod, data: bytes | None) -> None:
-        for watcher in tuple(self._watchers) if data is not None else ():
+    def _tell_each(self, watchers: Iterable[Watcher], one: ServedPod, data: bytes | None) -> None:
+        for watcher in watchers if data is not None else ():
             change = Change.MODIFIED if one.pod.uid in watcher.known else Change.ADDED
             watcher.known[one.pod.uid] = one
             self._tell(watcher, change, data or b"")

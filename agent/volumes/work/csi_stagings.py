@@ -45,7 +45,7 @@ class CsiStagings:
         self.locks = KeyLocks[VolumeKey]()
         self._users: dict[VolumeKey, set[str]] = {}
         self._staged: set[VolumeKey] = set()
-        self._left: set[VolumeKey] = set()  # perhaps staged, and nobody has asked for them
+        self._left: set[VolumeKey] = set()  # perhaps staged, and no pod has them
         self._again = Jobs()
 
     def load(self, records: Records) -> None:
@@ -84,9 +84,11 @@ class CsiStagings:
     async def leave(self, keys: Collection[VolumeKey], uid: str) -> None:
         """This pod does not use these volumes any more: unstage what no other has, or again later if that fails."""
         for key in keys:
-            self._users.get(key, set()).discard(uid)
+            users = self._users.get(key, set())
+            users.discard(uid)
+            if not users:  # until it is unstaged no controller may detach it
+                self._left.add(key)
         for key in await self._try(keys):
-            self._left.add(key)
             self._again.start(("unstage", key), partial(self._unstage_later, key))
 
     async def sweep(self) -> None:

@@ -102,6 +102,7 @@ class CsiVolumes:
         self._attachments = CsiAttachments(node, deps.api, deps.clock, deps.in_use, deps.limit_exceeded)
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
         self._under_way: dict[str, set[asyncio.Task[MountedVolume]]] = {}  # also of tries that have failed, by UID
+        self._writes: dict[str, set[asyncio.Task[None]]] = {}  # of records, by UID
         self._growing: dict[str, set[str]] = {}  # published, but the pod must wait until they have grown: names by UID
         self.new_mount = asyncio.Event()
 
@@ -125,6 +126,8 @@ class CsiVolumes:
         Raises NodewrightError for a driver that cannot unpublish, OSError for the disk.
         """
         await cancel_and_wait(*self._under_way.pop(paths.uid, ()))
+        if writes := self._writes.pop(paths.uid, None):
+            await asyncio.wait(writes)
         self._deps.api.drop_pod(paths.uid)
         self._mounted.pop(paths.uid, None)
         self._growing.pop(paths.uid, None)
@@ -306,8 +309,13 @@ class CsiVolumes:
             raise
 
     async def _save(self, one: _Mounting, folder: str, record: Mapping[str, str]) -> None:
+        """Whoever is cancelled does not take the record along, whose thread goes on: release() waits for it."""
         threads = self._threads[hash(folder) % len(self._threads)]
-        await threads.run(one.pod.namespace, self._deps.disk.save, folder, record)
+        write = asyncio.create_task(threads.run(one.pod.namespace, self._deps.disk.save, folder, record))
+        writes = self._writes.setdefault(one.pod.uid, set())
+        writes.add(write)
+        write.add_done_callback(writes.discard)
+        await asyncio.shield(write)
 
     async def _republish(self, one: MountedCsiVolume) -> None:
         volume, pod, target = one.volume, one.pod, one.target

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent.common.model.errors import CriError
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between two tries while the runtime does not answer
+_NO_WAIT = 0.1  # seconds: a turn that came at once
 
 
 class StepFailed(NodewrightError):
@@ -36,6 +38,7 @@ class Context:
     def __init__(self, deps: PodDeps, memory: PodMemory) -> None:
         self.deps, self.memory = deps, memory
         self._uninterrupted: set[asyncio.Task[Any]] = set()
+        self._waiting_to_end, self._waits_since = 0, 0.0  # how many, and since when (steady seconds) there are any
 
     def cancel(self) -> None:
         """The agent stops: cancel even work that a termination of the pod would not interrupt."""
@@ -59,12 +62,32 @@ class Context:
                 log.info("pod %s: failed while the pod was being terminated: %s", self.memory.pod.full_name, error)
             raise
 
-    def turn_to_end(self) -> contextlib.AbstractAsyncContextManager[None]:
+    @contextlib.asynccontextmanager
+    async def turn_to_end(self) -> AsyncIterator[None]:
         """Wait until a container or the sandbox may end. A pod that the node ends to help itself does not wait."""
         termination = self.memory.termination
-        if termination is not None and termination.disrupted:
-            return contextlib.nullcontext()
-        return self.deps.containers.ends.turn(self.memory.pod.namespace)
+        async with contextlib.AsyncExitStack() as stack:
+            if termination is None or not termination.disrupted:
+                with self._without_grace():
+                    await stack.enter_async_context(self.deps.containers.ends.turn(self.memory.pod.namespace))
+            yield
+
+    @contextlib.contextmanager
+    def _without_grace(self) -> Iterator[None]:
+        """As long as anything of the pod is in this block, its grace does not run: sidecars share what is left of it
+        after the others have ended, and would have none."""
+        memory, now = self.memory, self.deps.clock.steady
+        if not self._waiting_to_end:
+            self._waits_since = now()
+        self._waiting_to_end += 1
+        try:
+            yield
+        finally:
+            self._waiting_to_end -= 1
+            if not self._waiting_to_end and memory.termination is not None:
+                waited = now() - max(self._waits_since, memory.termination.since)
+                if waited > _NO_WAIT:
+                    memory.termination = replace(memory.termination, since=memory.termination.since + waited)
 
     def acting(self, target: str = "") -> contextlib.AbstractContextManager[None]:
         """During the block, runtime events about `target` (a sandbox or container, "": any) come from this step."""

@@ -15,8 +15,10 @@ from agent.build.gates import Gates, node_gates
 from agent.build.pods import pod_deps
 from agent.common.work.gate import Gate
 from agent.pods.work.deps import ContainerDeps
+from agent.pods.work.ends import Ends
 from agent.server.work import ServerDeps
 from tests.fakes.clock import settle
+from tests.waiting import until
 
 
 def anything(**known: Any) -> Any:
@@ -62,6 +64,70 @@ async def test_the_gates_of_ends_are_built_in() -> None:
             await settle()
             assert gates.ends_beside_starts.waiting == 1
             later.cancel()
+
+
+@pytest.mark.parametrize("beside_starts", [False, True])
+async def test_containers_that_take_their_grace_keep_no_other_of_their_namespace_waiting(beside_starts: bool) -> None:
+    """Those that had begun to end counted until they had ended, and may have hours: as long as anybody else had some
+    in line, nothing else of their namespace could end."""
+    gates = node_gates(1)
+    ends, told = Ends(gates.ends, gates.ends_beside_starts), list[str]()
+    go, tasks = asyncio.Event(), list[asyncio.Task[None]]()
+
+    async def end(namespace: str, name: str, over: asyncio.Event | None = None) -> None:
+        async with ends.turn(namespace):
+            told.append(name)
+            if over is not None:
+                await over.wait()
+
+    def begin(namespace: str, name: str, over: asyncio.Event | None = None) -> None:
+        tasks.append(asyncio.create_task(end(namespace, name, over)))
+
+    with ends.starting("third") if beside_starts else contextlib.nullcontext():
+        for number in range(3):
+            begin("shop", f"slow{number}", go)
+        await until(lambda: len(told) == 3, 5)
+        held = asyncio.Event()
+        for _ in range(gates.ends.places):
+            begin("evil", "first", held)
+        await until(lambda: told.count("first") == gates.ends.places, 5)  # by then the slow ones hold no place
+        for _ in range(20):
+            begin("evil", "evil", held)
+        begin("shop", "next")
+        await settle()
+        held.set()
+        await until(lambda: "next" in told, 10)
+        assert told[: told.index("next")].count("evil") <= 3
+    go.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_commands_of_probes_that_take_long_keep_no_other_of_their_namespace_waiting() -> None:
+    """The same: nine that took longer than a second, on two processors."""
+    gate, told, go, held = node_gates(1).probes, list[str](), asyncio.Event(), asyncio.Event()
+    tasks = list[asyncio.Task[None]]()
+
+    async def probe(namespace: str, over: asyncio.Event) -> None:
+        async with gate.place(group=namespace):
+            told.append(namespace)
+            await over.wait()
+
+    def begin(number: int, namespace: str, over: asyncio.Event) -> None:
+        tasks.extend(asyncio.create_task(probe(namespace, over)) for _ in range(number))
+
+    begin(gate.places + 1, "shop", go)
+    await until(lambda: told.count("shop") == gate.places + 1, 5)
+    begin(gate.places, "evil", held)
+    await until(lambda: told.count("evil") == gate.places, 5)
+    told.clear()
+    begin(20, "evil", held)
+    begin(1, "shop", held)
+    await settle()
+    held.set()
+    await until(lambda: "shop" in told, 10)
+    assert told.index("shop") <= gate.places
+    go.set()
+    await asyncio.gather(*tasks)
 
 
 async def test_the_gate_of_clients_commands_is_built_in(monkeypatch: pytest.MonkeyPatch) -> None:

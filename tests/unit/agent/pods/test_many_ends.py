@@ -112,6 +112,23 @@ async def test_the_grace_of_a_container_begins_when_it_is_told_to_end() -> None:
     await world.kill_agent()
 
 
+async def test_what_waits_for_a_place_takes_no_grace_from_what_ends_later() -> None:
+    """Sidecars end after all others, and share the pod's grace with them: they had two seconds, or none."""
+    world = World()
+    world.ends = Ends(Gate(1, longest=None), Gate(1, longest=None))
+    await world.start_agent()
+    sidecar = {**container("proxy"), "restartPolicy": "Always"}
+    world.create(container("main"), container("other"), initContainers=[sidecar])
+    await world.until(lambda: len(world.cri.running()) == 3)
+    async with world.ends.turn(""):
+        world.api.ask_deletion("u1", 30)
+        await world.until(lambda: world.ends.waiting == 2)
+        await world.clock.advance(40)
+    await world.until(world.is_gone)
+    assert [one.split()[1] for one in world.cri.done("stop_container")] == ["30", "30", "30"]
+    await world.kill_agent()
+
+
 async def test_a_container_that_ends_while_it_waits_is_not_stopped() -> None:
     world = World()
     world.ends = Ends(Gate(1, longest=None), Gate(1, longest=None))

@@ -90,3 +90,26 @@ async def test_what_has_gone_is_not_told_afterwards(world: World) -> None:
     world.feed.changed(_pod("last", "3"))
     await until(lambda: len(watcher.waiting) == 3, 5)
     assert [change for change, _ in _told(watcher)] == [Change.DELETED, Change.DELETED, Change.ADDED]
+
+
+async def test_whoever_begins_to_watch_is_told_nothing_older_than_what_he_knows(world: World) -> None:
+    world.gate.clear()
+    first = world.feed.add([])
+    world.feed.changed(_pod("large", "1"))
+    await until(lambda: len(world.threads) == 1, 5)
+    world.feed.changed(_pod("large", "2"))
+    second = world.feed.add([_pod("large", "2")])
+    world.gate.set()
+    await until(lambda: len(first.waiting) == 2, 5)
+    assert _told(first) == [(Change.ADDED, "1"), (Change.MODIFIED, "2")]
+    assert (Change.MODIFIED, "1") not in _told(second)
+
+
+async def test_a_number_that_json_cannot_have_ends_no_worker(world: World) -> None:
+    """A manifest of a static pod may have any number: changed() raised TypeError, which ended the pod's worker."""
+    raw = pod_json("web", container("main"), meta={"uid": "odd"}, activeDeadlineSeconds=2**70)
+    watcher = world.feed.add([])
+    world.feed.changed(ServedPod(Pod(raw), {}))
+    world.feed.changed(_pod("large", "l"))
+    await until(lambda: bool(watcher.waiting), 5)
+    assert _told(watcher) == [(Change.ADDED, "l")]

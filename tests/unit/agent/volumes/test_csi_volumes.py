@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.plugins.model import PluginInfo
-from agent.volumes.model.csi import STAGE, CsiVolume, DriverFacts
+from agent.volumes.model.csi import STAGE, CsiVolume, DriverFacts, Published
 from agent.volumes.plan.csi import attachment_name
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_limits import CsiLimits
@@ -269,3 +270,51 @@ async def test_a_pod_that_ends_after_one_of_its_volumes_failed_gets_none_of_the_
     await settle()
     assert len(asked) <= 17 and "publish" not in world.driver.calls
     assert not world.disk.files and not world.agent.names_in_use()
+
+
+async def test_what_is_staged_stays_in_use_until_it_is_unstaged(world: World) -> None:
+    """A controller detaches what the Node does not list, under a file system that is still mounted."""
+    others = [replace(VOLUME, name=f"v{number}", spec_name=f"pv{number}", handle=f"h{number}") for number in range(3)]
+    for one in others:
+        world.api.attachments[attachment_name(one, "n")] = {"status": {"attached": True}}
+    await world.mount(A, *others)
+    seen: list[tuple[str, int]] = []
+    unstage = world.driver.unstage
+
+    async def look(handle: str, path: str) -> None:
+        seen.append((handle, len(world.agent.names_in_use())))
+        await unstage(handle, path)
+
+    world.driver.unstage = look  # type: ignore[method-assign]
+    await world.release(A)
+    assert [number for _, number in seen] == [3, 2, 1]
+    assert not world.agent.names_in_use()
+
+
+async def test_a_record_that_is_being_written_when_the_pod_ends_is_found(world: World) -> None:
+    """It came to the disk after the others were read: a pod that has gone had the volume, which stayed staged."""
+    writing, looked, written = threading.Event(), threading.Event(), threading.Event()
+    save, published = world.disk.save, world.disk.published
+
+    def slow(folder: str, data: Mapping[str, str]) -> None:
+        if "/pods/" in folder:
+            writing.set()
+            looked.wait(0.3)
+        save(folder, data)
+        if "/pods/" in folder:
+            written.set()
+
+    def look(paths: PodPaths) -> list[Published]:
+        found = published(paths)
+        if writing.is_set():
+            looked.set()
+        return found
+
+    world.disk.save, world.disk.published = slow, look  # type: ignore[method-assign]
+    fails = replace(VOLUME, name="x", spec_name="x", driver="none", handle="x")
+    with pytest.raises(NodewrightError):
+        await world.mount(A, VOLUME, fails)
+    await until(writing.is_set, 5)
+    await world.release(A)
+    await until(written.is_set, 5)
+    assert (world.disk.files, world.disk.mounted) == ({}, set())
