@@ -3,7 +3,7 @@
 A pod is ADDED once for each watcher, and DELETED once, when it has released everything or its object is gone; after
 that the watcher hears no more of it (upstream can send a second ADDED to one that begins before the first status).
 
-Large pods are encoded in a thread, one at a time and with rests: of what changes meanwhile only the newest is told.
+Large pods are encoded in a thread, one at a time and with rests: of what changes meanwhile only the newest is sent.
 """
 
 from __future__ import annotations

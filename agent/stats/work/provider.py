@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from agent.common.ports import PodView
+from agent.common.work.shared import Shared
 from agent.runtime.ports import ImageService, RuntimeService
 from agent.stats.model import (
     Details,
@@ -26,7 +27,6 @@ from agent.stats.model import (
 )
 from agent.stats.ports import CgroupReadings, MachineReadings
 from agent.stats.work.collector import Collector
-from agent.stats.work.shared import Shared
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json

@@ -7,8 +7,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from agent.common.work.shared import Shared
 from agent.stats.model import FsUsage, VolumeStats
-from agent.stats.work.shared import Shared
 from agent.volumes.model.csi import STATS
 from agent.volumes.plan.csi import usage_stats
 from agent.volumes.work.csi_drivers import CsiDrivers

@@ -42,7 +42,7 @@ async def install(project: str, root: str = "/", environment: Mapping[str, str] 
     `environment`: see host_files.
     """
     wanted = plan.host_files(project, environment)
-    with Tree(root, make=True) as tree, _told(root, "install"):
+    with Tree(root, make=True) as tree, _explained(root, "install"):
         live, record = tree.is_host, _record(tree)
         foreign = [one.path for one in wanted if one.path not in record["files"] and tree.is_there(one.path)]
         if foreign:
@@ -72,7 +72,7 @@ async def install(project: str, root: str = "/", environment: Mapping[str, str] 
 async def uninstall(root: str = "/") -> Done:
     """Undo `install`. Files that were changed by hand are kept and reported. Does nothing if nothing is installed."""
     done = Done()
-    with Tree(root) as tree, _told(root, "uninstall"):
+    with Tree(root) as tree, _explained(root, "uninstall"):
         live, record = tree.is_host, _record(tree)
         if live and record["files"]:
             await _stop(done)
@@ -95,7 +95,7 @@ async def uninstall(root: str = "/") -> Done:
 
 
 @contextlib.contextmanager
-def _told(root: str, step: str) -> Iterator[None]:
+def _explained(root: str, step: str) -> Iterator[None]:
     """Raises Invalid for what cannot be read or written."""
     try:
         yield

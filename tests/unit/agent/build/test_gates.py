@@ -71,12 +71,12 @@ async def test_containers_that_take_their_grace_keep_no_other_of_their_namespace
     """Those that had begun to end counted until they had ended, and may have hours: as long as anybody else had some
     in line, nothing else of their namespace could end."""
     gates = node_gates(1)
-    ends, told = Ends(gates.ends, gates.ends_beside_starts), list[str]()
+    ends, begun = Ends(gates.ends, gates.ends_beside_starts), list[str]()
     go, tasks = asyncio.Event(), list[asyncio.Task[None]]()
 
     async def end(namespace: str, name: str, over: asyncio.Event | None = None) -> None:
         async with ends.turn(namespace):
-            told.append(name)
+            begun.append(name)
             if over is not None:
                 await over.wait()
 
@@ -86,46 +86,46 @@ async def test_containers_that_take_their_grace_keep_no_other_of_their_namespace
     with ends.starting("third") if beside_starts else contextlib.nullcontext():
         for number in range(3):
             begin("shop", f"slow{number}", go)
-        await until(lambda: len(told) == 3, 5)
+        await until(lambda: len(begun) == 3, 5)
         held = asyncio.Event()
         for _ in range(gates.ends.places):
             begin("evil", "first", held)
-        await until(lambda: told.count("first") == gates.ends.places, 5)  # by then the slow ones hold no place
+        await until(lambda: begun.count("first") == gates.ends.places, 5)  # by then the slow ones hold no place
         for _ in range(20):
             begin("evil", "evil", held)
         begin("shop", "next")
         await settle()
         held.set()
-        await until(lambda: "next" in told, 10)
-        assert told[: told.index("next")].count("evil") <= 3
+        await until(lambda: "next" in begun, 10)
+        assert begun[: begun.index("next")].count("evil") <= 3
     go.set()
     await asyncio.gather(*tasks)
 
 
 async def test_commands_of_probes_that_take_long_keep_no_other_of_their_namespace_waiting() -> None:
     """The same: nine that took longer than a second, on two processors."""
-    gate, told, go, held = node_gates(1).probes, list[str](), asyncio.Event(), asyncio.Event()
+    gate, begun, go, held = node_gates(1).probes, list[str](), asyncio.Event(), asyncio.Event()
     tasks = list[asyncio.Task[None]]()
 
     async def probe(namespace: str, over: asyncio.Event) -> None:
         async with gate.place(group=namespace):
-            told.append(namespace)
+            begun.append(namespace)
             await over.wait()
 
     def begin(number: int, namespace: str, over: asyncio.Event) -> None:
         tasks.extend(asyncio.create_task(probe(namespace, over)) for _ in range(number))
 
     begin(gate.places + 1, "shop", go)
-    await until(lambda: told.count("shop") == gate.places + 1, 5)
+    await until(lambda: begun.count("shop") == gate.places + 1, 5)
     begin(gate.places, "evil", held)
-    await until(lambda: told.count("evil") == gate.places, 5)
-    told.clear()
+    await until(lambda: begun.count("evil") == gate.places, 5)
+    begun.clear()
     begin(20, "evil", held)
     begin(1, "shop", held)
     await settle()
     held.set()
-    await until(lambda: "shop" in told, 10)
-    assert told.index("shop") <= gate.places
+    await until(lambda: "shop" in begun, 10)
+    assert begun.index("shop") <= gate.places
     go.set()
     await asyncio.gather(*tasks)
 

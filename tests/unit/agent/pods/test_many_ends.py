@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from agent.common.model.eviction import Eviction
 from agent.common.work.gate import Gate
 from agent.pods.work.ends import Ends
+from nodelib.json_values import Json
 from tests.builders.pods import container, pod_json
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
@@ -49,6 +51,17 @@ async def crowd() -> World:
     other = pod_json("other", container("theirs"), meta={"namespace": "other", "uid": "u9"}, restartPolicy="Always")
     world.api.create(other)
     await world.until(lambda: len(world.cri.running()) == 31)
+    return world
+
+
+async def one_pod(*containers: Json, **spec: Any) -> World:
+    """Which runs, where one container may end at a time."""
+    world = World()
+    world.ends = Ends(Gate(1, longest=None), Gate(1, longest=None))
+    await world.start_agent()
+    world.create(*containers, **spec)
+    count = len(containers) + len(spec.get("initContainers", ()))
+    await world.until(lambda: len(world.cri.running()) == count)
     return world
 
 
@@ -98,11 +111,7 @@ async def test_a_pod_that_the_node_ends_to_help_itself_waits_for_nobody() -> Non
 
 
 async def test_the_grace_of_a_container_begins_when_it_is_told_to_end() -> None:
-    world = World()
-    world.ends = Ends(Gate(1, longest=None), Gate(1, longest=None))
-    await world.start_agent()
-    world.create(container("main"))
-    await world.until(lambda: world.cri.running())
+    world = await one_pod(container("main"))
     async with world.ends.turn(""):
         world.api.ask_deletion("u1", 30)
         await world.until(lambda: world.ends.waiting)
@@ -114,12 +123,8 @@ async def test_the_grace_of_a_container_begins_when_it_is_told_to_end() -> None:
 
 async def test_what_waits_for_a_place_takes_no_grace_from_what_ends_later() -> None:
     """Sidecars end after all others, and share the pod's grace with them: they had two seconds, or none."""
-    world = World()
-    world.ends = Ends(Gate(1, longest=None), Gate(1, longest=None))
-    await world.start_agent()
     sidecar = {**container("proxy"), "restartPolicy": "Always"}
-    world.create(container("main"), container("other"), initContainers=[sidecar])
-    await world.until(lambda: len(world.cri.running()) == 3)
+    world = await one_pod(container("main"), container("other"), initContainers=[sidecar])
     async with world.ends.turn(""):
         world.api.ask_deletion("u1", 30)
         await world.until(lambda: world.ends.waiting == 2)
@@ -130,11 +135,7 @@ async def test_what_waits_for_a_place_takes_no_grace_from_what_ends_later() -> N
 
 
 async def test_a_container_that_ends_while_it_waits_is_not_stopped() -> None:
-    world = World()
-    world.ends = Ends(Gate(1, longest=None), Gate(1, longest=None))
-    await world.start_agent()
-    world.create(container("main"))
-    await world.until(lambda: world.cri.running())
+    world = await one_pod(container("main"))
     async with world.ends.turn(""):
         world.api.ask_deletion("u1", 30)
         await world.until(lambda: world.ends.waiting)
@@ -147,11 +148,7 @@ async def test_a_container_that_ends_while_it_waits_is_not_stopped() -> None:
 
 async def test_less_grace_counts_for_what_waits() -> None:
     """`kubectl delete --grace-period=1` after a `delete`, while it waits for a place."""
-    world = World()
-    world.ends = Ends(Gate(1, longest=None), Gate(1, longest=None))
-    await world.start_agent()
-    world.create(container("main"))
-    await world.until(lambda: world.cri.running())
+    world = await one_pod(container("main"))
     async with world.ends.turn(""):
         world.api.ask_deletion("u1", 30)
         await world.until(lambda: world.ends.waiting)

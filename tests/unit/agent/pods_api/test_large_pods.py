@@ -50,7 +50,7 @@ async def world() -> AsyncIterator[World]:
     await cancel_and_wait(task)
 
 
-def _told(watcher: Watcher) -> list[tuple[Change, str]]:
+def _sent(watcher: Watcher) -> list[tuple[Change, str]]:
     decoded = [(change, pod_encoding().decode(data)) for change, data in watcher.waiting]
     return [(change, pod.status.message) for change, pod in decoded]
 
@@ -61,11 +61,11 @@ async def test_the_event_loop_encodes_no_large_pod(world: World) -> None:
     world.feed.changed(_pod("small", "s", mounts=1))
     world.feed.changed(_pod("large", "l"))
     await until(lambda: len(watcher.waiting) == 2, 5)
-    assert _told(watcher) == [(Change.ADDED, "s"), (Change.ADDED, "l")]
+    assert _sent(watcher) == [(Change.ADDED, "s"), (Change.ADDED, "l")]
     assert [uid for thread, uid in world.threads if thread == world.own] == ["small"]
 
 
-async def test_of_many_changes_the_newest_is_told(world: World) -> None:
+async def test_of_many_changes_the_newest_is_sent(world: World) -> None:
     world.gate.clear()
     watcher = world.feed.add([])
     world.feed.changed(_pod("large", "0"))
@@ -75,7 +75,7 @@ async def test_of_many_changes_the_newest_is_told(world: World) -> None:
     world.feed.changed(_pod("large", "small by now", mounts=1))
     world.gate.set()
     await until(lambda: len(watcher.waiting) == 2, 5)
-    assert _told(watcher) == [(Change.ADDED, "0"), (Change.MODIFIED, "small by now")]
+    assert _sent(watcher) == [(Change.ADDED, "0"), (Change.MODIFIED, "small by now")]
 
 
 async def test_what_has_gone_is_not_told_afterwards(world: World) -> None:
@@ -89,7 +89,7 @@ async def test_what_has_gone_is_not_told_afterwards(world: World) -> None:
     world.gate.set()
     world.feed.changed(_pod("last", "3"))
     await until(lambda: len(watcher.waiting) == 3, 5)
-    assert [change for change, _ in _told(watcher)] == [Change.DELETED, Change.DELETED, Change.ADDED]
+    assert [change for change, _ in _sent(watcher)] == [Change.DELETED, Change.DELETED, Change.ADDED]
 
 
 async def test_whoever_begins_to_watch_is_told_nothing_older_than_what_he_knows(world: World) -> None:
@@ -101,8 +101,8 @@ async def test_whoever_begins_to_watch_is_told_nothing_older_than_what_he_knows(
     second = world.feed.add([_pod("large", "2")])
     world.gate.set()
     await until(lambda: len(first.waiting) == 2, 5)
-    assert _told(first) == [(Change.ADDED, "1"), (Change.MODIFIED, "2")]
-    assert (Change.MODIFIED, "1") not in _told(second)
+    assert _sent(first) == [(Change.ADDED, "1"), (Change.MODIFIED, "2")]
+    assert (Change.MODIFIED, "1") not in _sent(second)
 
 
 async def test_a_number_that_json_cannot_have_ends_no_worker(world: World) -> None:
@@ -112,4 +112,4 @@ async def test_a_number_that_json_cannot_have_ends_no_worker(world: World) -> No
     world.feed.changed(ServedPod(Pod(raw), {}))
     world.feed.changed(_pod("large", "l"))
     await until(lambda: bool(watcher.waiting), 5)
-    assert _told(watcher) == [(Change.ADDED, "l")]
+    assert _sent(watcher) == [(Change.ADDED, "l")]
