@@ -256,6 +256,11 @@ def staging_folder(root: str, volume: CsiVolume) -> str:
     return f"{base}/{volume.driver}/{hashlib.sha256(volume.handle.encode()).hexdigest()}"
 
 
+def staging_path(root: str, volume: CsiVolume) -> str:
+    """Where a volume is staged, which counts only if its driver stages."""
+    return f"{staging_folder(root, volume)}/{'staging' if volume.block else 'globalmount'}"
+
+
 def is_final_error(code: str) -> bool:
     """Whether a driver that failed with this gRPC code has certainly stopped working on the volume (csi_client.go)."""
     return code not in ("CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED")

@@ -13,19 +13,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent.common.model.errors import PluginError
 from agent.common.model.pod_settings import PodPaths
 from agent.common.model.pods import Pod
 from agent.common.work.jobs import Jobs
-from agent.common.work.namespace_threads import NamespaceThreads
 from agent.volumes.model.csi import CsiSecrets, CsiVolume, DriverFacts, Published, SecretRef, VolumeKey
 from agent.volumes.model.volumes import MountedVolume
 from agent.volumes.plan import csi as plan
-from agent.volumes.ports import CsiDisk, CsiDriver, CsiVolumeApi
+from agent.volumes.ports import CsiDisk, CsiVolumeApi
 from agent.volumes.work.csi_attachments import CsiAttachments
 from agent.volumes.work.csi_contexts import CsiContexts
 from agent.volumes.work.csi_drivers import CsiDrivers
 from agent.volumes.work.csi_grower import CsiGrower
+from agent.volumes.work.csi_mounter import CsiMounter, CsiMounterDeps, Mounting
 from agent.volumes.work.csi_records import CsiRecords
 from agent.volumes.work.csi_stagings import CsiStagings
 from agent.volumes.work.few_at_a_time import few_at_a_time
@@ -38,7 +37,6 @@ from nodelib.threads import alone
 log = logging.getLogger(__name__)
 
 _REPUBLISH_INTERVAL = 60.0  # seconds
-_WRITES_AT_ONCE = 4  # records of a namespace: each waits for the disk, and somebody may have thousands of them
 
 _Known = Mapping[tuple[VolumeKey, str], Published]
 """What the pod's directory says is published, perhaps by an earlier run of the agent: by key and target."""
@@ -73,36 +71,20 @@ class MountedCsiVolume:
     republish: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Mounting:
-    """A volume that is being mounted for a pod at `target`, and all that its driver is told of it.
-
-    `described` is the CSIDriver object, `context` the metadata of its attachment.
-    """
-
-    pod: Pod
-    volume: CsiVolume
-    target: str
-    described: Json | None
-    driver: CsiDriver
-    facts: DriverFacts
-    context: dict[str, str]
-    secrets: CsiSecrets
-
-
 class CsiVolumes:
     """load() first; mount() and release() are idempotent; run() is long-lived."""
 
     def __init__(self, root_dir: str, node: str, deps: CsiVolumesDeps) -> None:
-        self._root_dir, self._node, self._deps = root_dir, node, deps
+        self._root_dir, self._deps = root_dir, deps
         self._records = CsiRecords(deps.disk)
         self._stagings = CsiStagings(deps.drivers, self._records, deps.clock, deps.in_use, self._remove)
         self._contexts = deps.contexts
-        self._threads = [NamespaceThreads() for _ in range(_WRITES_AT_ONCE)]
+        self._mounter = CsiMounter(
+            CsiMounterDeps(root_dir, node, deps.api, deps.disk, self._records, self._stagings, deps.contexts)
+        )
         self._attachments = CsiAttachments(node, deps.api, deps.clock, deps.in_use, deps.limit_exceeded)
         self._mounted: dict[str, dict[str, MountedCsiVolume]] = {}
         self._under_way: dict[str, set[asyncio.Task[MountedVolume]]] = {}  # also of tries that have failed, by UID
-        self._writes: dict[str, set[asyncio.Task[None]]] = {}  # of records, by UID
         self._growing: dict[str, set[str]] = {}  # published, but the pod must wait until they have grown: names by UID
         self.new_mount = asyncio.Event()
 
@@ -126,8 +108,7 @@ class CsiVolumes:
         Raises NodewrightError for a driver that cannot unpublish, OSError for the disk.
         """
         await cancel_and_wait(*self._under_way.pop(paths.uid, ()))
-        if writes := self._writes.pop(paths.uid, None):
-            await asyncio.wait(writes)
+        await self._records.written(paths.uid)
         self._deps.api.drop_pod(paths.uid)
         self._mounted.pop(paths.uid, None)
         self._growing.pop(paths.uid, None)
@@ -153,7 +134,7 @@ class CsiVolumes:
 
     def staging_of(self, volume: CsiVolume) -> str:
         """The staging path of the volume, which counts only if its driver stages."""
-        return f"{plan.staging_folder(self._root_dir, volume)}/{'staging' if volume.block else 'globalmount'}"
+        return plan.staging_path(self._root_dir, volume)
 
     async def run(self) -> None:
         """Until cancelled: republish volumes whose drivers ask for it, and unstage those that no pod uses any more."""
@@ -201,21 +182,15 @@ class CsiVolumes:
         driver, facts = self._deps.drivers.get(volume.driver)
         context = await self._attachments.wait(volume, described)
         secrets = await self._read_secrets(volume, facts)
-        mounting = _Mounting(pod, volume, target, described, driver, facts, context, secrets)
+        mounting = Mounting(pod, volume, target, described, driver, facts, context, secrets)
         async with self._stagings.locks.of(volume.key):
-            staging = await self._stage_and_publish(mounting)
+            staging = await self._mounter.stage_and_publish(mounting)
             await self._grow_first(mounting, staging)
         if plan.applies_fs_group(volume, described, facts) and volume.fs_group is not None:
             await alone(self._deps.disk.apply_fs_group, target, volume.fs_group, volume.fs_group_policy)
         return await self._record(pod, volume, target, described)
 
-    async def _stage_and_publish(self, one: _Mounting) -> str:
-        """Both do nothing where it is done. Returns the staging path."""
-        staging = await self._stage(one)
-        await self._publish(one, await self._publish_request(one, staging))
-        return staging
-
-    async def _grow_first(self, one: _Mounting, staging: str) -> None:
+    async def _grow_first(self, one: Mounting, staging: str) -> None:
         """What is published, but has not grown as it should, is asked for again by the next try to mount it."""
         waiting = self._growing.setdefault(one.pod.uid, set())
         waiting.add(one.volume.name)
@@ -223,7 +198,7 @@ class CsiVolumes:
         await self._deps.grower.before_start(growing, one.volume, one.facts, partial(self._remount, one, staging))
         waiting.discard(one.volume.name)
 
-    async def _remount(self, one: _Mounting, staging: str) -> bool:
+    async def _remount(self, one: Mounting, staging: str) -> bool:
         """Take the volume off the node and mount it again; False: another pod has it."""
         key, target = one.volume.key, one.target
         if set((await self._records.look()).targets.get(key, ())) - {target}:
@@ -232,7 +207,7 @@ class CsiVolumes:
         await self._remove(target.rpartition("/")[0], target)
         if staging:
             await self._stagings.unstage(key, staging)
-        await self._stage_and_publish(one)
+        await self._mounter.stage_and_publish(one)
         return True
 
     async def _record(self, pod: Pod, volume: CsiVolume, target: str, described: Json | None) -> MountedVolume:
@@ -254,69 +229,6 @@ class CsiVolumes:
         stage = volume.stage_secret if plan.stages(volume, facts) else None
         return CsiSecrets(publish=await read(volume.publish_secret), stage=await read(stage))
 
-    async def _stage(self, one: _Mounting) -> str:
-        """Stage it unless that is done; returns the staging path, "" for a driver that does not stage."""
-        volume, disk = one.volume, self._deps.disk
-        if not plan.stages(volume, one.facts):
-            return ""
-        folder, path = plan.staging_folder(self._root_dir, volume), self.staging_of(volume)
-        if self._contexts.enabled:
-            await self._unstage_other_context(volume)
-        if self._stagings.is_staged(volume.key):
-            return path
-        await alone(disk.make, path)
-        await self._save(one, folder, plan.staging_data(volume))
-        try:
-            await one.driver.stage(plan.stage_request(volume, one.facts, path, one.context, one.secrets))
-        except PluginError as error:
-            if plan.is_final_error(error.code):
-                await alone(disk.remove, folder, path)
-            raise
-        self._stagings.staged(volume.key)
-        return path
-
-    async def _unstage_other_context(self, volume: CsiVolume) -> None:
-        """A mount keeps its context: what an earlier pod left staged with another one is made anew."""
-        for one in (await self._records.look()).staged.get(volume.key, ()):
-            if one.context != volume.context:
-                await self._stagings.unstage(volume.key, one.path)
-
-    async def _publish_request(self, one: _Mounting, staging: str) -> Json:
-        requests = plan.token_requests(one.described)
-        tokens = [await self._deps.api.token(one.pod, request) for request in requests]
-        volume_context, publish_secrets = plan.publish_contexts(
-            one.volume, one.pod, one.described, dict(zip(requests, tokens, strict=True)), one.secrets
-        )
-        return plan.publish_request(
-            one.volume,
-            one.facts,
-            target=one.target,
-            staging=staging,
-            context=one.context,
-            volume_context=volume_context,
-            secrets=publish_secrets,
-        )
-
-    async def _publish(self, one: _Mounting, request: Json) -> None:
-        """Makes the directory of the target; the driver makes the target itself, as the CSI specification says."""
-        folder, record = one.target.rpartition("/")[0], plan.volume_data(one.volume, self._node)
-        await self._save(one, folder, record)
-        try:
-            await one.driver.publish(request)
-        except PluginError as error:
-            if plan.is_final_error(error.code):
-                await alone(self._deps.disk.remove, folder, one.target)
-            raise
-
-    async def _save(self, one: _Mounting, folder: str, record: Mapping[str, str]) -> None:
-        """Whoever is cancelled does not take the record along, whose thread goes on: release() waits for it."""
-        threads = self._threads[hash(folder) % len(self._threads)]
-        write = asyncio.create_task(threads.run(one.pod.namespace, self._deps.disk.save, folder, record))
-        writes = self._writes.setdefault(one.pod.uid, set())
-        writes.add(write)
-        write.add_done_callback(writes.discard)
-        await asyncio.shield(write)
-
     async def _republish(self, one: MountedCsiVolume) -> None:
         volume, pod, target = one.volume, one.pod, one.target
         try:
@@ -327,10 +239,10 @@ class CsiVolumes:
             async with self._stagings.locks.of(volume.key):
                 if volume.name not in self._mounted.get(pod.uid, {}):
                     return  # released meanwhile
-                mounting = _Mounting(pod, volume, target, described, driver, facts, context, secrets)
-                staging = await self._stage(mounting)
+                mounting = Mounting(pod, volume, target, described, driver, facts, context, secrets)
+                staging = await self._mounter.stage(mounting)
                 # Containers are using the mount: a failure must not remove it.
-                await driver.publish(await self._publish_request(mounting, staging))
+                await driver.publish(await self._mounter.publish_request(mounting, staging))
         except NodewrightError as error:
             log.warning("pod %s: volume %s could not be republished: %s", pod.full_name, volume.name, error)
 
