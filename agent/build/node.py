@@ -15,9 +15,10 @@ from agent.common.plan.demand import MEMORY, ZERO
 from agent.containers.work.configs import CgroupFacts
 from agent.node.edge.iptables import find_tables
 from agent.node.plan.shutdown import NOT_READY
+from agent.node.work.deps import NodeEdges, NodeHooks, NodeTimes
 from agent.node.work.lease import LeaseController
 from agent.node.work.local_node import LocalNode
-from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
+from agent.node.work.node import NodeManager
 from agent.node.work.util_chains import UtilChains
 from agent.resources.edge.cgroups import CgroupTree
 from agent.resources.edge.kernel import hugepage_sizes, swap_limits

@@ -16,8 +16,9 @@ from agent.common.model.pods import ImageFacts
 from agent.node.edge.machine import Machine, addresses_towards
 from agent.node.model import MachineFacts, NodePlace, NodePolicy
 from agent.node.plan.status import node_place
+from agent.node.work.deps import NodeEdges, NodeHooks, NodeTimes
 from agent.node.work.lease import LeaseController
-from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
+from agent.node.work.node import NodeManager
 from nodelib.clock import SystemClock
 from nodelib.json_values import Json
 from nodelib.kube.client import KubeClient

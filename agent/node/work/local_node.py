@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from agent.node.model import NodePolicy
-from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
+from agent.node.work.deps import NodeEdges, NodeHooks, NodeTimes
+from agent.node.work.node import NodeManager
 from nodelib.json_values import Json
 from nodelib.tasks import Work
 

@@ -10,32 +10,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Mapping
 
 from agent.admission.plan.sysctls import kernel_version
 from agent.common.plan.demand import Amounts
-from agent.common.ports import Events
-from agent.common.work.observable import Observable, until
-from agent.node.model import MachineFacts, NodeCondition, NodeEvent, NodeInputs, NodePlace, NodePolicy
+from agent.common.work.observable import until
+from agent.node.model import NodeEvent, NodeInputs, NodePolicy
 from agent.node.plan import capacity as capacity_plan
 from agent.node.plan import status as plan
 from agent.node.plan.conditions import schedulable_events
 from agent.node.plan.registration import platform_patch
+from agent.node.work.deps import NodeEdges, NodeHooks, NodeTimes
 from agent.node.work.image_list import ImageList
 from agent.node.work.node_places import NodePlaces
 from agent.node.work.registration import NODES, Registration
-from agent.plugins.model import NodeExtras
 from agent.runtime.model import RuntimeFacts
 from agent.runtime.plan import DOWN_AFTER
-from agent.runtime.ports import ImageService, RuntimeService
 from agent.runtime.work.watch import RuntimeWatch
 from nodelib.backoff import Backoff
-from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
-from nodelib.kube.client import ApiError, KubeClient
+from nodelib.kube.client import ApiError
 from nodelib.kube.reflector import Reflector
 from nodelib.kube.skew import version_skew
 from nodelib.runner import BoundedFrequencyRunner
@@ -46,54 +41,6 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 7.0, 1.5  # seconds between tries to register
 _AGAIN_PAUSES = (1.0, 300.0)  # seconds before a deleted Node is registered again: doubled when it is deleted again soon
 _STANDS_AFTER = 600.0  # seconds; a Node that stood so long is registered again after the first pause
-
-
-class Machine(Protocol):
-    """node/edge/machine.py Machine."""
-
-    def facts(self) -> MachineFacts: ...
-
-
-@dataclass(frozen=True, slots=True)
-class NodeEdges:
-    """What the keeper works through. `addresses()`: the node's InternalIPs; raises NodewrightError without any."""
-
-    client: KubeClient
-    runtime: RuntimeService
-    images: ImageService
-    machine: Machine
-    events: Events
-    clock: Clock
-    addresses: Callable[[], Awaitable[tuple[str, ...]]]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeHooks:
-    """What the keeper asks for when it computes a status, and whom it informs.
-
-    `on_nodes` (None: not wanted) is called with all Nodes whenever one of them is added, removed or changes its
-    addresses or pod ranges; it may not block. `own_node` is set to this Node as the API last showed it. `extras()`:
-    what plugins add to the status; `problems()`: why this node is not ready, beside the runtime's reasons;
-    `conditions()`: more conditions; `pressures()`: the pressure conditions that hold now. Call poke() when one of
-    these changes.
-    """
-
-    on_nodes: Callable[[list[NodePlace]], None] | None = None
-    extras: Callable[[], NodeExtras] = NodeExtras
-    own_node: Observable[Json | None] = field(default_factory=lambda: Observable(None))
-    problems: Callable[[], list[str]] = list
-    conditions: Callable[[], list[NodeCondition]] = list
-    pressures: Callable[[], Iterable[str]] = tuple
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTimes:
-    """Seconds: how often the status is computed, how often it is sent although nothing changed, and how long the
-    status waits for a list of images."""
-
-    update: float = 10.0
-    report: float = 300.0
-    answer: float = 10.0
 
 
 class NodeManager:

@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from agent.node.model import NodePlace, NodePolicy
-from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
+from agent.node.work.deps import NodeEdges, NodeHooks, NodeTimes
+from agent.node.work.node import NodeManager
 from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient

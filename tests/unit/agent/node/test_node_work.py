@@ -9,7 +9,8 @@ import pytest
 
 from agent.common.model.pods import ImageFacts
 from agent.node.model import MachineFacts, NodePolicy
-from agent.node.work.node import NodeEdges, NodeHooks, NodeManager, NodeTimes
+from agent.node.work.deps import NodeEdges, NodeHooks, NodeTimes
+from agent.node.work.node import NodeManager
 from nodelib.json_values import Json
 from tests.fakes.clock import FakeClock
 
