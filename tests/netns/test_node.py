@@ -126,6 +126,11 @@ class World:
     async def node(self) -> Json:
         return await self.admin.get(f"/api/v1/nodes/{self.name}")
 
+    async def give_pod_cidr(self, cidr: str) -> None:
+        """As the controller manager does. A Node may have it already."""
+        await self.admin.patch(f"/api/v1/nodes/{self.name}", {"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
+        await until(lambda: self.pod_cidrs == (cidr,))
+
     async def ready(self) -> Json:
         conditions = (await self.node())["status"]["conditions"]
         return next(entry for entry in conditions if entry["type"] == "Ready")
@@ -149,10 +154,7 @@ def test_registers_and_becomes_ready(server: ApiServer) -> None:
             ready = await world.ready()
             assert (ready["status"], ready["reason"]) == ("False", "KubeletNotReady")
             await until(lambda: _says(world, "cni plugin not initialized"))
-            await world.admin.patch(
-                "/api/v1/nodes/n1", {"spec": {"podCIDR": "10.244.7.0/24", "podCIDRs": ["10.244.7.0/24"]}}
-            )
-            await until(lambda: world.pod_cidrs == ("10.244.7.0/24",))
+            await world.give_pod_cidr("10.244.7.0/24")
             world.runtime.network_ready = True
             await until(lambda: _says(world, "kubelet is posting ready status"))
             node = await world.node()
@@ -193,6 +195,7 @@ def test_other_nodes_need_a_role_and_are_sent_with_it(server: ApiServer) -> None
     async def story() -> None:
         async with World(server, "n1") as world:
             await until(world.keeper.registered.is_set)
+            await world.give_pod_cidr("10.244.7.0/24")
             await world.admin.post("/api/v1/nodes", {"metadata": {"name": "n9"}})
             # Its own Node a node may always read.
             assert {fact.name for sent in world.nodes for fact in sent} <= {"n1"}
