@@ -102,7 +102,7 @@ def translated(node: NodePlace) -> NodeFacts:
     """
     ips = [ip for ip in map(_address, node.internal_ips) if ip is not None and not addresses.special(ip)]
     cidrs = [cidr for cidr in map(_network, node.pod_cidrs) if cidr is not None]
-    return NodeFacts(name=node.name, internal_ips=tuple(ips[:_MOST_ADDRESSES]), pod_cidrs=tuple(cidrs))
+    return NodeFacts(node.name, tuple(ips[:_MOST_ADDRESSES]), tuple(cidrs), node.created)
 
 
 def _address(text: object) -> addresses.Address | None:

@@ -63,6 +63,7 @@ class NodeNetwork:
         self._published = published or Published()
         self._nodes: tuple[NodeFacts, ...] | None = None
         self._tunnel: Tunnel | None = None
+        self._believed: tuple[Network, ...] = ()  # podCIDRs of other nodes
         self._reported: tuple[str, ...] = ()
         self._adopted: set[str] = set()
         self._waiting = "the node's network has not been set up yet"
@@ -160,7 +161,8 @@ class NodeNetwork:
             self._waiting = waiting
             return
         try:
-            skipped = await asyncio.to_thread(self._links.sync, cidrs, self._nodes, self._attachments())
+            synced = await asyncio.to_thread(self._links.sync, cidrs, self._nodes, self._attachments())
+            self._believed = self._believed if synced.believed is None else synced.believed
             self._tunnel = await asyncio.to_thread(self._links.tunnel)
             await self.firewall.sync(audit=True)
             # After the rules: they guard the node's loopback against what this setting lets in.
@@ -175,7 +177,7 @@ class NodeNetwork:
         self._failures = 0
         self._published = Published(cidrs, self.non_masquerade)
         self._waiting = ""
-        self._report(skipped)
+        self._report(synced.problems)
 
     @property
     def non_masquerade(self) -> tuple[Network, ...]:
@@ -198,8 +200,8 @@ class NodeNetwork:
         # A recreated Node has no podCIDR for a moment: running pods keep their rules meanwhile.
         cidrs = self.pod_cidrs or self._published.pod_cidrs
         attachments, tunnel = self._attachments(), self._tunnel
-        others = [cidr for item in self._nodes or () for cidr in item.pod_cidrs]
-        pods = (*cidrs, *self._settings.cluster_cidrs, *others)
+        # Not what any node claims: what counts as pods sends nothing through the overlay.
+        pods = (*cidrs, *self._settings.cluster_cidrs, *self._believed)
         return tuple(
             FirewallFacts(
                 version=version,

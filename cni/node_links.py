@@ -26,6 +26,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class Synced:
+    """What a sync came to. `problems`: what could not be done, one sentence each; `believed`: the podCIDRs of other
+    nodes that are theirs, None while no Nodes are known.
+    """
+
+    problems: tuple[str, ...] = ()
+    believed: tuple[Network, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLinks:
     """Repairs the links of one node, with the edges that it needs."""
 
@@ -37,8 +47,8 @@ class NodeLinks:
 
     def sync(
         self, cidrs: tuple[Network, ...], nodes: tuple[NodeFacts, ...] | None, attachments: Sequence[Attachment]
-    ) -> tuple[str, ...]:
-        """Compare and repair. Returns what could not be done, one sentence each. `nodes` None: not known yet."""
+    ) -> Synced:
+        """Compare and repair. `nodes` None: not known yet."""
         own = self._own(nodes)
         versions = sorted({cidr.version for cidr in cidrs})
         problems = [ensure_bridge_filtered(version, self.kernel) for version in versions]
@@ -63,7 +73,7 @@ class NodeLinks:
                 cluster_cidrs=self.settings.cluster_cidrs,
             )
             uplink = node.uplink_mtu(every, links.addresses(), links.routes(), own.internal_ips)
-            tunnel = self._overlay(own, cidrs, plan.peers, uplink) if nodes is not None else None
+            tunnel, narrow = self._overlay(own, cidrs, plan.peers, uplink) if nodes is not None else (None, [])
             inner = tunnel.mtu if tunnel else device.mtu if device and nodes is None else 0
             mtu, problem = overlay.pod_mtu(uplink, inner, cidrs)
             # Measuring the paths to other nodes takes long: there may be new pods.
@@ -72,7 +82,8 @@ class NodeLinks:
             problems.append(ensure_guarded(self.settings.bridge, self.kernel))
             if nodes is not None:  # otherwise routes and tunnels stay as they are
                 self._apply_routes(links, plan, tunnel, device)
-        return (*plan.skipped, *(text for text in (problem, *problems) if text))
+        found = (*plan.skipped, *(text for text in (problem, *narrow, *problems) if text))
+        return Synced(found, plan.believed if nodes is not None else None)
 
     def tunnel(self) -> Tunnel | None:
         """That of the overlay, as the kernel has it now."""
@@ -113,12 +124,14 @@ class NodeLinks:
 
     def _overlay(
         self, own: NodeFacts, cidrs: tuple[Network, ...], peers: Sequence[overlay.Peer], uplink: int
-    ) -> OverlayPlan | None:
+    ) -> tuple[OverlayPlan | None, list[str]]:
+        """The overlay, None if no node needs it, and what is wrong with the paths through it."""
         if not peers:
-            return None
+            return None, []
         port = self.settings.vxlan_port
         paths = self.path_mtus([peer.underlay for peer in peers], port, uplink)
-        return overlay.plan(own, cidrs, port, overlay.link_mtu(uplink, own, peers, paths))
+        mtu = overlay.link_mtu(uplink, own, peers, paths, cidrs)
+        return overlay.plan(own, cidrs, port, mtu), overlay.narrow_paths(mtu, own, peers, paths)
 
     def _bridge(
         self,

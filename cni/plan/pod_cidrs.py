@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from cni.model import Interface, Network, NodeFacts
+from cni.model import Address, Interface, Network, NodeFacts
 from nodelib.addresses import hardware_address
 
 # What no podCIDR may overlap: this host, loopback, link-local, multicast, broadcast; in IPv6 mapped addresses too.
@@ -26,12 +26,12 @@ class ReservedRanges:
     """What the podCIDR of another node is checked against.
 
     It must not overlap `connected` (this node's own addresses with prefixes, except those of its bridge), `own` (this
-    node's podCIDRs) or an address of `nodes`. It must be inside `cluster`, the ranges of all pods; without any of a
-    family, any range may be theirs.
+    node's podCIDRs) or one of `nodes`, their addresses with their names (see `addresses_of()`). It must be inside
+    `cluster`, the ranges of all pods; without any of a family, any range may be theirs.
     """
 
     connected: Sequence[Interface] = ()
-    nodes: Sequence[NodeFacts] = ()
+    nodes: Sequence[tuple[Address, str]] = ()
     own: Collection[Network] = ()
     cluster: Collection[Network] = ()
 
@@ -50,19 +50,39 @@ class Accepted:
         return f"overlaps {other} of node {self.cidrs[other]}" if other is not None else ""
 
 
+def addresses_of(
+    nodes: Iterable[NodeFacts], connected: Iterable[Interface], cluster: Collection[Network]
+) -> list[tuple[Address, str]]:
+    """The addresses of nodes that no podCIDR may cover, each with its node's name.
+
+    Each node says itself which ones it has, at any time. An address of a pod is none: by naming one, a node would take
+    that pod's whole node off the network. Unless this node has such an address itself, as where `cluster` is a wide
+    range that the nodes are in, too.
+    """
+    mine = list(connected)
+    pods = [one for one in cluster if not any(item.version == one.version and item.ip in one for item in mine)]
+    return [
+        (ip, node.name)
+        for node in nodes
+        for ip in node.internal_ips
+        if not any(ip.version == one.version and ip in one for one in pods)
+    ]
+
+
 def ordered(nodes: Iterable[NodeFacts], held: Mapping[Network, Collection[object]]) -> list[tuple[NodeFacts, Network]]:
     """All nodes' podCIDRs, in the order in which they are believed: of two that overlap, the first is.
 
     A node that is served already keeps its range (`held`: networks with the address of the node that they are routed to
-    now, or its hardware address in the overlay). Then the smaller range comes first, so a node with a huge podCIDR
-    takes nothing from those inside of it.
+    now, or its hardware address in the overlay). Then the older Node comes first: no node changes the podCIDR that it
+    has, and none is given to a new one that an older one has. Of Nodes of one second the smaller range comes first, so
+    one with a huge podCIDR takes nothing from those inside of it.
     """
     found = [(node, cidr) for node in nodes for cidr in node.pod_cidrs]
 
-    def rank(one: tuple[NodeFacts, Network]) -> tuple[bool, int, int, str]:
+    def rank(one: tuple[NodeFacts, Network]) -> tuple[bool, str, int, int, str]:
         node, cidr = one
         mine = any(ip in held.get(cidr, ()) or hardware_address(ip) in held.get(cidr, ()) for ip in node.internal_ips)
-        return (not mine, cidr.version, -cidr.prefixlen, node.name)
+        return (not mine, node.created, cidr.version, -cidr.prefixlen, node.name)
 
     return sorted(found, key=rank)
 
@@ -76,11 +96,8 @@ def refusal(cidr: Network, reserved: ReservedRanges) -> str:
     ranges = [one for one in reserved.cluster if one.version == cidr.version]
     if ranges and not any(_inside(cidr, one) for one in ranges):
         return f"is outside the cluster's ranges {', '.join(map(str, ranges))} (--pod-network-cidr)"
-    for node in reserved.nodes:
-        for ip in node.internal_ips:
-            if ip in cidr:
-                return f"covers the address {ip} of node {node.name}"
-    return ""
+    covered = next(((ip, name) for ip, name in reserved.nodes if ip in cidr), None)
+    return f"covers the address {covered[0]} of node {covered[1]}" if covered else ""
 
 
 def takeover(cidr: Network, connected: Iterable[Interface]) -> str:

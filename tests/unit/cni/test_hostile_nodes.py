@@ -1,0 +1,113 @@
+"""What one node says of itself, in its own Node object or on the way to it, costs no other node its network."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from ipaddress import ip_address, ip_interface, ip_network
+
+import pytest
+
+from agent.node.work.node_places import NodePlaces
+from cli.node_agent import translated
+from cni.model import NodeFacts, RouteFacts
+from cni.plan import overlay, routes
+from nodelib.json_values import Json
+from tests.fakes.fake_netlink import NODE
+from tests.unit.cni.test_daemon import FAR, ME, PEER, Bench
+
+LINK = [ip_interface("10.89.0.11/24"), ip_interface("fd89::11/64")]
+PODS = (ip_network("10.244.0.0/16"),)
+
+
+def evil(ips: str, *cidrs: str) -> NodeFacts:
+    return NodeFacts("evil", tuple(map(ip_address, ips.split())), tuple(map(ip_network, cidrs)), "2026-11-30T15:00:00Z")
+
+
+@pytest.mark.parametrize("cidr", ["0.0.0.0/0", "198.51.100.0/24", "10.244.7.0/25"], ids=["all", "nodes", "pods"])
+async def test_a_range_that_is_not_believed_closes_nobody_elses_tunnel(cidr: str) -> None:
+    """What the guard of the overlay calls pods may send nothing to the overlay's port: not the other nodes, too. And
+    pods send to that port of pods only: not of the other nodes, too.
+    """
+    bench = Bench()
+    bench.network.set_nodes([ME, PEER, FAR, evil("10.89.0.66", cidr)])
+    await bench.network.sync()
+    guard = bench.rules[-1].guard
+    assert guard is not None
+    assert all(one.subnet_of(PODS[0]) for one in guard.pods)  # type: ignore[arg-type]
+
+
+async def test_pods_outside_of_the_known_ranges_are_pods_to_the_guard() -> None:
+    bench = Bench()
+    bench.network._settings = replace(bench.network._settings, cluster_cidrs=())
+    object.__setattr__(bench.network._links, "settings", bench.network._settings)
+    bench.network.set_nodes([ME, PEER, FAR, evil("10.89.0.66", "198.51.100.0/24")])
+    await bench.network.sync()
+    guard = bench.rules[-1].guard
+    assert guard is not None
+    assert sorted(map(str, guard.pods)) == ["10.244.0.0/24", "10.244.1.0/24", "10.244.7.0/24"]
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["served", "new"])
+def test_an_address_among_the_pods_of_another_node_is_no_nodes_address(held: bool) -> None:
+    """No podCIDR is believed that covers a node's address. Each node says itself which ones it has."""
+    served = RouteFacts(PEER.pod_cidrs[0], PEER.internal_ips[0], 9, routes.PROTOCOL)
+    nodes = [ME, PEER, evil("10.89.0.66 10.244.1.7", "10.244.2.0/24")]
+    plan = routes.plan(ME, nodes, LINK, [served] if held else [], ME.pod_cidrs, cluster_cidrs=PODS)
+    assert plan.skipped == () and plan.remove == ()
+    assert len(plan.add) == (1 if held else 2)
+
+
+@pytest.mark.parametrize("cidr", ["10.244.1.0/25", "10.244.1.0/24"], ids=["a part of it", "the same"])
+def test_of_two_new_claims_that_of_the_older_node_is_believed(cidr: str) -> None:
+    """A node that has just begun knows no routes yet. No Node changes the podCIDR that it has."""
+    older = replace(PEER, created="2026-11-01T00:00:00Z")
+    plan = routes.plan(ME, [evil("10.89.0.66", cidr), ME, older], LINK, [], ME.pod_cidrs, cluster_cidrs=PODS)
+    assert [str(one.gateway) for one in plan.add] == ["10.89.0.12"]
+
+
+def test_where_nodes_have_addresses_of_the_pods_range_no_podcidr_covers_one() -> None:
+    """--pod-network-cidr 10.0.0.0/8, and nodes in it."""
+    nodes = [ME, PEER, evil("10.89.0.66", "10.89.0.12/32")]
+    plan = routes.plan(ME, nodes, LINK, [], ME.pod_cidrs, cluster_cidrs=[ip_network("10.0.0.0/8")])
+    assert "covers the address 10.89.0.12 of node peer" in plan.skipped[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "mtu"),
+    [pytest.param(552, 1024, id="as little as Linux believes"), pytest.param(1300, 1250, id="a tunnel between nodes")],
+)
+async def test_one_path_takes_little_from_all_pods(path: int, mtu: int) -> None:
+    """Whoever answers at a node's address, or on the way there, says how large a packet may be."""
+    bench = Bench()
+    bench.network.set_nodes([ME, FAR])
+    bench.paths[FAR.internal_ips[0]] = path
+    await bench.network.sync()
+    links = bench.kernel.namespaces[NODE].links
+    assert (links["nwvx0"].mtu, links["nw0"].mtu) == (mtu, mtu)
+
+
+def test_no_path_takes_ipv6_off_the_pods_links() -> None:
+    """Below 1,280 bytes the kernel does that."""
+    peers, paths = [overlay.Peer("far", FAR.internal_ips[0])], {FAR.internal_ips[0]: 552}
+    both = (*ME.pod_cidrs, ip_network("fd44::/64"))
+    mtu = overlay.link_mtu(1500, ME, peers, paths, both)
+    assert overlay.pod_mtu(1500, mtu, both) == (1280, "")
+    assert "552" in overlay.narrow_paths(mtu, ME, peers, paths)[0]
+
+
+def test_an_uplink_that_is_narrow_itself_is_followed() -> None:
+    peers = [overlay.Peer("far", FAR.internal_ips[0])]
+    assert overlay.link_mtu(1000, ME, peers, {FAR.internal_ips[0]: 900}, ME.pod_cidrs) == 950
+
+
+def test_a_node_with_very_many_addresses_holds_up_no_agent() -> None:
+    """Each change of it was 0.32 s of the event loop of every agent, with as many as an API server stores."""
+    known: list[NodeFacts] = []
+    places = NodePlaces(lambda found: known.extend(map(translated, found)))
+    listed = [{"type": "InternalIP", "address": f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"} for n in range(1, 60_000)]
+    node: Json = {"metadata": {"name": "evil"}, "status": {"addresses": listed}}
+    began = time.process_time()
+    places.on_node("ADDED", node)
+    assert time.process_time() - began < 0.05
+    assert 0 < len(known[0].internal_ips) <= 16
