@@ -75,18 +75,15 @@ class DiskStore:
 
     def get(self, key: AttachmentKey) -> Attachment | None:
         with self._lock:
-            addresses = [address for address, record in self._records.items() if record.key == key]
-            if not addresses:
-                return None
-            record = self._records[addresses[0]]
-            # A record lists all addresses that were asked for; only those whose file exists are taken.
-            held = tuple(address for address in record.addresses if address in addresses)
-            return Attachment(key, held, record.port_mappings, record.pod, record.created, record.netns)
+            found = {address: record for address, record in self._records.items() if record.key == key}
+            return _together(key, found) if found else None
 
     def attachments(self) -> list[Attachment]:
         with self._lock:
-            keys = dict.fromkeys(record.key for record in self._records.values())
-            return [record for key in keys if (record := self.get(key)) is not None]
+            found: dict[AttachmentKey, dict[Address, Attachment]] = {}
+            for address, record in self._records.items():
+                found.setdefault(record.key, {})[address] = record
+            return [_together(key, records) for key, records in found.items()]
 
     def taken(self) -> Collection[Address]:
         with self._lock:
@@ -156,6 +153,13 @@ class DiskStore:
                     with suppress(FileNotFoundError):
                         if time.time() - entry.stat().st_mtime > _DRAFT_LIFETIME:
                             os.unlink(entry.path)
+
+
+def _together(key: AttachmentKey, records: Mapping[Address, Attachment]) -> Attachment:
+    """A record lists all addresses that were asked for; only those whose file exists are taken."""
+    record = next(iter(records.values()))
+    held = tuple(address for address in record.addresses if address in records)
+    return Attachment(key, held, record.port_mappings, record.pod, record.created, record.netns)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from cni.plan import hostports, iptables, nftables, routes
 from cni.plan.node import bridge
 from cni.spec.arguments import Args
 from cni.spec.configuration import NetConf, address_range, parse_conf
-from cni.spec.errors import CNIError
+from cni.spec.errors import INVALID_CONFIG, CNIError
 from nodelib.addresses import hardware_address
 from nodelib.json_values import Json
 from nodelib.netlink.flows import UdpFlow
@@ -311,3 +311,21 @@ def test_a_plugin_of_the_list_that_prints_without_end(piece: str) -> None:
 def test_as_many_host_ports_as_a_pod_may_have() -> None:
     ports = [{"HostPort": 60000, "ContainerPort": 60000, "Protocol": "sctp", "HostIP": "fd00:1:2:3:4:5:6:7"}] * 4096
     assert len(conf(runtimeConfig={"portMappings": ports}).port_mappings) == 4096
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        pytest.param({"interfaces": 5}, "prevResult.interfaces", id="a number of interfaces"),
+        pytest.param({"ips": ["10.0.0.1/24"]}, "prevResult.ips", id="texts as addresses"),
+        pytest.param({"routes": {"dst": "0.0.0.0/0"}}, "prevResult.routes", id="one route"),
+        pytest.param({"dns": "10.0.0.1"}, "prevResult.dns", id="text as dns"),
+    ],
+)
+@pytest.mark.parametrize("command", ["ADD", "CHECK"])
+def test_a_result_that_is_none_is_refused_before_anything_is_made(command: str, result: Json, named: str) -> None:
+    """It was found out when the pod had its address and its link already, as a defect of ours."""
+    conf = {"cniVersion": "1.0.0", "name": "net", "prevResult": result}
+    with pytest.raises(CNIError, match=named) as refused:
+        parse_conf(json.dumps(conf).encode(), command)
+    assert refused.value.code == INVALID_CONFIG
