@@ -17,7 +17,7 @@ from cni import udp_flows
 from cni.firewall import ApplyRules, Firewall
 from cni.model import Attachment, FirewallFacts, HostPort, Loss, Network, NodeFacts, Tunnel
 from cni.node_links import NodeLinks
-from cni.plan import hostports, overlay, routes
+from cni.plan import hostports, overlay, pod_cidrs, routes
 from cni.settings import CniSettings
 from cni.spec.configuration import NetConf, address_range
 from cni.sysctls import bridge_filtered, ensure_route_localnet
@@ -185,7 +185,7 @@ class NodeNetwork:
         fixed = (*self._settings.cluster_cidrs, *self._settings.non_masquerade)
         if self._nodes is None:
             return tuple(dict.fromkeys((*fixed, *self._published.non_masquerade)))
-        hosts = [ip_network(str(ip)) for item in self._nodes for ip in item.internal_ips]
+        hosts = [ip_network(str(ip)) for item in self._nodes for ip in pod_cidrs.main_addresses(item)]
         return tuple(dict.fromkeys((*fixed, *hosts)))
 
     async def remove(self) -> None:

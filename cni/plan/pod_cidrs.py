@@ -69,6 +69,16 @@ def addresses_of(
     ]
 
 
+def main_addresses(node: NodeFacts) -> list[Address]:
+    """The first of each family. Each node names its own, and what pods send to a node's address keeps theirs: of any
+    address out there that a node calls its own, the pods of all nodes would get no answer.
+    """
+    found: dict[int, Address] = {}
+    for ip in node.internal_ips:
+        found.setdefault(ip.version, ip)
+    return list(found.values())
+
+
 def ordered(nodes: Iterable[NodeFacts], held: Mapping[Network, Collection[object]]) -> list[tuple[NodeFacts, Network]]:
     """All nodes' podCIDRs, in the order in which they are believed: of two that overlap, the first is.
 

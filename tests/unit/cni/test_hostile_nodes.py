@@ -111,3 +111,17 @@ def test_a_node_with_very_many_addresses_holds_up_no_agent() -> None:
     places.on_node("ADDED", node)
     assert time.process_time() - began < 0.05
     assert 0 < len(known[0].internal_ips) <= 16
+
+
+async def test_of_what_a_node_calls_its_addresses_little_is_left_out_of_masquerade() -> None:
+    """What pods send to a node has their own addresses. With sixteen resolvers of the internet among its addresses a
+    node took them from the pods of all nodes: nobody answers to a pod's address.
+    """
+    bench = Bench()
+    bench.network.set_nodes([ME, evil("10.89.0.66 8.8.8.8 1.1.1.1 9.9.9.9 fd89::66 2001:db8::53")])
+    await bench.network.sync()
+    assert {str(one) for one in bench.network.non_masquerade if one.prefixlen == one.max_prefixlen} == {
+        "10.89.0.11/32",
+        "10.89.0.66/32",
+        "fd89::66/128",
+    }
