@@ -17,6 +17,7 @@ from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
 from proxy.plan.endpoint_shares import EndpointShares
 from proxy.plan.outer import OuterAddresses
+from proxy.plan.pod_ranges import PodRanges
 from proxy.plan.port_shares import PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
@@ -49,10 +50,13 @@ class Changes:
 
 class Tracker:
     """`node`: this node's name. `started`: wall-clock seconds; trigger times before it are not measured. `most_sticky`:
-    addresses with session affinity of a namespace, None: any number."""
+    addresses with session affinity of a namespace, None: any number. `pods`: addresses that no Service has."""
 
-    def __init__(self, family: Family, node: str, started: float, most_sticky: int | None = None) -> None:
+    def __init__(
+        self, family: Family, node: str, started: float, most_sticky: int | None = None, pods: PodRanges | None = None
+    ) -> None:
         self.family = family
+        self._pods = pods or PodRanges()
         self._node = node
         self._started = started
         self._ports: dict[ServicePortName, ServicePort] = {}
@@ -91,7 +95,7 @@ class Tracker:
     def service(self, obj: Json, *, gone: bool = False) -> list[Problem]:
         """Take a Service that was added or changed, or with `gone` deleted."""
         key = service_name(obj)
-        ports, problems = ({}, []) if gone else parse_service(obj, self.family)
+        ports, problems = ({}, []) if gone else parse_service(obj, self.family, self._pods)
         fitting, more = self._outer.fitting(key, ports)
         self._take_service(key, self._port_shares.put(key, fitting))
         if self._sticky.lacks(key):
