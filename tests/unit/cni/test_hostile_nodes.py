@@ -8,8 +8,9 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 
+from agent.node.plan.status import node_place
 from agent.node.work.node_places import NodePlaces
-from cli.node_agent import translated
+from cli.node_agent import Translated, translated
 from cni.model import NodeFacts, RouteFacts
 from cni.plan import overlay, routes
 from nodelib.json_values import Json
@@ -124,4 +125,29 @@ async def test_of_what_a_node_calls_its_addresses_little_is_left_out_of_masquera
         "10.89.0.11/32",
         "10.89.0.66/32",
         "fd89::66/128",
+    }
+
+
+def test_one_of_many_nodes_that_changes_is_the_only_one_that_is_read() -> None:
+    """2,000 nodes took 0.07 s of the event loop of every agent, whenever one of them changed its address."""
+    known, facts = Translated(), list[NodeFacts]()
+    places = NodePlaces(lambda found: facts.__setitem__(slice(None), known.all(found)))
+    for n in range(1, 2000):
+        places._places[f"n{n}"] = node_place(node_object(f"n{n}", f"10.{n >> 8}.{n & 255}.1"))
+    places.on_node("ADDED", node_object("evil", "10.200.0.1"))
+    began = time.process_time()
+    for n in range(10):
+        places.on_node("MODIFIED", node_object("evil", f"10.200.0.{n + 2}"))
+    assert time.process_time() - began < 0.2
+    assert len(facts) == 2000 and facts[0].internal_ips == (ip_address("10.200.0.11"),)
+    places.on_node("DELETED", node_object("evil", ""))
+    assert len(facts) == 1999
+
+
+def node_object(name: str, ip: str) -> Json:
+    ranges = {"podCIDRs": ["10.244.1.0/24", "fd44:0:0:7::/64"]}
+    return {
+        "metadata": {"name": name},
+        "spec": ranges,
+        "status": {"addresses": [{"type": "InternalIP", "address": ip}]},
     }
