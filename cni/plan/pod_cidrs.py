@@ -7,6 +7,7 @@ address, by the range of another node's pods. Upstream's route controllers and m
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
@@ -21,39 +22,68 @@ _SPECIAL = {
 }
 
 
+class NodeAddresses:
+    """The addresses of nodes that no podCIDR may cover, each with its node's name: looked up, as there may be thousands
+    of both.
+    """
+
+    def __init__(self, listed: Iterable[tuple[Address, str]] = ()) -> None:
+        self._sorted: dict[int, list[tuple[int, str]]] = {4: [], 6: []}
+        for address, name in listed:
+            self._sorted[address.version].append((int(address), name))
+        for found in self._sorted.values():
+            found.sort()
+
+    def inside(self, cidr: Network) -> tuple[Address, str] | None:
+        """The first that `cidr` covers, and whose it is."""
+        found, first = self._sorted[cidr.version], int(cidr.network_address)
+        at = bisect_left(found, (first, ""))
+        if at == len(found) or found[at][0] > int(cidr.broadcast_address):
+            return None
+        return cidr.network_address + (found[at][0] - first), found[at][1]
+
+
 @dataclass(frozen=True, slots=True)
 class ReservedRanges:
     """What the podCIDR of another node is checked against.
 
     It must not overlap `connected` (this node's own addresses with prefixes, except those of its bridge), `own` (this
-    node's podCIDRs) or one of `nodes`, their addresses with their names (see `addresses_of()`). It must be inside
-    `cluster`, the ranges of all pods; without any of a family, any range may be theirs.
+    node's podCIDRs) or an address of `nodes` (see `addresses_of()`). It must be inside `cluster`, the ranges of all
+    pods; without any of a family, any range may be theirs.
     """
 
     connected: Sequence[Interface] = ()
-    nodes: Sequence[tuple[Address, str]] = ()
+    nodes: NodeAddresses = field(default_factory=NodeAddresses)
     own: Collection[Network] = ()
     cluster: Collection[Network] = ()
 
 
 @dataclass(slots=True)
 class Accepted:
-    """The podCIDRs of other nodes that were believed so far, each with the name of its node."""
+    """The podCIDRs of other nodes that were believed so far, each with the name of its node. No two overlap."""
 
-    cidrs: dict[Network, str] = field(default_factory=dict)
+    _names: dict[Network, str] = field(default_factory=dict)
+    _sorted: dict[int, list[tuple[int, Network]]] = field(default_factory=lambda: {4: [], 6: []})
+
+    def take(self, cidr: Network, name: str) -> None:
+        """One that is not refused."""
+        self._names[cidr] = name
+        insort(self._sorted[cidr.version], (int(cidr.network_address), cidr))
 
     def refusal(self, cidr: Network) -> str:
         """Why `cidr` cannot be believed beside these, "" when it can."""
-        if cidr in self.cidrs:
-            return f"is node {self.cidrs[cidr]}'s too"
-        other = next((one for one in self.cidrs if overlap(cidr, one)), None)
-        return f"overlaps {other} of node {self.cidrs[other]}" if other is not None else ""
+        if cidr in self._names:
+            return f"is node {self._names[cidr]}'s too"
+        found = self._sorted[cidr.version]
+        at = bisect_left(found, int(cidr.network_address), key=lambda one: one[0])
+        other = next((one for _, one in found[max(0, at - 1) : at + 1] if overlap(cidr, one)), None)
+        return f"overlaps {other} of node {self._names[other]}" if other is not None else ""
 
 
 def addresses_of(
     nodes: Iterable[NodeFacts], connected: Iterable[Interface], cluster: Collection[Network]
-) -> list[tuple[Address, str]]:
-    """The addresses of nodes that no podCIDR may cover, each with its node's name.
+) -> NodeAddresses:
+    """The addresses of nodes that no podCIDR may cover.
 
     Each node says itself which ones it has, at any time. An address of a pod is none: by naming one, a node would take
     that pod's whole node off the network. Unless this node has such an address itself, as where `cluster` is a wide
@@ -61,12 +91,12 @@ def addresses_of(
     """
     mine = list(connected)
     pods = [one for one in cluster if not any(item.version == one.version and item.ip in one for item in mine)]
-    return [
+    return NodeAddresses(
         (ip, node.name)
         for node in nodes
         for ip in node.internal_ips
         if not any(ip.version == one.version and ip in one for one in pods)
-    ]
+    )
 
 
 def main_addresses(node: NodeFacts) -> list[Address]:
@@ -106,7 +136,7 @@ def refusal(cidr: Network, reserved: ReservedRanges) -> str:
     ranges = [one for one in reserved.cluster if one.version == cidr.version]
     if ranges and not any(_inside(cidr, one) for one in ranges):
         return f"is outside the cluster's ranges {', '.join(map(str, ranges))} (--pod-network-cidr)"
-    covered = next(((ip, name) for ip, name in reserved.nodes if ip in cidr), None)
+    covered = reserved.nodes.inside(cidr)
     return f"covers the address {covered[0]} of node {covered[1]}" if covered else ""
 
 

@@ -63,7 +63,7 @@ def plan(
         if isinstance(found, str):
             skipped.append(found)
             continue
-        accepted.cidrs[cidr] = node.name
+        accepted.take(cidr, node.name)
         wanted[cidr] = found
         if found.link and (underlay := overlay.underlay(own, node)) is not None:
             before = peers.get(node.name) or overlay.Peer(node.name, underlay)

@@ -151,3 +151,20 @@ def node_object(name: str, ip: str) -> Json:
         "spec": ranges,
         "status": {"addresses": [{"type": "InternalIP", "address": ip}]},
     }
+
+
+def test_the_claims_of_many_nodes_are_compared_in_little_time() -> None:
+    """Each podCIDR was compared with all others, and with each address: 2.6 s for 1,000 nodes of both families, four
+    times as much for twice as many, and again whenever one of them changed.
+    """
+    nodes = [
+        NodeFacts(
+            f"n{n}", (ip_address(f"10.89.{n >> 8}.{n & 255}"),), (ip_network(f"10.{128 + (n >> 8)}.{n & 255}.0/24"),)
+        )
+        for n in range(1, 4000)
+    ]
+    link = [ip_interface("10.89.0.11/16")]
+    began = time.process_time()
+    plan = routes.plan(nodes[10], nodes, link, [], nodes[10].pod_cidrs)
+    assert time.process_time() - began < 2
+    assert (len(plan.add), plan.skipped) == (3998, ())
