@@ -177,7 +177,8 @@ def _check_list(body: Json, resource: Resource, params: Mapping[str, str]) -> No
     kind, items, meta = body.get("kind"), body.get("items"), object_or_empty(body.get("metadata"))
     if not (isinstance(kind, str) and kind.endswith("List")):
         raise Unusable(f"no list of {resource.plural} but an object of kind {str(kind)[:_SHOWN]!r}")
-    _check_type({**body, "kind": kind.removesuffix("List")}, resource)
+    of_items = kind.removesuffix("List")
+    _check_type({**body, "kind": of_items}, resource)
     if not isinstance(items, list) or not _text(meta.get("resourceVersion")):
         raise Unusable(f"a list of {resource.plural} without items or resourceVersion")
     more, left = meta.get("continue"), meta.get("remainingItemCount")
@@ -188,6 +189,8 @@ def _check_list(body: Json, resource: Resource, params: Mapping[str, str]) -> No
         if not isinstance(item, dict):
             raise Unusable(f"a list of {resource.plural} with an item that is not an object")
         _check_identity(item, resource)
+        if item.get("kind", of_items) != of_items:  # most API servers leave it out
+            raise Unusable(f"a list of {resource.plural} with an object of kind {str(item['kind'])[:_SHOWN]!r}")
         if not fits(item):
             raise Unusable(f"a list of {resource.plural} with {item['metadata']['name']}, which was not asked for")
 

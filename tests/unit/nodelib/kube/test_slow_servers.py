@@ -135,3 +135,9 @@ async def test_events_of_another_namespace_are_none() -> None:
         with pytest.raises(UnexpectedAnswer, match="other"):
             async for _ in client.stream(PATH, {}):
                 pass
+
+
+async def test_a_list_with_an_object_of_another_kind_is_none() -> None:
+    async with serving(lambda write, over: None, [config_map(2) | {"kind": "Secret"}]) as client:
+        with pytest.raises(UnexpectedAnswer, match="Secret"):
+            await client.get(PATH)
