@@ -24,6 +24,7 @@ from cni.sysctls import bridge_filtered, ensure_route_localnet
 from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.runner import BoundedFrequencyRunner
+from nodelib.tasks import side_by_side
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class NodeNetwork:
         self._adopted: set[str] = set()
         self._waiting = "the node's network has not been set up yet"
         self._synced_once = asyncio.Event()
+        self._flows = udp_flows.follower(links.open_links, clock)
         self.firewall = Firewall(self._firewall_facts, apply_rules, self._ports_changed)
         self._runner = BoundedFrequencyRunner(
             "pod network", self.sync, min_interval=0.2, retry_interval=2, max_interval=_AUDIT_SECONDS, clock=clock
@@ -95,7 +97,7 @@ class NodeNetwork:
     async def run(self) -> None:
         """Until cancelled."""
         self._runner.poke()
-        await self._runner.run()
+        await side_by_side(network=self._runner.run(), flows_of_host_ports=self._flows.run())
 
     @property
     def waiting(self) -> str:
@@ -219,7 +221,7 @@ class NodeNetwork:
 
     async def _ports_changed(self, old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:
         if old != new:
-            await asyncio.to_thread(udp_flows.follow, self._links.open_links, old, new)
+            self._flows.note(old, new)
 
     def _report(self, skipped: tuple[str, ...]) -> None:
         """Log each reason once, not every minute."""
