@@ -15,6 +15,7 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.plan.api_servers import SERVICE, ApiServers
 from proxy.plan.endpoint_shares import EndpointShares
 from proxy.plan.outer import OuterAddresses
 from proxy.plan.pod_ranges import PodRanges
@@ -61,7 +62,7 @@ class Tracker:
         self._started = started
         self._ports: dict[ServicePortName, ServicePort] = {}
         self._served: dict[ServicePortName, ServicePort] = {}  # the same, without what they may not have
-        self._outer = OuterAddresses()
+        self._outer, self._api_servers = OuterAddresses(), ApiServers()
         self._sticky = StickyShares(most_sticky if most_sticky is not None else sys.maxsize)
         self._served_names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         # Those whose ports may be other ones than the served ones, in the order in which they changed.
@@ -208,6 +209,9 @@ class Tracker:
             if self._endpoints.get(name) != endpoints:
                 self._endpoints[name] = endpoints
                 self._changed.add(name)
+        if service == SERVICE:
+            for address in self._api_servers.put(itertools.chain.from_iterable(merged.values())):
+                self._unserved |= dict.fromkeys(sorted(self._outer.having(address)))
         self._sizes.pop(service, None)
         if merged:
             self._merged[service] = tuple(merged)
@@ -274,8 +278,12 @@ class Tracker:
                 continue
             self._served_names[service] = names
             external, balanced, problems = self._outer.allowed(service)
+            ports = []
+            for name in names:
+                port, more = self._api_servers.without(_with(self._ports[name], external, balanced))
+                ports.append(port)
+                problems += more
             self._refused += problems
-            ports = [_with(self._ports[name], external, balanced) for name in names]
             ports, problems = self._sticky.fitting(service, ports)
             self._refused += problems
             for port in ports:
