@@ -21,6 +21,7 @@ from cni.plan import hostports, overlay, pod_cidrs, routes
 from cni.settings import CniSettings
 from cni.spec.configuration import NetConf, address_range
 from cni.sysctls import bridge_filtered, ensure_route_localnet
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.runner import BoundedFrequencyRunner
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 _AUDIT_SECONDS = 60.0
 _FIRST_SYNC_SECONDS = 5.0
 _TAKE_OVER_SECONDS = 30.0  # a runtime that does not answer for so long counts as down (agent/runtime/plan.py)
+_REFUSED_PAUSES = (2.0, _AUDIT_SECONDS)
 _FAILURES_TOLERATED = 5  # in a row, 2 s apart
 
 
@@ -61,6 +63,7 @@ class NodeNetwork:
         self._attachments = attachments
         self._publish, self._clock = publish, clock
         self._failures = 0
+        self._again = Backoff(*_REFUSED_PAUSES)
         self._published = published or Published()
         self._nodes: tuple[NodeFacts, ...] | None = None
         self._tunnel: Tunnel | None = None
@@ -180,6 +183,10 @@ class NodeNetwork:
         self._published = Published(cidrs, self.non_masquerade)
         self._waiting = ""
         self._report(synced.problems)
+        if synced.refused:
+            asyncio.get_running_loop().call_later(self._again.next(), self._runner.poke)
+        else:
+            self._again.reset()
 
     @property
     def non_masquerade(self) -> tuple[Network, ...]:

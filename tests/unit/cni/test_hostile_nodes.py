@@ -11,10 +11,12 @@ import pytest
 from agent.node.plan.status import node_place
 from agent.node.work.node_places import NodePlaces
 from cli.node_agent import Translated, translated
-from cni.model import NodeFacts, RouteFacts
+from cni.model import Attachment, AttachmentKey, Interface, LinkPlan, NodeFacts, NodeRoute, RouteFacts
 from cni.plan import overlay, routes
+from cni.plan.names import host_ifname
+from nodelib.errors import Permanent, Temporary
 from nodelib.json_values import Json
-from tests.fakes.fake_netlink import NODE
+from tests.fakes.fake_netlink import NODE, FakeLinks
 from tests.unit.cni.test_daemon import FAR, ME, PEER, Bench
 
 LINK = [ip_interface("10.89.0.11/24"), ip_interface("fd89::11/64")]
@@ -168,3 +170,54 @@ def test_the_claims_of_many_nodes_are_compared_in_little_time() -> None:
     plan = routes.plan(nodes[10], nodes, link, [], nodes[10].pod_cidrs)
     assert time.process_time() - began < 2
     assert (len(plan.add), plan.skipped) == (3998, ())
+
+
+@pytest.mark.parametrize(
+    "ip",
+    [
+        pytest.param("10.89.0.255", id="the broadcast address"),
+        pytest.param("10.89.0.77", id="refused for another reason"),
+    ],
+)
+async def test_a_route_that_the_kernel_refuses_costs_nobody_his(monkeypatch: pytest.MonkeyPatch, ip: str) -> None:
+    """Each sync of each node failed: no route to others, no rule, and after five of them the node was NotReady."""
+    replace_route = FakeLinks.replace_route
+
+    def refusing(links: FakeLinks, route: NodeRoute, protocol: int) -> None:
+        if route.gateway == ip_address(ip):
+            raise Permanent("Invalid argument (Nexthop has invalid gateway)", step="add route")
+        replace_route(links, route, protocol)
+
+    monkeypatch.setattr(FakeLinks, "replace_route", refusing)
+    bench = Bench()
+    first, last = (replace(PEER, name=name, pod_cidrs=(ip_network(cidr),)) for name, cidr in LATER.items())
+    bench.network.set_nodes([ME, first, evil(ip, "10.244.2.0/24"), last])
+    await bench.network.sync()
+    assert bench.routes() == ["10.244.1.0/24 10.89.0.12", "10.244.3.0/24 10.89.0.12"]
+    assert bench.network.waiting == "" and bench.rules and bench.published
+
+
+LATER = {"a": "10.244.1.0/24", "z": "10.244.3.0/24"}
+
+
+async def test_a_pod_whose_link_cannot_be_changed_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one with NET_ADMIN that changes its addresses without end, so that no list of them is ever whole."""
+    bench = Bench()
+    bench.network.set_nodes([ME, FAR])
+    await bench.network.sync()
+    pod, key = bench.kernel.new_namespace(), AttachmentKey("c1", "eth0")
+    with bench.kernel.open() as node:
+        made = LinkPlan("nw0", host_ifname("nodewright", key), "eth0", 1400, (ip_interface("10.244.0.5/24"),), ())
+        node.add_veth(made, bench.kernel.namespaces[NODE].links["nw0"], pod)
+    addresses = FakeLinks.addresses
+
+    def changing(links: FakeLinks, index: int = 0) -> list[tuple[int, Interface]]:
+        if links._number == pod:
+            raise Temporary("the kernel's list changed 8 times while it was read")
+        return addresses(links, index)
+
+    monkeypatch.setattr(FakeLinks, "addresses", changing)
+    bench.attachments = [Attachment(key, (ip_address("10.244.0.5"),), netns=f"/run/netns/{pod}")]
+    bench.paths[FAR.internal_ips[0]] = 1300
+    await bench.network.sync()
+    assert bench.network.waiting == "" and bench.kernel.namespaces[NODE].links["nwvx0"].mtu == 1250
