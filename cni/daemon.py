@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 _AUDIT_SECONDS = 60.0
 _FIRST_SYNC_SECONDS = 5.0
 _TAKE_OVER_SECONDS = 30.0  # a runtime that does not answer for so long counts as down (agent/runtime/plan.py)
+_REST, _LONGEST_REST = 4.0, 5.0  # a fifth of the time: any node may change what it says of itself without end
 _REFUSED_PAUSES = (2.0, _AUDIT_SECONDS)
 _FAILURES_TOLERATED = 5  # in a row, 2 s apart
 
@@ -75,7 +76,14 @@ class NodeNetwork:
         self._flows = udp_flows.follower(links.open_links, clock)
         self.firewall = Firewall(self._firewall_facts, apply_rules, self._ports_changed)
         self._runner = BoundedFrequencyRunner(
-            "pod network", self.sync, min_interval=0.2, retry_interval=2, max_interval=_AUDIT_SECONDS, clock=clock
+            "pod network",
+            self.sync,
+            min_interval=0.2,
+            retry_interval=2,
+            max_interval=_AUDIT_SECONDS,
+            clock=clock,
+            rest_factor=_REST,
+            longest_rest=_LONGEST_REST,
         )
 
     def set_nodes(self, nodes: Iterable[NodeFacts]) -> None:

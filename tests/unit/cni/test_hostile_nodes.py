@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
@@ -16,6 +17,7 @@ from cni.plan import overlay, routes
 from cni.plan.names import host_ifname
 from nodelib.errors import Permanent, Temporary
 from nodelib.json_values import Json
+from nodelib.tasks import cancel_and_wait
 from tests.fakes.fake_netlink import NODE, FakeLinks
 from tests.unit.cni.test_daemon import FAR, ME, PEER, Bench
 
@@ -221,3 +223,23 @@ async def test_a_pod_whose_link_cannot_be_changed_keeps_nobody_waiting(monkeypat
     bench.paths[FAR.internal_ips[0]] = 1300
     await bench.network.sync()
     assert bench.network.waiting == "" and bench.kernel.namespaces[NODE].links["nwvx0"].mtu == 1250
+
+
+async def test_a_node_that_changes_its_address_without_end_has_a_part_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each change was followed at once by each node: links, routes and a dozen processes for its rules."""
+    bench = Bench()
+    began: list[float] = []
+
+    async def takes_a_second() -> None:
+        began.append(bench.clock.monotonic())
+        await bench.clock.sleep(1.0)
+
+    monkeypatch.setattr(bench.network, "_sync", takes_a_second)
+    task = asyncio.create_task(bench.network.run())
+    for number in range(200):
+        bench.network.set_nodes([ME, evil(f"10.89.0.{number + 1}")])
+        await bench.clock.advance(0.25)
+    await cancel_and_wait(task)
+    assert 8 <= len(began) <= 12, began
