@@ -18,11 +18,12 @@ from nodelib.kube import client as client_module
 from nodelib.kube.access import ClusterAccess
 from nodelib.kube.client import KubeClient
 from nodelib.kube.errors import ApiUnreachable, UnexpectedAnswer
-from nodelib.kube.reflector import BREATH, Reflector
+from nodelib.kube.reflector import Reflector
+from nodelib.kube.streaming_list import BREATH
 from tests.waiting import until
 
 PATH = "/api/v1/namespaces/mine/configmaps"
-Write = Callable[[bytes], None]
+Write = Callable[[bytes], object]
 
 
 def config_map(number: int, namespace: str = "mine") -> Json:
