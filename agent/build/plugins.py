@@ -10,6 +10,7 @@ from agent.build.base import Base
 from agent.common.edge.checkpoint import CheckpointFiles
 from agent.common.model.pods import Pod
 from agent.common.work.observable import until
+from agent.common.work.spaced import Spaced
 from agent.devices.edge.device_plugin import DevicePluginEndpoint, DevicePluginServer
 from agent.devices.edge.dra_driver import DraDriver
 from agent.devices.edge.dra_objects import DraObjects
@@ -62,11 +63,13 @@ class BuiltPlugins:
     devices: DeviceManager
     claims: DraManager
     pod_resources: PodResourcesServer
+    retries: Spaced
 
     def tasks(self) -> list[tuple[str, Work]]:
         """(name, work) of the long-lived tasks."""
         return [
             ("plugins", self.manager.run),
+            ("pods that wait for plugins", self.retries.run),
             ("csi volumes", self.csi.run),
             ("csi stats", self.csi_stats.run),
             ("csi limits", self.csi_limits.run),
@@ -106,7 +109,8 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
     root_dir, node = base.settings.paths.root_dir, base.settings.node.name
     objects = CsiObjects(client, TokenCache(client, clock), node)
     objects.drivers_changed.follow(base.node_changed.fire)  # what they say decides on volumesInUse
-    drivers = CsiDrivers(objects, CsiDriver, clock, pods.retry_blocked)
+    retries = Spaced(pods.retry_blocked, clock)  # all pods that wait try again, whichever plugin has come
+    drivers = CsiDrivers(objects, CsiDriver, clock, retries.poke)
     limits = CsiLimits(drivers, objects, clock)
     contexts = CsiContexts(
         base.machine.facts().selinux,
@@ -127,7 +131,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
             DraDriver,
             clock,
             _if_synced(pods, pods.pods),
-            pods.retry_blocked,
+            retries.poke,
             pods.wake,
             base.settings.status.health_messages,
         )
@@ -155,6 +159,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
             PodResourcesMetrics(base.metrics.registry),
             monotonic=clock.monotonic,
         ),
+        retries=retries,
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.common.edge.inotify import Inotify
-from agent.logs.edge.log_reader import LogReader
+from agent.common.work.gate import Gate
+from agent.logs.edge.log_reader import MOST_TAILS, LogReader
 from agent.server.edge import certificates, journal, system_logs, upgrade_proxy
 from agent.server.edge.listeners import Listeners
 from agent.server.edge.tls import ServingTls
@@ -31,7 +32,7 @@ def server_edges() -> ServerEdges:
     return ServerEdges(
         tls=_Tls(),
         upgrades=upgrade_proxy,
-        logs=LogReader(Inotify("container logs")),
+        logs=LogReader(Inotify("container logs"), Gate(MOST_TAILS, longest=None)),
         system_logs=system_logs,
         journal=journal,
         listeners=Listeners(),

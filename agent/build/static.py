@@ -74,16 +74,23 @@ def build_static(
         if is_problem:
             events.emit(keeper.ref, "Warning", "InvalidManifest", text)
 
-    problems, static, works = ProblemReports(report), settings.static, dict[str, Work]()
+    static, works = settings.static, dict[str, Work]()
     watching = None
     if static.path:
         folder = ManifestFolder(static.path, LARGEST)
         watching = FolderWatch(lambda: folder.watched)
         works["manifests"] = FileSource(
-            folder, watching, pods, problems, clock, node_name=settings.node.name, period=static.file_frequency
+            folder,
+            watching,
+            pods,
+            ProblemReports(report),
+            clock,
+            node_name=settings.node.name,
+            period=static.file_frequency,
         ).run
     if static.url:
         url = ManifestUrl(static.url, static.url_headers, LARGEST)
+        problems = ProblemReports(report)
         source = UrlSource(url, pods, problems, clock, node_name=settings.node.name, period=static.url_frequency)
         works["manifest-url"] = source.run
     return StaticParts(mirrors, keeper, works, watching)

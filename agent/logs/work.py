@@ -19,13 +19,13 @@ from agent.logs.model import LogSettings
 from agent.logs.plan.rotation import RotationPlan, plan_rotation
 from agent.runtime.ports import RuntimeService
 from nodelib.clock import Clock
-from nodelib.errors import Invalid, NodewrightError
+from nodelib.errors import Invalid, NodewrightError, Temporary
 
 log = logging.getLogger(__name__)
 
 
 class LogFolder(Protocol):
-    """The files of one container's log (logs/edge/log_folder.py). What changes a file raises Temporary."""
+    """The files of one container's log (logs/edge/log_folder.py). Every call raises Temporary."""
 
     def size(self, path: str) -> int | None: ...
 
@@ -83,7 +83,11 @@ class LogRotation:
         return sum(await asyncio.gather(*(self._guarded(entry) for entry in due)))
 
     def _is_due(self, container: ContainerState) -> bool:
-        size = self._folder.size(container.log_path)
+        """Also where it cannot be told: the rotation says why."""
+        try:
+            size = self._folder.size(container.log_path)
+        except Temporary:
+            return True
         return size is None or size >= self._settings.max_size
 
     async def _guarded(self, container: ContainerState) -> bool:

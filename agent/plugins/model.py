@@ -33,6 +33,10 @@ class PluginInfo:
     endpoint: str
     versions: tuple[str, ...] = ()
 
+    def is_same(self, other: PluginInfo) -> bool:
+        """Whether both stand for one plugin, whichever socket told of it."""
+        return (self.type, self.name, self.endpoint) == (other.type, other.name, other.endpoint)
+
 
 @dataclass(frozen=True, slots=True)
 class Registered:
@@ -53,12 +57,16 @@ class FailedRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PluginsView:
-    """The sockets that were found; registered and failed plugins by socket path; `busy` paths have a task running."""
+    """The sockets that were found; registered and failed plugins by socket path; `busy` paths have a task running.
+
+    `registering`: for how many seconds each registration that is under way has taken.
+    """
 
     found: frozenset[SocketFile] = frozenset()
     registered: Mapping[str, Registered] = field(default_factory=dict)
     failed: Mapping[str, FailedRegistration] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
+    registering: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

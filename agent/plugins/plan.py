@@ -20,7 +20,9 @@ from agent.plugins.model import (
 from nodelib.errors import Invalid
 from nodelib.text import one_line
 
-_AT_ONCE = 32  # tasks; a folder full of sockets that never answer holds no more
+# Registrations under way: a folder full of sockets that never answer holds no more. Those that take long do not count,
+# or 32 drivers that hang would keep all others from registering for minutes.
+_AT_ONCE, _COUNTS, _MOST = 32, 5.0, 256
 _VERSIONS = 100
 _WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 120.0  # seconds; upstream's are 0.5 and 122
@@ -36,11 +38,18 @@ def plan_plugins(view: PluginsView, now: float) -> PluginsPlan:
     )
     # A restarted plugin is deregistered first; the next plan registers it again.
     free = sorted(path for path in found if path not in view.busy and path not in view.registered)
-    # Sockets that have not failed come first: junk must not keep a new plugin waiting.
-    due = sorted((path for path in free if _due_at(view, found[path]) <= now), key=lambda path: _failures(view, path))
-    chosen = tuple(found[path] for path in due[: max(0, _AT_ONCE - len(view.busy))])
-    later = [_due_at(view, found[path]) for path in free]
-    return PluginsPlan(gone, chosen, min((at for at in later if at > now), default=None))
+    # Sockets that have not failed come first, the oldest before others: neither junk nor plugins that come and go must
+    # keep a new one waiting.
+    due = sorted(
+        (path for path in free if _due_at(view, found[path]) <= now),
+        key=lambda path: (_failures(view, path), found[path].modified_ns),
+    )
+    recent = [taken for taken in view.registering if taken < _COUNTS]
+    chosen = tuple(found[path] for path in due[: max(0, min(_AT_ONCE - len(recent), _MOST - len(view.registering)))])
+    later = [at for path in free if (at := _due_at(view, found[path])) > now]
+    if len(chosen) < len(due) and recent:
+        later.append(now + _COUNTS - max(recent))  # then there is room for another one
+    return PluginsPlan(gone, chosen, min(later, default=None))
 
 
 def check_info(info: PluginInfo) -> None:

@@ -22,6 +22,7 @@ from nodelib.text import one_line
 log = logging.getLogger(__name__)
 
 _AUDIT = 30.0  # seconds between scans without an event
+_REST, _LONGEST_REST = 4, 1.0  # times as long as a scan took until the next one, seconds at most
 
 
 class PluginHandler(Protocol):
@@ -64,6 +65,7 @@ class PluginManager:
         self._registered: dict[str, Registered] = {}
         self._failed: dict[str, FailedRegistration] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._registering: dict[str, float] = {}  # by path: when it began
         self._task_done = asyncio.Event()
 
     async def run(self) -> None:
@@ -71,7 +73,11 @@ class PluginManager:
         try:
             while True:
                 self._task_done.clear()
-                await self._wait(self._start_tasks(await self._sockets.scan()))
+                began = self._clock.monotonic()
+                wait = self._start_tasks(await self._sockets.scan())
+                if took := self._clock.monotonic() - began:
+                    await self._clock.sleep(min(_REST * took, _LONGEST_REST))
+                await self._wait(wait)
         finally:
             await cancel_and_wait(*self._tasks.values())
 
@@ -80,11 +86,13 @@ class PluginManager:
         now = self._clock.monotonic()
         paths = {one.path for one in found}
         self._failed = {path: failed for path, failed in self._failed.items() if path in paths}
-        view = PluginsView(found, dict(self._registered), dict(self._failed), frozenset(self._tasks))
+        taken = tuple(now - began for began in self._registering.values())
+        view = PluginsView(found, dict(self._registered), dict(self._failed), frozenset(self._tasks), taken)
         plan = plan_plugins(view, now)
         for known in plan.deregister:
             self._start(known.socket.path, self._deregister(known))
         for socket in plan.register:
+            self._registering[socket.path] = now
             self._start(socket.path, self._register(socket))
         return _AUDIT if plan.wait_until is None else min(_AUDIT, plan.wait_until - now)
 
@@ -98,6 +106,7 @@ class PluginManager:
             log.exception("plugin at %s", path)
         finally:
             self._tasks.pop(path, None)
+            self._registering.pop(path, None)
             self._task_done.set()
 
     async def _register(self, socket: SocketFile) -> None:
@@ -136,6 +145,9 @@ class PluginManager:
 
     async def _deregister(self, known: Registered) -> None:
         del self._registered[known.socket.path]
+        if any(one.info.is_same(known.info) for one in self._registered.values()):
+            log.info("%s %s has another registrar than %s", known.info.type, known.info.name, known.socket.path)
+            return
         log.info("%s %s at %s is deregistered", known.info.type, known.info.name, known.info.endpoint)
         await self._handlers[known.info.type].deregister(known.info)
 

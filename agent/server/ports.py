@@ -70,11 +70,13 @@ class ReviewApi(Protocol):
 class LogReader(Protocol):
     """Whole lines of a container's log (logs/edge/log_reader.py)."""
 
-    def read(self, path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
+    def read(self, path: str, tail_lines: int | None, group: str = "") -> AsyncGenerator[bytes, None]:
         """What the log holds now. Raises NotFound when there is no log."""
         ...
 
-    def follow(self, path: str, tail_lines: int | None, is_running: IsRunning) -> AsyncGenerator[bytes, None]:
+    def follow(
+        self, path: str, tail_lines: int | None, is_running: IsRunning, group: str = ""
+    ) -> AsyncGenerator[bytes, None]:
         """Lines as they are written, through rotations. Raises NotFound, Temporary (the kernel refuses a watch)."""
         ...
 

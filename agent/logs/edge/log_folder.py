@@ -16,16 +16,21 @@ _LARGEST = 1 << 30  # bytes of a file that is compressed: a larger one stays as 
 
 
 def size(path: str) -> int | None:
-    """Size in bytes, None when the file does not exist."""
-    try:
+    """Size in bytes, None when the file does not exist.
+
+    Raises Temporary: a pod may have the folder, and put a file or a loop of links in its place.
+    """
+    with suppress(FileNotFoundError), _explained("look at a container log", path):
         return os.stat(path).st_size
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def names(folder: str) -> list[str]:
-    """The first MOST_FILES names, in no order. Blocking: a pod may have the folder, and make millions of files."""
-    with os.scandir(folder) as entries:
+    """The first MOST_FILES names, in no order. Blocking: a pod may have the folder, and make millions of files.
+
+    Raises Temporary.
+    """
+    with _explained("list the logs of a container", folder), os.scandir(folder) as entries:
         return [entry.name for entry in islice(entries, MOST_FILES)]
 
 

@@ -13,7 +13,7 @@ import errno
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from agent.common.edge.inotify import Inotify
 from agent.logs.edge import log_folder
@@ -27,7 +27,7 @@ from nodelib.threads import in_thread_if
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 20  # bytes; a longer "line", which the runtime never writes, is passed on in pieces
 _FURTHEST = 256 << 20  # bytes from the end in which the last lines are looked for
-_TAILS = 2  # looks for last lines at a time: they must not take all threads that the agent has
+MOST_TAILS = 2  # looks for last lines at a time: they must not take all threads that the agent has
 _SETTLE = 0.2  # seconds to wait for late writes before a rotated file counts as complete
 _LATE = 10.0  # seconds in which a rotated file is still checked for late writes
 _SILENCE = 1.0  # seconds without an event until the container's state is checked again
@@ -143,18 +143,29 @@ def tail_offset(descriptor: int, end: int, lines: int, least: int = 0) -> int:
     return least
 
 
+class Turns(Protocol):
+    """agent/common/work/gate.py Gate."""
+
+    def place(self, *, group: str) -> AbstractAsyncContextManager[None]: ...
+
+
 class LogReader:
-    """Container logs on this machine (agent.server.ports.LogReader). All followers share one inotify instance."""
+    """Container logs on this machine (agent.server.ports.LogReader). All followers share one inotify instance.
 
-    def __init__(self, inotify: Inotify) -> None:
-        self._inotify = inotify
-        self._tails = asyncio.Semaphore(_TAILS)
+    `tails`: whose turn it is to look for last lines, MOST_TAILS at a time. That of a log which could not be rotated yet
+    takes long, and hundreds of requests for it must not hold up those of other groups.
+    """
 
-    def read(self, path: str, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
-        return read(path, tail_lines, self._tails)
+    def __init__(self, inotify: Inotify, tails: Turns) -> None:
+        self._inotify, self._tails = inotify, tails
 
-    def follow(self, path: str, tail_lines: int | None, is_running: IsRunning) -> AsyncGenerator[bytes, None]:
-        return follow(path, tail_lines, self._inotify, is_running, self._tails)
+    def read(self, path: str, tail_lines: int | None, group: str = "") -> AsyncGenerator[bytes, None]:
+        return read(path, tail_lines, self._tails.place(group=group))
+
+    def follow(
+        self, path: str, tail_lines: int | None, is_running: IsRunning, group: str = ""
+    ) -> AsyncGenerator[bytes, None]:
+        return follow(path, tail_lines, self._inotify, is_running, self._tails.place(group=group))
 
     def close(self) -> None:
         self._inotify.close()

@@ -16,6 +16,7 @@ from nodelib.plugin_apis.registration import REGISTRATION
 
 _INFO_LIMIT, _NOTIFY_LIMIT = 5.0, 5.0  # seconds
 _DEPTH = 4
+_WALKS = 5  # at a time: somebody may make folders without end, and each of them is another event
 _MOST = 64 * 1024  # bytes of an answer; a PluginInfo has a few hundred
 
 Inode = tuple[int, int]
@@ -41,14 +42,16 @@ class PluginSockets:
 
     async def scan(self) -> frozenset[SocketFile]:
         """All sockets that exist now, except those whose name starts with a dot. Raises Temporary."""
-        while True:
+        sockets = list[SocketFile]()
+        for _ in range(_WALKS):
             try:
                 folders, sockets = await asyncio.to_thread(self._walk)
             except OSError as error:
                 raise Temporary(str(error), obj=self._folder, step="look for plugins") from error
             # A socket that was created after the walk and before the watch has caused no event: walk again.
             if not self._watch_all(folders):
-                return frozenset(sockets)
+                break
+        return frozenset(sockets)
 
     async def changed(self) -> None:
         """Until something changes in one of the folders of the last scan."""

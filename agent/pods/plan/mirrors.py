@@ -20,8 +20,11 @@ class CreateMirror:
 
 @dataclass(frozen=True, slots=True)
 class DeleteMirror:
+    """`orphan`: there is no such static pod, and perhaps never was."""
+
     mirror: Pod
     why: str
+    orphan: bool = False
 
 
 MirrorStep = CreateMirror | DeleteMirror
@@ -58,7 +61,7 @@ def steps(
             yield CreateMirror(pod)
     for name, mirror in shown.items() if all_known else ():
         if name not in wanted and name not in dying and not _waits_for_finalizers(mirror):
-            yield DeleteMirror(mirror, "its static pod is gone")
+            yield DeleteMirror(mirror, "its static pod is gone", orphan=True)
 
 
 def mirror_object(pod: Pod, node_uid: str) -> Json:

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.common.model.pods import ObservedPod, Pod, ProbeState
+from agent.common.model.pods import Kind, ObservedPod, Pod, ProbeState
 from agent.common.model.states import BackOff, Failure, ImageState, Waiting
 from agent.containers.model import PreparedPod
 from agent.pods.model.facts import Facts, Termination
 from agent.pods.model.steps import PodPlan
+from agent.pods.plan.restart_backoff import SANDBOX, backoff_key
 from agent.pods.work.timeline import Timeline
 from agent.resources.model import Allocation, Limits, ResizeState
 from nodelib.clock import Clock
 from nodelib.json_values import Json
+
+_KEPT = 100  # entries beside those of what is there
 
 
 @dataclass(slots=True)
@@ -70,6 +73,24 @@ class PodMemory:
     ended: dict[str, float] = field(default_factory=dict)
     status: Json = field(default_factory=dict)
     plan: PodPlan = field(default_factory=PodPlan)
+
+    def forget_old(self) -> None:
+        """Drop what is known of containers, sandboxes and definitions that are gone, once that is most of it.
+
+        A container that is resized or changed again and again gets a new id and a new back-off each time, and all of
+        this is copied for each plan.
+        """
+        pod = self.pod
+        there = max(len(self.seen.containers), sum(len(pod.spec.get(kind.value) or ()) for kind in Kind))
+        most = _KEPT + 2 * there
+        if max(map(len, (self.prestop_ran, self.stopping, self.restart_wanted, self.backoff))) > most:
+            ids = {one.id for one in self.seen.containers}
+            for kept in (self.prestop_ran, self.stopping, self.restart_wanted):
+                kept &= ids
+            keys = {SANDBOX, *(backoff_key(one) for _, one in pod.containers())}
+            self.backoff = {key: one for key, one in self.backoff.items() if key in keys}
+        if len(self.stopped_sandboxes) > _KEPT + 2 * len(self.seen.sandboxes):
+            self.stopped_sandboxes &= {one.id for one in self.seen.sandboxes}
 
     @property
     def is_ready(self) -> bool:

@@ -99,6 +99,7 @@ class PodWorker:
             self.memory.timeline.mark(ended, exits.lifetime(one), exits.how(one), attempt=one.attempt)
         self.memory.seen = seen
         self._note_ends()
+        self.memory.forget_old()
         self._awake.set()
 
     def terminate(self, termination: Termination) -> None:

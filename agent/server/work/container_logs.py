@@ -68,12 +68,12 @@ class ContainerLogs:
 
     def _lines(self, pod: Pod, identity: str, path: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
         if not options.follow:
-            return self._deps.edges.logs.read(path, options.tail_lines)
+            return self._deps.edges.logs.read(path, options.tail_lines, pod.namespace)
 
         async def is_running(sure: bool) -> bool:
             return await self._is_running(pod.uid, identity, sure)
 
-        return self._deps.edges.logs.follow(path, options.tail_lines, is_running)
+        return self._deps.edges.logs.follow(path, options.tail_lines, is_running, pod.namespace)
 
     async def _is_running(self, uid: str, identity: str, sure: bool) -> bool:
         observed: ObservedPod = self._deps.pods.observed(uid)

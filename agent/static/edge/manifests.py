@@ -53,7 +53,8 @@ class ManifestFolder:
                 action="Check its permissions; the agent tries again.",
             ) from error
         found = [one for name in names if (one := self._file(name)) is not None]
-        self._known = {path: known for path, known in self._known.items() if path in names}
+        there = set(names)
+        self._known = {path: known for path, known in self._known.items() if path in there}
         return tuple(found)
 
     def _file(self, path: str) -> ManifestFile | None:
@@ -73,7 +74,10 @@ class ManifestFolder:
             if not stat.S_ISREG(status.st_mode):
                 return self._remember(path, mark, ManifestFile(path, problem="it is not a regular file"))
             with open(handle, "rb", closefd=False) as file:
-                return self._remember(path, mark, ManifestFile(path, file.read(self.largest + 1)))
+                data = file.read(self.largest + 1)
+            if len(data) > self.largest:  # nothing of it is kept
+                return self._remember(path, mark, ManifestFile(path, problem=f"it is larger than {self.largest} bytes"))
+            return self._remember(path, mark, ManifestFile(path, data))
         except OSError as error:
             return self._remember(path, (), ManifestFile(path, problem=str(error)))
         finally:

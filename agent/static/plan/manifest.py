@@ -1,8 +1,8 @@
 """From the bytes of a manifest to its pods (pkg/kubelet/config/common.go).
 
 A file holds one Pod, a URL one Pod or a PodList. The node's name is appended to the pod's. Its UID is a hash of the
-manifest's content and place, so that a changed manifest is another pod and a rewritten one is the same. Annotations
-mark it as a static pod.
+manifest's content and place, so that a changed manifest is another pod and a rewritten one is the same; one that the
+manifest states is used unless it is a pod's of the API. Annotations mark it as a static pod.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ LARGEST = 10 << 20  # bytes, as upstream
 _LIMITS = safe_yaml.Limits(LARGEST, values=200_000)
 _ACTION = "Correct it: it is read again as soon as it changes; until then its pod keeps running as before."
 _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
+_OF_THE_API = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""UIDs as an API server gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def decode(data: bytes, origin: Origin, now: str) -> Manifest:
             raise _refusal(origin, found)
         pod = _static_pod(raw, origin, now)
         _check(pod, origin)
-        warning = validation.priority_warning(pod)
+        warning = validation.priority_warning(pod) or _uid_warning(raw, pod)
         if warning:
             warnings.append(f"{origin.place}: pod {pod.full_name} {warning}")
         pods.append(pod)
@@ -139,7 +141,9 @@ def _static_pod(raw: Json, origin: Origin, now: str) -> Pod:
     meta, spec = dict(raw.get("metadata") or {}), raw.get("spec") or {}
     if not meta.get("name"):
         raise _refusal(origin, ["metadata.name: is required"])
-    uid = meta.get("uid") or _hash(raw, origin)
+    uid = meta.get("uid") or ""
+    if not uid or _OF_THE_API.fullmatch(uid):
+        uid = _hash(raw, origin)
     notes = {**(meta.get("annotations") or {}), labels.CONFIG_HASH: uid, labels.CONFIG_SEEN: now}
     meta.update(
         name=f"{meta['name']}-{origin.node_name.lower()}",
@@ -164,6 +168,14 @@ def _hash(raw: Json, origin: Origin) -> str:
     stated = {key: value for key, value in raw.items() if key != "status"}
     text = json.dumps([stated, origin.source, origin.place, origin.node_name], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _uid_warning(raw: Json, pod: Pod) -> str:
+    """A manifest that was copied from the API has the UID of a pod that may run here: each would end the other."""
+    given = (raw.get("metadata") or {}).get("uid") or pod.uid
+    return (
+        "" if given == pod.uid else f"gets another UID than {given}, which a pod of the API has. Remove metadata.uid."
+    )
 
 
 def _check(pod: Pod, origin: Origin) -> None:

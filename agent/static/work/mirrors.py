@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 _AUDIT = 60.0  # seconds
 _RETRY = 2.0
+_ORPHANS_AT_ONCE = 20  # between two looks at what static pods need
 
 
 class MirrorApi(Protocol):
@@ -34,7 +35,7 @@ class MirrorApi(Protocol):
 class StaticView(Protocol):
     """static/work/static_pods.py StaticPods."""
 
-    def wanted(self) -> dict[str, Pod]: ...
+    def wanted(self) -> Mapping[str, Pod]: ...
 
     def terminating(self) -> frozenset[str]: ...
 
@@ -81,6 +82,7 @@ class MirrorPodManager:
         self._shown = mirrors.shown
         self._synced = False
         self._refused: dict[str, str] = {}
+        self._tried: set[str] = set()  # UIDs of orphans that were deleted, and may be there still
         self._runner = BoundedFrequencyRunner(
             "mirror pods", self.sync, min_interval=0.05, retry_interval=_RETRY, max_interval=_AUDIT, clock=clock
         )
@@ -132,20 +134,33 @@ class MirrorPodManager:
             plan.steps(wanted, dict(self._shown), self._static.terminating(), all_known=self._hooks.all_known())
         )
         failed = ""
-        for step in todo:
+        for step in self._due(todo):
             try:
                 await self._walk(step)
             except NodewrightError as error:
                 failed = self._failed(step, error) or failed
-        self._refused = {
-            uid: text for uid, text in self._refused.items() if uid in {one.uid for one in wanted.values()}
-        }
+        uids = {one.uid for one in wanted.values()}
+        self._refused = {uid: text for uid, text in self._refused.items() if uid in uids}
         if failed:
             raise Temporary(failed)
+        if any(isinstance(one, DeleteMirror) and one.orphan and not self._was_tried(one) for one in todo):
+            self.poke()
+
+    def _due(self, todo: list[MirrorStep]) -> list[MirrorStep]:
+        """All but the orphans beyond the first few: whoever makes thousands must not keep static pods waiting."""
+        orphans = [one for one in todo if isinstance(one, DeleteMirror) and one.orphan]
+        others = [one for one in todo if not (isinstance(one, DeleteMirror) and one.orphan)]
+        self._tried &= {one.mirror.uid for one in orphans}
+        return [*others, *sorted(orphans, key=self._was_tried)[:_ORPHANS_AT_ONCE]]
+
+    def _was_tried(self, step: DeleteMirror) -> bool:
+        return step.mirror.uid in self._tried
 
     async def _walk(self, step: MirrorStep) -> None:
         if isinstance(step, DeleteMirror):
             log.info("mirror pod %s is deleted: %s", step.mirror.full_name, step.why)
+            if step.orphan:
+                self._tried.add(step.mirror.uid)
             await self._api.delete(step.mirror)
             return
         created = await self._api.create(plan.mirror_object(step.pod, self._hooks.node_uid()))

@@ -21,6 +21,10 @@ from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.times import format_rfc3339
 
+# After each look at the manifests a pause of so many times as long, and of so many seconds at most: somebody may change
+# them all the time.
+_REST, _LONGEST_REST = 3, 10.0
+
 
 class Folder(Protocol):
     """static/edge/manifests.py ManifestFolder."""
@@ -99,7 +103,10 @@ class FileSource:
         deleted: frozenset[str] = frozenset()
         while True:
             self._changes.renew()
+            began = self._clock.monotonic()
             await self.refresh(deleted)
+            if took := self._clock.monotonic() - began:
+                await self._clock.sleep(min(_REST * took, _LONGEST_REST))
             deleted = await self._changes.wait(self._period)
 
     async def refresh(self, deleted: frozenset[str] = frozenset()) -> None:
@@ -142,23 +149,28 @@ class FileSource:
         return _Read(file, found.pods)
 
     def _unique(self, paths: Iterable[str]) -> list[Pod]:
-        """Of several manifests of one pod, the one that is running already, or else the first by name."""
+        """Of several manifests of one pod or UID, the one that is running already, or else the first by name."""
+        found = [(path, pod) for path in paths for pod in self._known[path].pods]
+        found = self._one_of_each(found, lambda pod: pod.full_name, "is also in {}, from which it is run")
+        found = self._one_of_each(found, lambda pod: pod.uid, "has the UID of the one in {}, which is run")
+        return [pod for _, pod in found]
+
+    def _one_of_each(
+        self, listed: Iterable[tuple[str, Pod]], key: Callable[[Pod], str], words: str
+    ) -> list[tuple[str, Pod]]:
         wanted = self._pods.wanted_by("file")
         found: dict[str, tuple[str, Pod]] = {}
-        for path in paths:
-            for pod in self._known[path].pods:
-                name = pod.full_name
-                if name not in found:
-                    found[name] = path, pod
-                    continue
-                other = found[name][0]
-                runs = name in wanted and wanted[name].uid == pod.uid
-                used, left = (path, other) if runs else (other, path)
-                text = f"manifest {left}: pod {name} is also in {used}, from which it is run. Remove one of the two."
-                self._problems.add(left, text)
-                if runs:
-                    found[name] = path, pod
-        return [pod for _, pod in found.values()]
+        for path, pod in listed:
+            if key(pod) not in found:
+                found[key(pod)] = path, pod
+                continue
+            one, other = (path, pod), found[key(pod)]
+            runs = pod.full_name in wanted and wanted[pod.full_name].uid == pod.uid
+            used, left = (one, other) if runs else (other, one)
+            text = f"manifest {left[0]}: pod {left[1].full_name} {words.format(used[0])}. Remove one of the two."
+            self._problems.add(left[0], text)
+            found[key(pod)] = used
+        return list(found.values())
 
 
 class UrlSource:

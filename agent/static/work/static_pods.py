@@ -7,7 +7,7 @@ the old one is left (waitingToStartStaticPodsByFullname in pkg/kubelet/pod_worke
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from agent.common.model.pods import Pod
@@ -34,6 +34,7 @@ class StaticPods:
     def __init__(self, workers: PodWorkers, pods: PodRegistry) -> None:
         self._workers, self._pods = workers, pods
         self._wanted: dict[str, dict[str, Pod]] = {}
+        self._all: Mapping[str, Pod] = {}
         self._changed = Signal()
         pods.follow_removals(self._on_removed)
 
@@ -43,23 +44,22 @@ class StaticPods:
 
     def replace(self, source: str, pods: Iterable[Pod]) -> None:
         """These are all the pods that `source` wants now."""
-        before, fresh = self._wanted.get(source, {}), {pod.full_name: pod for pod in pods}
+        before = self._wanted.get(source, {})
+        fresh = {pod.full_name: pod for pod in {pod.uid: pod for pod in pods}.values()}
         self._wanted[source] = fresh
+        # Of two sources that want the same name, the first in the alphabet gets it.
+        self._all = {name: pod for one in sorted(self._wanted, reverse=True) for name, pod in self._wanted[one].items()}
         for name, old in before.items():
             if name not in fresh or fresh[name].uid != old.uid:
                 log.info("static pod %s (%s) is no longer wanted", name, old.uid)
                 self._workers.remove(old)
         self._workers.mark_synced(source, [pod.uid for pod in fresh.values()])
-        for name, pod in fresh.items():
-            if before.get(name) is not pod:
-                self._start(pod)
+        self._start(pod for name, pod in fresh.items() if before.get(name) is not pod)
         self._changed.fire()
 
-    def wanted(self) -> dict[str, Pod]:
-        """By full name; of two sources that want the same name, the first in the alphabet gets it."""
-        return {
-            name: pod for source in sorted(self._wanted, reverse=True) for name, pod in self._wanted[source].items()
-        }
+    def wanted(self) -> Mapping[str, Pod]:
+        """By full name, as they are now: whoever keeps it keeps what was wanted then."""
+        return self._all
 
     def wanted_by(self, source: str) -> dict[str, Pod]:
         """By full name."""
@@ -73,22 +73,41 @@ class StaticPods:
 
     def _on_removed(self, uid: str) -> None:
         """Nothing of this pod is left: its name is free."""
-        for pod in self.wanted().values():
-            if self._holder(pod) is None:
-                self._start(pod)
+        held, uids = self._held()
+        if missing := [pod for name, pod in self._all.items() if name not in held and pod.uid not in uids]:
+            self._start(missing)
         self._changed.fire()
 
-    def _start(self, pod: Pod) -> None:
-        if self.wanted().get(pod.full_name) is not pod:
-            return
-        holder = self._holder(pod)
-        if holder is None or (holder.pod.uid == pod.uid and not holder.gone):
-            self._workers.put(pod)
-            return
-        # The same manifest is back while its pod still terminates: its containers go on counting their restarts.
-        holder.has_successor = holder.pod.uid == pod.uid and pod.restart_policy == "Always"
-        log.info("static pod %s waits until %s is cleaned up", pod.full_name, holder.pod.uid)
+    def _start(self, pods: Iterable[Pod]) -> None:
+        held, uids = self._held()
+        for pod in pods:
+            if self._all.get(pod.full_name) is not pod:
+                continue
+            if uids.get(pod.uid, pod.full_name) != pod.full_name:
+                log.info("static pod %s waits until %s, which has its UID, is gone", pod.full_name, uids[pod.uid])
+                continue
+            holder = _holder(held.get(pod.full_name, ()), pod)
+            if holder is None or (holder.pod.uid == pod.uid and not holder.gone):
+                self._workers.put(pod)
+                continue
+            # The same manifest is back while its pod still terminates: its containers go on counting their restarts.
+            holder.has_successor = holder.pod.uid == pod.uid and pod.restart_policy == "Always"
+            log.info("static pod %s waits until %s is cleaned up", pod.full_name, holder.pod.uid)
 
-    def _holder(self, pod: Pod) -> PodMemory | None:
-        named = [one for one in self._pods.memories() if one.pod.full_name == pod.full_name and one.pod.source != "api"]
-        return next((one for one in named if one.gone or one.pod.uid != pod.uid), next(iter(named), None))
+    def _held(self) -> tuple[dict[str, list[PodMemory]], dict[str, str]]:
+        """Pods of manifests that are there, by full name; full names of all pods by UID.
+
+        Made once for many: it goes through all pods of the node.
+        """
+        found: dict[str, list[PodMemory]] = {}
+        uids: dict[str, str] = {}
+        for one in self._pods.memories():
+            uids[one.pod.uid] = one.pod.full_name
+            if one.pod.source != "api":
+                found.setdefault(one.pod.full_name, []).append(one)
+        return found, uids
+
+
+def _holder(named: Collection[PodMemory], pod: Pod) -> PodMemory | None:
+    """Of the pods that have its name, the one that it has to wait for, or else itself."""
+    return next((one for one in named if one.gone or one.pod.uid != pod.uid), next(iter(named), None))

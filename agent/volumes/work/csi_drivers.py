@@ -23,6 +23,7 @@ from nodelib.kube.client import ApiError
 
 log = logging.getLogger(__name__)
 
+_Instance = tuple[CsiDriver, DriverFacts]
 _PAUSES = (0.01, 0.05, 0.2, 0.5, 1.0)  # seconds between attempts to write while others write the same object
 
 
@@ -30,20 +31,21 @@ class CsiDrivers:
     """The PluginHandler of plugins/work.py for CSI drivers.
 
     `dial(name, endpoint)` connects to a driver; `on_registered()` is called once one is registered; `changed` fires
-    when one has come or gone.
+    when one has come or gone. Of several that register under one name the newest serves; if that leaves, the others
+    have stayed.
     """
 
     def __init__(
         self, api: CsiNodeApi, dial: Callable[[str, str], CsiDriver], clock: Clock, on_registered: Callable[[], None]
     ) -> None:
         self._api, self._dial, self._clock, self._on_registered = api, dial, clock, on_registered
-        self._drivers: dict[str, tuple[CsiDriver, DriverFacts]] = {}
+        self._instances: dict[str, list[_Instance]] = {}  # of a driver, the newest last: it is the one that is asked
         self._write_lock = asyncio.Lock()
         self.changed = Signal()
 
     def get(self, name: str) -> tuple[CsiDriver, DriverFacts]:
         """The driver and its facts. Raises Temporary when it is not registered now."""
-        found = self._drivers.get(name)
+        found = self._newest(name)
         if found is None:
             raise Temporary(
                 f"driver name {name} not found in the list of registered CSI drivers",
@@ -55,7 +57,7 @@ class CsiDrivers:
     @property
     def facts(self) -> Mapping[str, DriverFacts]:
         """The registered drivers, by name."""
-        return {name: facts for name, (_, facts) in self._drivers.items()}
+        return {name: instances[-1][1] for name, instances in self._instances.items()}
 
     def validate(self, info: PluginInfo) -> None:
         check_driver(info.name, info.versions)
@@ -65,12 +67,12 @@ class CsiDrivers:
         try:
             facts = await driver.facts()
             check_facts(facts)
-            await self._write(info.name, facts)
+            await self._retried(partial(self._write_once, info.name, facts))
         except BaseException:
             await driver.close()
             raise
-        before = self._drivers.get(info.name)
-        self._drivers[info.name] = driver, facts
+        before = self._take(info.name, info.endpoint)
+        self._instances.setdefault(info.name, []).append((driver, facts))
         if before is not None:
             await before[0].close()
         self._on_registered()
@@ -84,30 +86,42 @@ class CsiDrivers:
         driver, known = self.get(name)
         facts = await driver.facts()
         check_facts(facts)
-        if self._drivers.get(name) != (driver, known):
+        if self._newest(name) != (driver, known):
             return  # another instance registered meanwhile: that has told more
         await self._retried(partial(self._write_csi_node, name, facts))
 
     async def deregister(self, info: PluginInfo) -> None:
-        found = self._drivers.get(info.name)
-        if found is None or found[1].endpoint != info.endpoint:
-            return  # another instance has taken its place
-        del self._drivers[info.name]
+        newest = self._newest(info.name)
+        found = self._take(info.name, info.endpoint)
+        if found is None:
+            return
         self.changed.fire()
         await found[0].close()
+        if found is not newest:
+            return  # another instance has taken its place
         try:
-            await self._write(info.name, None)
+            await self._retried(partial(self._write_newest, info.name))
         except NodewrightError as error:
             log.warning("CSI driver %s has left, but the Node still lists it: %s", info.name, error)
 
     async def close(self) -> None:
-        for driver, _ in self._drivers.values():
-            await driver.close()
-        self._drivers.clear()
+        for instances in self._instances.values():
+            for driver, _ in instances:
+                await driver.close()
+        self._instances.clear()
 
-    async def _write(self, name: str, facts: DriverFacts | None) -> None:
-        """The Node first, then its CSINode: a scheduler that sees the latter may rely on the former."""
-        await self._retried(partial(self._write_once, name, facts))
+    def _newest(self, name: str) -> _Instance | None:
+        return next(reversed(self._instances.get(name, ())), None)
+
+    def _take(self, name: str, endpoint: str) -> _Instance | None:
+        """Remove the instance that serves there, if there is one."""
+        instances = self._instances.get(name, [])
+        found = next((one for one in instances if one[1].endpoint == endpoint), None)
+        if found is not None:
+            instances.remove(found)
+            if not instances:
+                del self._instances[name]
+        return found
 
     async def _retried(self, write: Callable[[], Awaitable[None]]) -> None:
         async with self._write_lock:
@@ -120,7 +134,13 @@ class CsiDrivers:
                         raise
                 await self._clock.sleep(pause)
 
+    async def _write_newest(self, name: str) -> None:
+        """As it is now: another instance may have registered while this waited for its turn."""
+        newest = self._newest(name)
+        await self._write_once(name, newest[1] if newest is not None else None)
+
     async def _write_once(self, name: str, facts: DriverFacts | None) -> None:
+        """The Node first, then its CSINode: a scheduler that sees the latter may rely on the former."""
         node = await self._api.node()
         patch = node_patch(node, name, facts)
         if patch:

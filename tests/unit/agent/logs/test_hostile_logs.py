@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.common.edge.inotify import Inotify
+from agent.common.work.gate import Gate
 from agent.logs.edge import log_folder, log_reader
 from nodelib.errors import NotFound, Temporary
 
@@ -91,7 +92,7 @@ async def test_the_last_lines_of_a_file_without_lines_are_not_looked_for_for_eve
     with path.open("ab") as file:
         file.write(b"2026-01-01T00:00:00Z stdout F last\n" * 2)
     inotify, began = Inotify("test"), time.process_time()
-    reader = log_reader.LogReader(inotify)
+    reader = log_reader.LogReader(inotify, Gate(log_reader.MOST_TAILS, longest=None))
     try:
         lines = [reader.read(str(path), 9) for _ in range(4)]
         for found in await asyncio.gather(*(anext(one) for one in lines)):
@@ -100,6 +101,30 @@ async def test_the_last_lines_of_a_file_without_lines_are_not_looked_for_for_eve
     finally:
         inotify.close()
     assert time.process_time() - began < 10
+
+
+async def test_last_lines_of_another_namespace_are_looked_for_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log of hundreds of megabytes, as somebody writes them between two looks at its size, and a hundred requests for
+    more lines than it has: those of all others came after them."""
+    asked: list[str] = []
+    for name in ("mine", "yours"):
+        (tmp_path / name).write_bytes(b"2026-01-01T00:00:00Z stdout F a\n")
+
+    def look(file: log_reader.LogFile, lines: int) -> None:
+        asked.append(Path(file.path).name)
+        time.sleep(0.001)
+
+    monkeypatch.setattr(log_reader.LogFile, "skip_to_tail", look)
+    inotify = Inotify("test")
+    reader = log_reader.LogReader(inotify, Gate(log_reader.MOST_TAILS, longest=None))
+    try:
+        names = [*["mine"] * 30, "yours"]
+        await asyncio.gather(*(anext(reader.read(str(tmp_path / name), 9, name)) for name in names))
+    finally:
+        inotify.close()
+    assert len(asked) == 31 and asked.index("yours") <= log_reader.MOST_TAILS
 
 
 def test_a_file_that_no_log_can_be_is_not_packed(tmp_path: Path) -> None:

@@ -69,6 +69,29 @@ async def test_a_log_that_somebody_removed_is_opened_anew(tmp_path: Path) -> Non
     assert bench.names() == ["0.log"]
 
 
+@pytest.mark.parametrize("odd", ["a file in the place of the folder", "a loop of links", "a folder"])
+async def test_odd_things_in_the_place_of_a_log_keep_no_other_from_being_rotated(tmp_path: Path, odd: str) -> None:
+    """A pod may have the folder: no log of the node was rotated any more, as long as it stayed."""
+    bench = _Bench(tmp_path)
+    bench.path.write_bytes(b"x" * 100)
+    theirs = tmp_path / "theirs" / "0.log"
+    if odd == "a file in the place of the folder":
+        theirs.parent.touch()
+    else:
+        theirs.parent.mkdir()
+        theirs.mkdir() if odd == "a folder" else theirs.symlink_to("0.log")
+    other = replace(bench.container, id="theirs", log_path=str(theirs))
+    bench.rotation = LogRotation(
+        _SETTINGS,
+        bench.runtime,  # type: ignore[arg-type] # of which nothing else is called
+        log_folder,
+        lambda: [other, bench.container],
+        bench.clock,
+    )
+    assert await bench.rotation.rotate_all() >= 1
+    assert "0.log.20260101-000000" in bench.names()
+
+
 async def test_ended_containers_are_left_alone(tmp_path: Path) -> None:
     bench = _Bench(tmp_path)
     bench.path.write_bytes(b"x" * 200)

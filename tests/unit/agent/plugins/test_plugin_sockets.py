@@ -139,3 +139,27 @@ async def test_hidden_sockets_deep_folders_and_other_files_are_no_plugins(regist
         assert [Path(one.path).name for one in await sockets.scan()] == ["shown.sock"]
     finally:
         sockets.close()
+
+
+async def test_folders_that_come_and_go_without_end_do_not_keep_sockets_from_being_found(
+    registry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each new folder all was listed once more, as a socket might be in it: that never ended."""
+    sockets, walk, walks = PluginSockets(str(registry)), PluginSockets._walk, list[Path]()
+
+    def flapping(self: PluginSockets) -> tuple[dict[str, tuple[int, int]], list[SocketFile]]:
+        for gone in walks[-1:]:
+            gone.rmdir()
+        walks.append(registry / f"folder{len(walks)}")
+        walks[-1].mkdir(parents=True)
+        return walk(self)
+
+    monkeypatch.setattr(PluginSockets, "_walk", flapping)
+    registry.mkdir()
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(registry / "a.sock"))
+            async with asyncio.timeout(20):
+                assert [one.path for one in await sockets.scan()] == [str(registry / "a.sock")]
+    finally:
+        sockets.close()

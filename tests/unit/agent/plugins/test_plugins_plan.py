@@ -58,3 +58,18 @@ def test_pauses_grow_to_two_minutes_and_restart_with_a_new_socket() -> None:
         pauses.append(failed.retry_at - NOW)
     assert pauses[:3] == [0.25, 0.5, 1.0] and pauses[-1] == 120.0
     assert failed_again(NEW, failed, NOW).times == 1
+
+
+def test_who_has_waited_longest_is_registered_first() -> None:
+    """Sockets that come and go all the time, with names before others in the alphabet, were always first."""
+    flapping = [SocketFile(f"/r/a{number}.sock", number, 1000 + number) for number in range(100)]
+    waiting = SocketFile("/r/z.sock", 1, 999)
+    assert waiting in plan_plugins(PluginsView(frozenset([*flapping, waiting])), NOW).register
+
+
+def test_registrations_that_take_long_leave_places_to_others() -> None:
+    found = frozenset(SocketFile(f"/r/{number:03}.sock", number) for number in range(300))
+    assert len(plan_plugins(PluginsView(found, registering=(6.0,) * 40), NOW).register) == 32
+    assert len(plan_plugins(PluginsView(found, registering=(6.0,) * 250), NOW).register) == 6
+    full = plan_plugins(PluginsView(found, registering=(1.0,) * 30 + (3.0,) * 2), NOW)
+    assert full.register == () and full.wait_until == NOW + 2

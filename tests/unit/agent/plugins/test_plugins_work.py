@@ -96,6 +96,34 @@ async def test_a_plugin_that_hangs_does_not_delay_others(world: World) -> None:
     assert world.diary == ["+a"]
 
 
+async def test_many_that_hang_do_not_delay_others_for_long(world: World) -> None:
+    """A driver that hangs while it says what it is has two minutes: with 32 of them nobody else was registered for as
+    long, and with twice as many for twice as long."""
+    for number in range(64):
+        world.hangs.add(f"/r/slow{number}.sock")
+        world.appear(f"slow{number}")
+    await settle()
+    world.appear("a")
+    for _ in range(12):
+        await world.clock.advance(1)
+    assert world.diary == ["+a"]
+
+
+async def test_a_plugin_with_two_registrars_stays_when_one_of_them_goes(world: World) -> None:
+    """It was gone, and nobody registered it again."""
+    world.appear("a")
+    await settle(60)
+    world.appear("b")
+    world.infos["/r/b.sock"] = world.infos["/r/a.sock"]
+    await settle(60)
+    world.leave("a")
+    await settle(60)
+    assert world.diary == ["+a", "+a"]
+    world.leave("b")
+    await settle(60)
+    assert world.diary == ["+a", "+a", "-a"]
+
+
 async def test_it_is_tried_again_until_it_answers(world: World) -> None:
     world.appear("a")
     del world.infos["/r/a.sock"]

@@ -53,6 +53,14 @@ def test_the_uid_is_the_content_not_the_way_it_is_written() -> None:
     assert chosen.uid == "abc-1"
 
 
+def test_a_manifest_copied_from_the_api_is_another_pod() -> None:
+    """Its UID was that of a pod that may run on the node: each change of one of them ended the other."""
+    uid = "0b5c5f5e-1111-4222-8333-123456789abc"
+    found = decoded(WEB.replace("name: web", f"name: web, uid: {uid}"))
+    assert found.pods[0].uid not in (uid, decoded(WEB).pods[0].uid)
+    assert uid in found.warnings[0]
+
+
 def test_what_the_api_server_would_default_is_defaulted() -> None:
     text = WEB.replace(
         'image: "busybox:1.36"',

@@ -146,6 +146,18 @@ async def test_a_half_written_file_ends_nothing(world: StaticWorld) -> None:
     assert world.cri.done("start_container") == ["main/0"]
 
 
+async def test_of_two_manifests_with_one_uid_the_one_that_runs_stays(world: StaticWorld) -> None:
+    """The second pod took the place of the first; without either manifest, both were gone."""
+    await world.write("web.yaml", manifest("web").replace("name: web", "name: web, uid: mine"))
+    await world.until(lambda: world.mirror_phase("web-n1") == "Running")
+    await world.write("a-copy.yaml", manifest("other").replace("name: other", "name: other, uid: mine"))
+    await world.clock.advance(5)
+    assert [pod.name for pod in world.registry.pods()] == ["web-n1"] and running(world) == ["main"]
+    assert "a-copy.yaml: pod shop/other-n1 has the UID of the one in /manifests/web.yaml" in world.problems[-1][1]
+    await world.remove("web.yaml")
+    await world.until(lambda: world.mirror_phase("other-n1") == "Running")
+
+
 async def test_of_two_manifests_of_one_pod_the_one_that_runs_stays(world: StaticWorld) -> None:
     await world.write("web.yaml", manifest())
     await world.until(lambda: running(world) == ["main"])

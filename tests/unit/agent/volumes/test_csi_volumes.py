@@ -216,6 +216,30 @@ async def test_the_node_knows_its_drivers(world: World) -> None:
     assert [one["nodeID"] for one in world.api.the_csi_node["spec"]["drivers"]] == ["node-7"]
 
 
+async def test_a_driver_that_registers_under_a_name_that_is_taken_and_leaves_takes_nobody_along(world: World) -> None:
+    """The first one was forgotten, and stayed so until its registrar was started anew."""
+    facts = {"/p/drv.sock": FACTS, "/p/other.sock": replace(FACTS, endpoint="/p/other.sock", node_id="other")}
+    drivers = CsiDrivers(
+        world.api, lambda name, endpoint: FakeDriver(world.disk, facts[endpoint]), world.clock, lambda: None
+    )
+
+    def listed() -> list[str]:
+        assert world.api.the_csi_node is not None
+        return [one["nodeID"] for one in world.api.the_csi_node["spec"]["drivers"]]
+
+    other = replace(INFO, endpoint="/p/other.sock")
+    await drivers.register(INFO)
+    await drivers.register(other)
+    assert drivers.get("drv")[1].node_id == "other" and listed() == ["other"]
+    await drivers.deregister(other)
+    assert drivers.get("drv")[1].node_id == "node-7" and listed() == ["node-7"]
+    await drivers.register(other)
+    await drivers.deregister(INFO)
+    assert drivers.get("drv")[1].node_id == "other" and listed() == ["other"]
+    await drivers.deregister(other)
+    assert not drivers.facts and not listed()
+
+
 async def test_a_pod_with_thousands_of_volumes_asks_for_a_few_at_a_time(world: World) -> None:
     """Each of an inline volume is a program that formats it: all at once, they take the node from everybody else."""
     world.api.drivers["drv"] = {"spec": {"volumeLifecycleModes": ["Ephemeral"], "attachRequired": False}}
