@@ -84,14 +84,31 @@ class Network:
             span_of=span_of,
             on_crowding=lambda now: limited(now.limited, now.deleted, now.refused),
         )
+        self._translated = Translated()
 
     def set_nodes(self, nodes: Iterable[NodePlace]) -> None:
         """Replace what is known of the cluster's Nodes."""
-        self._node.set_nodes([translated(node) for node in nodes])
+        self._node.set_nodes(self._translated.all(nodes))
 
     async def run(self) -> None:
         """Serve until cancelled."""
         await self._node.run()
+
+
+class Translated:
+    """All Nodes, as the pod network needs them. Those that have not changed are not read again: there may be thousands,
+    and each of them changes when it likes.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[NodePlace, NodeFacts]] = {}
+
+    def all(self, nodes: Iterable[NodePlace]) -> list[NodeFacts]:
+        known, self._known = self._known, {}
+        for node in nodes:
+            old = known.get(node.name)
+            self._known[node.name] = old if old is not None and old[0] == node else (node, translated(node))
+        return [facts for _, facts in self._known.values()]
 
 
 def translated(node: NodePlace) -> NodeFacts:
@@ -102,7 +119,7 @@ def translated(node: NodePlace) -> NodeFacts:
     """
     ips = [ip for ip in map(_address, node.internal_ips) if ip is not None and not addresses.special(ip)]
     cidrs = [cidr for cidr in map(_network, node.pod_cidrs) if cidr is not None]
-    return NodeFacts(name=node.name, internal_ips=tuple(ips[:_MOST_ADDRESSES]), pod_cidrs=tuple(cidrs))
+    return NodeFacts(node.name, tuple(ips[:_MOST_ADDRESSES]), tuple(cidrs), node.created)
 
 
 def _address(text: object) -> addresses.Address | None:

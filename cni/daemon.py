@@ -17,19 +17,23 @@ from cni import udp_flows
 from cni.firewall import ApplyRules, Firewall
 from cni.model import Attachment, FirewallFacts, HostPort, Loss, Network, NodeFacts, Tunnel
 from cni.node_links import NodeLinks
-from cni.plan import hostports, overlay, routes
+from cni.plan import hostports, overlay, pod_cidrs, routes
 from cni.settings import CniSettings
 from cni.spec.configuration import NetConf, address_range
 from cni.sysctls import bridge_filtered, ensure_route_localnet
+from nodelib.backoff import Backoff
 from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError
 from nodelib.runner import BoundedFrequencyRunner
+from nodelib.tasks import side_by_side
 
 log = logging.getLogger(__name__)
 
 _AUDIT_SECONDS = 60.0
 _FIRST_SYNC_SECONDS = 5.0
 _TAKE_OVER_SECONDS = 30.0  # a runtime that does not answer for so long counts as down (agent/runtime/plan.py)
+_REST, _LONGEST_REST = 4.0, 5.0  # a fifth of the time: any node may change what it says of itself without end
+_REFUSED_PAUSES = (2.0, _AUDIT_SECONDS)
 _FAILURES_TOLERATED = 5  # in a row, 2 s apart
 
 
@@ -60,16 +64,26 @@ class NodeNetwork:
         self._attachments = attachments
         self._publish, self._clock = publish, clock
         self._failures = 0
+        self._again = Backoff(*_REFUSED_PAUSES)
         self._published = published or Published()
         self._nodes: tuple[NodeFacts, ...] | None = None
         self._tunnel: Tunnel | None = None
+        self._believed: tuple[Network, ...] = ()  # podCIDRs of other nodes
         self._reported: tuple[str, ...] = ()
         self._adopted: set[str] = set()
         self._waiting = "the node's network has not been set up yet"
         self._synced_once = asyncio.Event()
+        self._flows = udp_flows.follower(links.open_links, clock)
         self.firewall = Firewall(self._firewall_facts, apply_rules, self._ports_changed)
         self._runner = BoundedFrequencyRunner(
-            "pod network", self.sync, min_interval=0.2, retry_interval=2, max_interval=_AUDIT_SECONDS, clock=clock
+            "pod network",
+            self.sync,
+            min_interval=0.2,
+            retry_interval=2,
+            max_interval=_AUDIT_SECONDS,
+            clock=clock,
+            rest_factor=_REST,
+            longest_rest=_LONGEST_REST,
         )
 
     def set_nodes(self, nodes: Iterable[NodeFacts]) -> None:
@@ -94,7 +108,7 @@ class NodeNetwork:
     async def run(self) -> None:
         """Until cancelled."""
         self._runner.poke()
-        await self._runner.run()
+        await side_by_side(network=self._runner.run(), flows_of_host_ports=self._flows.run())
 
     @property
     def waiting(self) -> str:
@@ -160,7 +174,8 @@ class NodeNetwork:
             self._waiting = waiting
             return
         try:
-            skipped = await asyncio.to_thread(self._links.sync, cidrs, self._nodes, self._attachments())
+            synced = await asyncio.to_thread(self._links.sync, cidrs, self._nodes, self._attachments())
+            self._believed = self._believed if synced.believed is None else synced.believed
             self._tunnel = await asyncio.to_thread(self._links.tunnel)
             await self.firewall.sync(audit=True)
             # After the rules: they guard the node's loopback against what this setting lets in.
@@ -175,7 +190,11 @@ class NodeNetwork:
         self._failures = 0
         self._published = Published(cidrs, self.non_masquerade)
         self._waiting = ""
-        self._report(skipped)
+        self._report(synced.problems)
+        if synced.refused:
+            asyncio.get_running_loop().call_later(self._again.next(), self._runner.poke)
+        else:
+            self._again.reset()
 
     @property
     def non_masquerade(self) -> tuple[Network, ...]:
@@ -183,7 +202,7 @@ class NodeNetwork:
         fixed = (*self._settings.cluster_cidrs, *self._settings.non_masquerade)
         if self._nodes is None:
             return tuple(dict.fromkeys((*fixed, *self._published.non_masquerade)))
-        hosts = [ip_network(str(ip)) for item in self._nodes for ip in item.internal_ips]
+        hosts = [ip_network(str(ip)) for item in self._nodes for ip in pod_cidrs.main_addresses(item)]
         return tuple(dict.fromkeys((*fixed, *hosts)))
 
     async def remove(self) -> None:
@@ -198,8 +217,8 @@ class NodeNetwork:
         # A recreated Node has no podCIDR for a moment: running pods keep their rules meanwhile.
         cidrs = self.pod_cidrs or self._published.pod_cidrs
         attachments, tunnel = self._attachments(), self._tunnel
-        others = [cidr for item in self._nodes or () for cidr in item.pod_cidrs]
-        pods = (*cidrs, *self._settings.cluster_cidrs, *others)
+        # Not what any node claims: what counts as pods sends nothing through the overlay.
+        pods = (*cidrs, *self._settings.cluster_cidrs, *self._believed)
         return tuple(
             FirewallFacts(
                 version=version,
@@ -217,7 +236,7 @@ class NodeNetwork:
 
     async def _ports_changed(self, old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:
         if old != new:
-            await asyncio.to_thread(udp_flows.follow, self._links.open_links, old, new)
+            self._flows.note(old, new)
 
     def _report(self, skipped: tuple[str, ...]) -> None:
         """Log each reason once, not every minute."""

@@ -145,11 +145,12 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What the pod network needs from a Node object."""
+    """What the pod network needs from a Node object. `created`: its creationTimestamp, which the API server sets."""
 
     name: str
     internal_ips: tuple[Address, ...] = ()
     pod_cidrs: tuple[Network, ...] = ()
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)

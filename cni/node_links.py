@@ -7,7 +7,8 @@ our routes carry our protocol number, the bridge and the VXLAN link have our nam
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from cni.edge import netns, pathmtu, sysctl
@@ -18,11 +19,22 @@ from cni.plan.names import host_ifname
 from cni.ports import KernelSettings, Links, OpenLinks, OpenNamespace, PathMtus
 from cni.settings import CniSettings
 from cni.spec.configuration import address_range
-from cni.spec.errors import CNIError
 from cni.sysctls import ensure_bridge_filtered, ensure_forwarding, ensure_guarded
-from nodelib.errors import Invalid, Permanent
+from nodelib.errors import Invalid, NodewrightError, Permanent
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a sync came to. `problems`: what could not be done, one sentence each; `refused`: the kernel did not do
+    something for another node, and may later. `believed`: the podCIDRs of other nodes that are theirs, None while no
+    Nodes are known.
+    """
+
+    problems: tuple[str, ...] = ()
+    believed: tuple[Network, ...] | None = None
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +49,8 @@ class NodeLinks:
 
     def sync(
         self, cidrs: tuple[Network, ...], nodes: tuple[NodeFacts, ...] | None, attachments: Sequence[Attachment]
-    ) -> tuple[str, ...]:
-        """Compare and repair. Returns what could not be done, one sentence each. `nodes` None: not known yet."""
+    ) -> Synced:
+        """Compare and repair. `nodes` None: not known yet."""
         own = self._own(nodes)
         versions = sorted({cidr.version for cidr in cidrs})
         problems = [ensure_bridge_filtered(version, self.kernel) for version in versions]
@@ -63,16 +75,18 @@ class NodeLinks:
                 cluster_cidrs=self.settings.cluster_cidrs,
             )
             uplink = node.uplink_mtu(every, links.addresses(), links.routes(), own.internal_ips)
-            tunnel = self._overlay(own, cidrs, plan.peers, uplink) if nodes is not None else None
+            tunnel, narrow = self._overlay(own, cidrs, plan.peers, uplink) if nodes is not None else (None, [])
             inner = tunnel.mtu if tunnel else device.mtu if device and nodes is None else 0
             mtu, problem = overlay.pod_mtu(uplink, inner, cidrs)
             # Measuring the paths to other nodes takes long: there may be new pods.
             present = links.links() if tunnel else every
             self._bridge(links, cidrs, self.settings.mtu or mtu, attachments, present)
             problems.append(ensure_guarded(self.settings.bridge, self.kernel))
+            refused: list[str] = []
             if nodes is not None:  # otherwise routes and tunnels stay as they are
-                self._apply_routes(links, plan, tunnel, device)
-        return (*plan.skipped, *(text for text in (problem, *problems) if text))
+                self._apply_routes(links, plan, tunnel, device, refused)
+        found = (*plan.skipped, *(text for text in (problem, *narrow, *problems, *refused) if text))
+        return Synced(found, plan.believed if nodes is not None else None, bool(refused))
 
     def tunnel(self) -> Tunnel | None:
         """That of the overlay, as the kernel has it now."""
@@ -113,12 +127,14 @@ class NodeLinks:
 
     def _overlay(
         self, own: NodeFacts, cidrs: tuple[Network, ...], peers: Sequence[overlay.Peer], uplink: int
-    ) -> OverlayPlan | None:
+    ) -> tuple[OverlayPlan | None, list[str]]:
+        """The overlay, None if no node needs it, and what is wrong with the paths through it."""
         if not peers:
-            return None
+            return None, []
         port = self.settings.vxlan_port
         paths = self.path_mtus([peer.underlay for peer in peers], port, uplink)
-        return overlay.plan(own, cidrs, port, overlay.link_mtu(uplink, own, peers, paths))
+        mtu = overlay.link_mtu(uplink, own, peers, paths, cidrs)
+        return overlay.plan(own, cidrs, port, mtu), overlay.narrow_paths(mtu, own, peers, paths)
 
     def _bridge(
         self,
@@ -144,32 +160,44 @@ class NodeLinks:
                 links.set_link(link.name, mtu=mtu)
 
     def _inside(self, attachment: Attachment, change: Callable[[Links, LinkFacts], None]) -> None:
-        """Change the pod's end; a pod that is being deleted has none."""
+        """Change the pod's end; a pod that is being deleted has none, and one that may change it itself can refuse."""
         try:
             with self.open_namespace(attachment.netns) as inside, self.open_links(inside) as pod:
                 link = pod.link(attachment.key.ifname)
                 # The path may belong to another pod's namespace by now.
                 if link is not None and any(item.ip in attachment.addresses for _, item in pod.addresses(link.index)):
                     change(pod, link)
-        except CNIError as error:
+        except NodewrightError as error:
             log.info("the link of %s stays as it is: %s", attachment.pod or attachment.key, error)
 
     def _apply_routes(
-        self, links: Links, plan: routes.RoutesPlan, tunnel: OverlayPlan | None, device: LinkFacts | None
+        self,
+        links: Links,
+        plan: routes.RoutesPlan,
+        tunnel: OverlayPlan | None,
+        device: LinkFacts | None,
+        refused: list[str],
     ) -> None:
-        """Stale routes first, the overlay before the routes that lead into it."""
+        """Stale routes first, the overlay before the routes that lead into it.
+
+        What the kernel does not do for one node is `refused`: each says itself where it is, and the others' routes must
+        not wait for it.
+        """
         for stale in plan.remove:
             links.delete_route(stale)
         if tunnel is not None:
-            self._ensure_overlay(links, tunnel, plan.peers)
+            self._ensure_overlay(links, tunnel, plan.peers, refused)
         for route in plan.add:
-            links.replace_route(route, routes.PROTOCOL)
-            log.info("route to node %s: %s via %s %s", route.node, route.destination, route.gateway, route.link)
+            with _noted(refused, f"route to node {route.node}: {route.destination} via {route.gateway}"):
+                links.replace_route(route, routes.PROTOCOL)
+                log.info("route to node %s: %s via %s %s", route.node, route.destination, route.gateway, route.link)
         if tunnel is None and device is not None:
             links.delete_link(overlay.LINK)
             log.info("%s removed: every node is on a link of this one", overlay.LINK)
 
-    def _ensure_overlay(self, links: Links, tunnel: OverlayPlan, peers: Sequence[overlay.Peer]) -> None:
+    def _ensure_overlay(
+        self, links: Links, tunnel: OverlayPlan, peers: Sequence[overlay.Peer], refused: list[str]
+    ) -> None:
         link = links.link(tunnel.name)
         if link is not None and link.kind != "vxlan":
             raise Invalid(
@@ -194,7 +222,7 @@ class NodeLinks:
             links.add_address(link.index, address)
         for address in remove:
             links.delete_address(link.index, address)
-        _ensure_entries(links, link.index, peers)
+        _ensure_entries(links, link.index, peers, refused)
 
 
 def _ensure_neighbours(links: Links, index: int, attachments: Iterable[Attachment]) -> None:
@@ -214,16 +242,27 @@ def _moved_gateways(pod: Links, index: int, old: str, new: str) -> None:
             pod.replace_neighbour(index, replace(entry, mac=new))
 
 
-def _ensure_entries(links: Links, index: int, peers: Sequence[overlay.Peer]) -> None:
+@contextmanager
+def _noted(refused: list[str], what: str) -> Iterator[None]:
+    """Note what the kernel refuses. Raises Temporary: another try is worth while, of everything."""
+    try:
+        yield
+    except Permanent as error:
+        refused.append(f"{what}: {error}")
+
+
+def _ensure_entries(links: Links, index: int, peers: Sequence[overlay.Peer], refused: list[str]) -> None:
     todo = overlay.entries(peers, links.forwards(index), links.neighbours(index))
     for stale in todo.stale_forward:
         links.delete_forward(index, stale)
     for gone in todo.stale_neighbours:
         links.delete_neighbour(index, gone)
     for forward in todo.forward:
-        links.replace_forward(index, forward)
+        with _noted(refused, f"tunnel to {forward.remote}"):
+            links.replace_forward(index, forward)
     for neighbour in todo.neighbours:
-        links.replace_neighbour(index, neighbour)
+        with _noted(refused, f"entry for {neighbour.address}"):
+            links.replace_neighbour(index, neighbour)
 
 
 def _shown(tunnel: OverlayPlan) -> tuple[Address, int, int]:

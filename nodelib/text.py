@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# C0, DEL and C1 drive terminals, the next ones break or reorder lines, and a lone surrogate cannot be written as UTF-8.
-_BREAKING = "\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+# C0, DEL and C1 drive terminals, the next ones break or reorder lines, a lone surrogate cannot be written as UTF-8, and
+# tags are letters that nobody sees.
+_BREAKING = "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_BREAKING}]")
 _CONTROL_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BREAKING}]")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -58,4 +59,7 @@ def cut(text: str, most: int) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     char = found.group()
-    return _SHORT.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}")
+    number = ord(char)
+    return _SHORT.get(char) or (
+        f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    )

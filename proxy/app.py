@@ -41,6 +41,7 @@ from proxy.model import NamespacedName, NodeFacts
 from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER
 from proxy.plan.node import parse_node
 from proxy.plan.node_port_addresses import expand, networks, node_port_ips
+from proxy.plan.pod_ranges import PodRanges
 from proxy.plan.sticky_shares import MOST_OF_NAMESPACE
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Periods, Proxier, Reporting
@@ -138,6 +139,7 @@ class _Proxy:
         self._supervisor = supervisor
         self._client, self._clock = client, clock
         self._node = NodeFacts(settings.node_name)
+        self._pods = PodRanges(settings.local.cluster_cidrs)
         self._metrics = metrics
         self._health = Health(2 * settings.rules.sync_period, lambda: self._node)
         self._events = Events(client, settings.node_name, clock, "kube-proxy")
@@ -216,7 +218,7 @@ class _Proxy:
         traces = SyncTracing(self._tracer) if self._tracer is not None else None
         nftables = settings.mode == "nftables"  # where the clients of all Services are in one map
         return Proxier(
-            Tracker(family, settings.node_name, self._clock.now(), MOST_OF_NAMESPACE if nftables else None),
+            Tracker(family, settings.node_name, self._clock.now(), MOST_OF_NAMESPACE if nftables else None, self._pods),
             Quarantine(backend),
             Conntrack(family),
             Reporting(self._metrics, self._health, servers, traces),

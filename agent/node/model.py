@@ -67,11 +67,14 @@ class NodeInputs:
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """What the pod network needs to know of a node: its addresses and the pod ranges behind them."""
+    """What the pod network needs to know of a node: its addresses and the pod ranges behind them, and since when its
+    object exists.
+    """
 
     name: str
     internal_ips: tuple[str, ...]
     pod_cidrs: tuple[str, ...]
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ These hold at all times, whichever process is killed:
   link(2) fails if the name exists), so two writers never get the same address and nobody reads half a record.
 - A record has its container's ID, so that the addresses of a dead process can be found and released.
 The index in memory is only a copy: another process (the standalone plugin) may write here too. `claim` notices that,
-and `refresh` reads it. Nothing is fsynced: after a power loss no pod is left that could have an address, and a record
-that was lost is dropped.
+and `refresh` reads it. It is replaced with each change, so that whoever looks does not wait for the disk. Nothing is
+fsynced: after a power loss no pod is left that could have an address, and a record that was lost is dropped.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class DiskStore:
     def __init__(self, data_dir: str, network: str) -> None:
         self._folder = Path(data_dir) / network
         self._lock = threading.RLock()
-        self._records: dict[Address, Attachment] = {}
-        self._last: dict[int, Address] = {}
+        self._records: Mapping[Address, Attachment] = {}
+        self._last: Mapping[int, Address] = {}
         self._drafts = itertools.count()
         with _translated(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -71,31 +71,25 @@ class DiskStore:
             self._records = found
             for version in (4, 6):
                 with suppress(FileNotFoundError, ValueError):
-                    self._last[version] = ip_address((self._folder / _LAST.format(version)).read_text().strip())
+                    last = ip_address((self._folder / _LAST.format(version)).read_text().strip())
+                    self._last = {**self._last, version: last}
 
     def get(self, key: AttachmentKey) -> Attachment | None:
-        with self._lock:
-            addresses = [address for address, record in self._records.items() if record.key == key]
-            if not addresses:
-                return None
-            record = self._records[addresses[0]]
-            # A record lists all addresses that were asked for; only those whose file exists are taken.
-            held = tuple(address for address in record.addresses if address in addresses)
-            return Attachment(key, held, record.port_mappings, record.pod, record.created, record.netns)
+        found = {address: record for address, record in self._records.items() if record.key == key}
+        return _together(key, found) if found else None
 
     def attachments(self) -> list[Attachment]:
-        with self._lock:
-            keys = dict.fromkeys(record.key for record in self._records.values())
-            return [record for key in keys if (record := self.get(key)) is not None]
+        found: dict[AttachmentKey, dict[Address, Attachment]] = {}
+        for address, record in self._records.items():
+            found.setdefault(record.key, {})[address] = record
+        return [_together(key, records) for key, records in found.items()]
 
     def taken(self) -> Collection[Address]:
-        with self._lock:
-            return self._records.keys()
+        return self._records.keys()
 
     def last(self) -> Mapping[int, Address]:
         """The address assigned last, by IP version."""
-        with self._lock:
-            return dict(self._last)
+        return self._last
 
     def claim(self, address: Address, attachment: Attachment) -> bool:
         """Take `address` for `attachment`. False: somebody else has it, and the index shows that now."""
@@ -108,12 +102,12 @@ class DiskStore:
             except FileExistsError:
                 record = self._read(address)
                 if record is not None:
-                    self._records[address] = record
+                    self._records = {**self._records, address: record}
                 return False
             finally:
                 draft.unlink(missing_ok=True)
-            self._records[address] = attachment
-            self._last[address.version] = address
+            self._records = {**self._records, address: attachment}
+            self._last = {**self._last, address.version: address}
             self._write_last(address)
             return True
 
@@ -130,7 +124,7 @@ class DiskStore:
                 record = self._read(address)
                 if record is None or record.key == key:
                     (self._folder / str(address)).unlink(missing_ok=True)
-                self._records.pop(address, None)
+                self._records = {one: record for one, record in self._records.items() if one != address}
             return held
 
     def _read(self, address: Address) -> Attachment | None:
@@ -156,6 +150,13 @@ class DiskStore:
                     with suppress(FileNotFoundError):
                         if time.time() - entry.stat().st_mtime > _DRAFT_LIFETIME:
                             os.unlink(entry.path)
+
+
+def _together(key: AttachmentKey, records: Mapping[Address, Attachment]) -> Attachment:
+    """A record lists all addresses that were asked for; only those whose file exists are taken."""
+    record = next(iter(records.values()))
+    held = tuple(address for address in record.addresses if address in records)
+    return Attachment(key, held, record.port_mappings, record.pod, record.created, record.netns)
 
 
 @contextmanager

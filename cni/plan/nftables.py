@@ -12,6 +12,9 @@ from cni.plan.hostports import target
 from cni.plan.iptables import LOCAL, collapsed
 from cni.plan.names import network_suffix
 
+# A service proxy translates at -100 (dstnat). Of chains of the same priority the kernel asks the newest one first, so
+# that a hostPort would take the NodePort of that number from its Service.
+_AFTER_SERVICES = -99
 _NAMES = {4: "ip", 6: "ip6"}  # table family, and protocol in a rule
 
 
@@ -23,8 +26,8 @@ def transaction(facts: FirewallFacts) -> str:
     """Input for `nft -f -` that replaces our table of one family."""
     prerouting = ["fib daddr type local jump hostports"]
     chains = {
-        "prerouting": ("type nat hook prerouting priority dstnat;", prerouting),
-        "output": ("type nat hook output priority -100;", prerouting),
+        "prerouting": (f"type nat hook prerouting priority {_AFTER_SERVICES};", prerouting),
+        "output": (f"type nat hook output priority {_AFTER_SERVICES};", prerouting),
         "postrouting": ("type nat hook postrouting priority srcnat;", _postrouting(facts)),
     }
     if facts.version == 4:

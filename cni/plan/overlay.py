@@ -32,6 +32,7 @@ LINK = "nwvx0"
 VNI = 1
 OVERHEAD = {4: 50, 6: 70}  # IP 20 or 40, UDP 8, VXLAN 8, inner Ethernet 14
 SMALLEST = {4: 576, 6: 1280}  # RFC 791, RFC 8200: the least MTU with which the family works
+LEAST = {4: 1024, 6: 1280}  # what the path to one node may make of the MTU of all; Linux believes 552 and 1280
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +118,34 @@ def entries(peers: Iterable[Peer], forward: Collection[Forward], neighbours: Col
     )
 
 
-def link_mtu(uplink: int, own: NodeFacts, peers: Sequence[Peer], paths: Mapping[Address, int]) -> int:
-    """The largest inner packet that reaches every peer. `paths`: path MTUs, where they are below the uplink's."""
+def link_mtu(
+    uplink: int, own: NodeFacts, peers: Sequence[Peer], paths: Mapping[Address, int], cidrs: Iterable[Network] = ()
+) -> int:
+    """The largest inner packet that reaches every peer. `paths`: path MTUs, where they are below the uplink's.
+
+    Whoever is at one node, or on the way there, says what its path carries, and all pods of all nodes have what follows
+    from it. So a path makes it no smaller than LEAST, and packets to such a node come in fragments.
+    """
+    overhead = _overhead(own)
+    narrowest = min((paths.get(peer.underlay, uplink) for peer in peers), default=uplink) - overhead
+    least = max((LEAST[cidr.version] for cidr in cidrs), default=LEAST[6])
+    return max(narrowest, min(least, uplink - overhead))
+
+
+def narrow_paths(inner: int, own: NodeFacts, peers: Sequence[Peer], paths: Mapping[Address, int]) -> list[str]:
+    """The nodes whose packets come in fragments when the overlay has that MTU, one sentence each."""
+    overhead = _overhead(own)
+    return [
+        f"the path to node {peer.node} ({peer.underlay}) carries packets of {paths[peer.underlay]} bytes: those "
+        f"of pods come in fragments, as they have up to {inner + overhead} with the overlay's header"
+        for peer in peers
+        if peer.underlay in paths and paths[peer.underlay] < inner + overhead
+    ]
+
+
+def _overhead(own: NodeFacts) -> int:
     local = vtep(own)
-    overhead = OVERHEAD[local.version] if local else max(OVERHEAD.values())
-    return min((paths.get(peer.underlay, uplink) for peer in peers), default=uplink) - overhead
+    return OVERHEAD[local.version] if local else max(OVERHEAD.values())
 
 
 def pod_mtu(uplink: int, overlay: int, cidrs: Iterable[Network]) -> tuple[int, str]:

@@ -7,11 +7,12 @@ address, by the range of another node's pods. Upstream's route controllers and m
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from cni.model import Interface, Network, NodeFacts
+from cni.model import Address, Interface, Network, NodeFacts
 from nodelib.addresses import hardware_address
 
 # What no podCIDR may overlap: this host, loopback, link-local, multicast, broadcast; in IPv6 mapped addresses too.
@@ -21,48 +22,107 @@ _SPECIAL = {
 }
 
 
+class NodeAddresses:
+    """The addresses of nodes that no podCIDR may cover, each with its node's name: looked up, as there may be thousands
+    of both.
+    """
+
+    def __init__(self, listed: Iterable[tuple[Address, str]] = ()) -> None:
+        self._sorted: dict[int, list[tuple[int, str]]] = {4: [], 6: []}
+        for address, name in listed:
+            self._sorted[address.version].append((int(address), name))
+        for found in self._sorted.values():
+            found.sort()
+
+    def inside(self, cidr: Network) -> tuple[Address, str] | None:
+        """The first that `cidr` covers, and whose it is."""
+        found, first = self._sorted[cidr.version], int(cidr.network_address)
+        at = bisect_left(found, (first, ""))
+        if at == len(found) or found[at][0] > int(cidr.broadcast_address):
+            return None
+        return cidr.network_address + (found[at][0] - first), found[at][1]
+
+
 @dataclass(frozen=True, slots=True)
 class ReservedRanges:
     """What the podCIDR of another node is checked against.
 
     It must not overlap `connected` (this node's own addresses with prefixes, except those of its bridge), `own` (this
-    node's podCIDRs) or an address of `nodes`. It must be inside `cluster`, the ranges of all pods; without any of a
-    family, any range may be theirs.
+    node's podCIDRs) or an address of `nodes` (see `addresses_of()`). It must be inside `cluster`, the ranges of all
+    pods; without any of a family, any range may be theirs.
     """
 
     connected: Sequence[Interface] = ()
-    nodes: Sequence[NodeFacts] = ()
+    nodes: NodeAddresses = field(default_factory=NodeAddresses)
     own: Collection[Network] = ()
     cluster: Collection[Network] = ()
 
 
 @dataclass(slots=True)
 class Accepted:
-    """The podCIDRs of other nodes that were believed so far, each with the name of its node."""
+    """The podCIDRs of other nodes that were believed so far, each with the name of its node. No two overlap."""
 
-    cidrs: dict[Network, str] = field(default_factory=dict)
+    _names: dict[Network, str] = field(default_factory=dict)
+    _sorted: dict[int, list[tuple[int, Network]]] = field(default_factory=lambda: {4: [], 6: []})
+
+    def take(self, cidr: Network, name: str) -> None:
+        """One that is not refused."""
+        self._names[cidr] = name
+        insort(self._sorted[cidr.version], (int(cidr.network_address), cidr))
 
     def refusal(self, cidr: Network) -> str:
         """Why `cidr` cannot be believed beside these, "" when it can."""
-        if cidr in self.cidrs:
-            return f"is node {self.cidrs[cidr]}'s too"
-        other = next((one for one in self.cidrs if overlap(cidr, one)), None)
-        return f"overlaps {other} of node {self.cidrs[other]}" if other is not None else ""
+        if cidr in self._names:
+            return f"is node {self._names[cidr]}'s too"
+        found = self._sorted[cidr.version]
+        at = bisect_left(found, int(cidr.network_address), key=lambda one: one[0])
+        other = next((one for _, one in found[max(0, at - 1) : at + 1] if overlap(cidr, one)), None)
+        return f"overlaps {other} of node {self._names[other]}" if other is not None else ""
+
+
+def addresses_of(
+    nodes: Iterable[NodeFacts], connected: Iterable[Interface], cluster: Collection[Network]
+) -> NodeAddresses:
+    """The addresses of nodes that no podCIDR may cover.
+
+    Each node says itself which ones it has, at any time. An address of a pod is none: by naming one, a node would take
+    that pod's whole node off the network. Unless this node has such an address itself, as where `cluster` is a wide
+    range that the nodes are in, too.
+    """
+    mine = list(connected)
+    pods = [one for one in cluster if not any(item.version == one.version and item.ip in one for item in mine)]
+    return NodeAddresses(
+        (ip, node.name)
+        for node in nodes
+        for ip in node.internal_ips
+        if not any(ip.version == one.version and ip in one for one in pods)
+    )
+
+
+def main_addresses(node: NodeFacts) -> list[Address]:
+    """The first of each family. Each node names its own, and what pods send to a node's address keeps theirs: of any
+    address out there that a node calls its own, the pods of all nodes would get no answer.
+    """
+    found: dict[int, Address] = {}
+    for ip in node.internal_ips:
+        found.setdefault(ip.version, ip)
+    return list(found.values())
 
 
 def ordered(nodes: Iterable[NodeFacts], held: Mapping[Network, Collection[object]]) -> list[tuple[NodeFacts, Network]]:
     """All nodes' podCIDRs, in the order in which they are believed: of two that overlap, the first is.
 
     A node that is served already keeps its range (`held`: networks with the address of the node that they are routed to
-    now, or its hardware address in the overlay). Then the smaller range comes first, so a node with a huge podCIDR
-    takes nothing from those inside of it.
+    now, or its hardware address in the overlay). Then the older Node comes first: no node changes the podCIDR that it
+    has, and none is given to a new one that an older one has. Of Nodes of one second the smaller range comes first, so
+    one with a huge podCIDR takes nothing from those inside of it.
     """
     found = [(node, cidr) for node in nodes for cidr in node.pod_cidrs]
 
-    def rank(one: tuple[NodeFacts, Network]) -> tuple[bool, int, int, str]:
+    def rank(one: tuple[NodeFacts, Network]) -> tuple[bool, str, int, int, str]:
         node, cidr = one
         mine = any(ip in held.get(cidr, ()) or hardware_address(ip) in held.get(cidr, ()) for ip in node.internal_ips)
-        return (not mine, cidr.version, -cidr.prefixlen, node.name)
+        return (not mine, node.created, cidr.version, -cidr.prefixlen, node.name)
 
     return sorted(found, key=rank)
 
@@ -76,11 +136,8 @@ def refusal(cidr: Network, reserved: ReservedRanges) -> str:
     ranges = [one for one in reserved.cluster if one.version == cidr.version]
     if ranges and not any(_inside(cidr, one) for one in ranges):
         return f"is outside the cluster's ranges {', '.join(map(str, ranges))} (--pod-network-cidr)"
-    for node in reserved.nodes:
-        for ip in node.internal_ips:
-            if ip in cidr:
-                return f"covers the address {ip} of node {node.name}"
-    return ""
+    covered = reserved.nodes.inside(cidr)
+    return f"covers the address {covered[0]} of node {covered[1]}" if covered else ""
 
 
 def takeover(cidr: Network, connected: Iterable[Interface]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 
-from cni.model import Interface, Neighbour, Network, NodeFacts, NodeRoute, RouteFacts
+from cni.model import Address, Interface, Neighbour, Network, NodeFacts, NodeRoute, RouteFacts
 from cni.plan import overlay, pod_cidrs
 
 PROTOCOL = 143  # rtm_protocol of all our routes; unused in /etc/iproute2/rt_protos
@@ -15,13 +15,15 @@ PROTOCOL = 143  # rtm_protocol of all our routes; unused in /etc/iproute2/rt_pro
 class RoutesPlan:
     """`add` replaces routes to the same destination; `skipped` says why a node has no route.
 
-    `peers`: the nodes that are reached through the overlay.
+    `peers`: the nodes that are reached through the overlay. `believed`: the podCIDRs of other nodes that are theirs,
+    with or without a route.
     """
 
     add: tuple[NodeRoute, ...] = ()
     remove: tuple[RouteFacts, ...] = ()
     skipped: tuple[str, ...] = ()
     peers: tuple[overlay.Peer, ...] = ()
+    believed: tuple[Network, ...] = ()
 
 
 def plan(
@@ -46,18 +48,23 @@ def plan(
     wanted: dict[Network, NodeRoute] = {}
     peers: dict[str, overlay.Peer] = {}
     skipped = []
-    others = [node for node in nodes if node.name != own.name]
-    reserved, accepted = pod_cidrs.ReservedRanges(connected, others, own_cidrs, cluster_cidrs), pod_cidrs.Accepted()
+    broadcasts = {one.network.broadcast_address for one in connected if one.version == 4 and one.network.prefixlen < 31}
+    others = [_possible(node, broadcasts) for node in nodes if node.name != own.name]
+    addresses = pod_cidrs.addresses_of(others, connected, cluster_cidrs)
+    reserved, accepted = pod_cidrs.ReservedRanges(connected, addresses, own_cidrs, cluster_cidrs), pod_cidrs.Accepted()
+    believed = []
     ours = [route for route in present if route.protocol == PROTOCOL]
     macs = {item.address: item.mac for item in neighbours}
     held = {route.destination: (route.gateway, macs.get(route.gateway) if route.gateway else None) for route in ours}
     for node, cidr in pod_cidrs.ordered(others, held):
         refused = pod_cidrs.refusal(cidr, reserved) or accepted.refusal(cidr)
         found = f"podCIDR {cidr} of node {node.name} {refused}" if refused else _reach(node, cidr, connected, own, mode)
+        if not refused:
+            believed.append(cidr)
         if isinstance(found, str):
             skipped.append(found)
             continue
-        accepted.cidrs[cidr] = node.name
+        accepted.take(cidr, node.name)
         wanted[cidr] = found
         if found.link and (underlay := overlay.underlay(own, node)) is not None:
             before = peers.get(node.name) or overlay.Peer(node.name, underlay)
@@ -68,6 +75,7 @@ def plan(
         remove=tuple(route for route in ours if route.destination not in wanted),
         skipped=tuple(skipped),
         peers=tuple(peers.values()),
+        believed=tuple(believed),
     )
 
 
@@ -89,6 +97,13 @@ def _reach(
         return f"node {node.name} has no IPv{cidr.version} InternalIP: no route to its pods {cidr}"
     shown = ", ".join(map(str, candidates))
     return f"node {node.name} ({shown}) is on no link of this node: no route to its pods {cidr}{_why(mode, own)}"
+
+
+def _possible(node: NodeFacts, broadcasts: Set[Address]) -> NodeFacts:
+    """Without addresses that no node has, and that the kernel takes for no next hop."""
+    if broadcasts.isdisjoint(node.internal_ips):
+        return node
+    return replace(node, internal_ips=tuple(ip for ip in node.internal_ips if ip not in broadcasts))
 
 
 def _why(mode: str, own: NodeFacts) -> str:

@@ -91,7 +91,7 @@ def parse_conf(text: bytes, command: str) -> NetConf:
         port_mappings=_port_mappings(_mapping(raw, "runtimeConfig")),
         ingress=_limit(_mapping(raw, "runtimeConfig"), "ingress"),
         egress=_limit(_mapping(raw, "runtimeConfig"), "egress"),
-        prev_result=_prev_result(raw),
+        prev_result=_prev_result(raw) if command in ("ADD", "CHECK") else None,  # nothing else needs it
         valid_attachments=_valid_attachments(raw) if command == "GC" else None,
     )
 
@@ -120,10 +120,10 @@ def decode(text: bytes) -> Json:
     return raw
 
 
-def _mapping(raw: Json, name: str) -> Json:
+def _mapping(raw: Json, name: str, label: str = "") -> Json:
     value = raw.get(name) or {}
     if not isinstance(value, dict):
-        raise config_error(name, value, "an object")
+        raise config_error(label or name, value, "an object")
     return value
 
 
@@ -273,6 +273,12 @@ def _prev_result(raw: Json) -> Json | None:
     value = raw.get("prevResult")
     if value is not None and not isinstance(value, dict):
         raise config_error("prevResult", value, "an object")
+    for part in ("interfaces", "ips", "routes"):
+        entries = (value or {}).get(part) or []
+        if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
+            raise config_error(f"prevResult.{part}", entries, "a list of objects")
+    if value is not None:
+        _mapping(value, "dns", "prevResult.dns")
     return value
 
 

@@ -31,12 +31,16 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What a path names: a collection when `name` is "", else an object or one of its subresources."""
+    """What a path names: a collection when `name` is "", else an object or one of its subresources.
+
+    `namespace`: "" for what has none, and for a collection of all namespaces.
+    """
 
     api_version: str
     plural: str
     name: str = ""
     subresource: str = ""
+    namespace: str = ""
 
 
 @dataclass(slots=True)
@@ -66,9 +70,10 @@ def resource_of(path: str) -> Resource | None:
         version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
     else:
         return None
+    namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
-        rest = rest[2:]
-    return Resource(version, rest[0], rest[1] if len(rest) > 1 else "", "/".join(rest[2:]))
+        namespace, rest = rest[1], rest[2:]
+    return Resource(version, rest[0], rest[1] if len(rest) > 1 else "", "/".join(rest[2:]), namespace)
 
 
 def failure(status: int, method: str, path: str, raw: bytes, retry_after: str | None) -> ApiError:
@@ -123,7 +128,7 @@ def success(method: str, path: str, params: Mapping[str, str], content_type: str
         return body
     _check_type(body, resource)
     if not resource.plural.endswith("reviews"):  # reviews are answered and not stored: they have no name
-        _check_identity(body, resource.name)
+        _check_identity(body, resource, resource.name)
     return body
 
 
@@ -144,7 +149,7 @@ def event(path: str, params: Mapping[str, str], line: bytes) -> Json:
     if not _text(meta.get("resourceVersion")):
         raise Unusable(f"a watch event without a resourceVersion: {_shown(line)}")
     if kind != "BOOKMARK":
-        _check_identity(item, "")
+        _check_identity(item, resource)
         if not selects(params)(item):
             raise Unusable(f"a watch event about {meta['name']}, which was not asked for")
     return found
@@ -172,7 +177,8 @@ def _check_list(body: Json, resource: Resource, params: Mapping[str, str]) -> No
     kind, items, meta = body.get("kind"), body.get("items"), object_or_empty(body.get("metadata"))
     if not (isinstance(kind, str) and kind.endswith("List")):
         raise Unusable(f"no list of {resource.plural} but an object of kind {str(kind)[:_SHOWN]!r}")
-    _check_type({**body, "kind": kind.removesuffix("List")}, resource)
+    of_items = kind.removesuffix("List")
+    _check_type({**body, "kind": of_items}, resource)
     if not isinstance(items, list) or not _text(meta.get("resourceVersion")):
         raise Unusable(f"a list of {resource.plural} without items or resourceVersion")
     more, left = meta.get("continue"), meta.get("remainingItemCount")
@@ -182,7 +188,9 @@ def _check_list(body: Json, resource: Resource, params: Mapping[str, str]) -> No
     for item in items:
         if not isinstance(item, dict):
             raise Unusable(f"a list of {resource.plural} with an item that is not an object")
-        _check_identity(item, "")
+        _check_identity(item, resource)
+        if item.get("kind", of_items) != of_items:  # most API servers leave it out
+            raise Unusable(f"a list of {resource.plural} with an object of kind {str(item['kind'])[:_SHOWN]!r}")
         if not fits(item):
             raise Unusable(f"a list of {resource.plural} with {item['metadata']['name']}, which was not asked for")
 
@@ -195,7 +203,7 @@ def _check_type(body: Json, resource: Resource) -> None:
         raise Unusable(f"{resource.plural} of version {str(body.get('apiVersion'))[:_SHOWN]!r}")
 
 
-def _check_identity(item: Json, name: str) -> None:
+def _check_identity(item: Json, resource: Resource | None, name: str = "") -> None:
     """Also takes away its managedFields."""
     meta = object_or_empty(item.get("metadata"))
     if not _text(meta.get("name")) or not _text(meta.get("uid")) or not isinstance(meta.get("namespace", ""), str):
@@ -204,6 +212,10 @@ def _check_identity(item: Json, name: str) -> None:
     meta.pop("managedFields", None)
     if name and meta["name"] != name:
         raise Unusable(f"the object {meta['name'][:_SHOWN]!r} in the place of {name!r}")
+    wanted = resource.namespace if resource is not None else ""
+    # The same name in another namespace is somebody else's Secret.
+    if wanted and meta.get("namespace", wanted) != wanted:
+        raise Unusable(f"an object of the namespace {meta['namespace'][:_SHOWN]!r} in the place of {wanted!r}")
 
 
 def _text(value: object) -> bool:

@@ -53,6 +53,7 @@ _TOKEN_LIMIT = 64 * 1024  # bytes
 _TRIES = 10  # of one call that is answered with Retry-After, as client-go
 _LEAST_WAIT = 0.1  # seconds between two of them
 _WATCH_SILENCE = 180.0  # seconds
+_AFTER_ITS_END = 60.0  # seconds that a watch may go on after the time that it was asked for
 _SHOWN = 200  # characters of a path that is refused
 _LONG_WAIT = 1.0  # seconds for the own limit, after which the log says so
 
@@ -211,7 +212,10 @@ class KubeClient:
         `on_open` is called when the server has accepted the watch, which may be long before its first event.
         """
         # A watch may be silent, but bookmarks arrive about every minute: after a longer silence the peer has stopped.
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH_SILENCE)
+        # What sends a byte now and then is not silent, and has an end nevertheless.
+        asked = params.get("timeoutSeconds")
+        total = float(asked) + _AFTER_ITS_END if asked else None
+        limits = aiohttp.ClientTimeout(total=total, sock_connect=self._timeout, sock_read=_WATCH_SILENCE)
         try:
             pool, headers, reader = self._open(), self._authorization(), None
         except OSError as error:  # the certificate or the token does not exist yet

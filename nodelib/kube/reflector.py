@@ -206,13 +206,20 @@ class Reflector:
         return self._client.stream(self._path, params, on_open=self._well)
 
     async def _watch(self, events: Events) -> AsyncIterator[str]:
-        """The version after each event."""
+        """The version after each event.
+
+        Thousands are there at once when the loop was busy, or the connection slow: others have their turns meanwhile.
+        """
+        number = 0
         async with contextlib.aclosing(events):
             async for event in events:
                 item = event["object"]
                 if event["type"] != "BOOKMARK":
                     self._apply(event["type"], item)
                 yield _version(item)
+                number += 1
+                if number % BREATH == 0:
+                    await asyncio.sleep(0)
 
     def _apply(self, kind: str, item: Json) -> None:
         key = key_of(item)

@@ -24,6 +24,14 @@ def time_or(default: float, text: object) -> float:
         return default
 
 
+def time_or_none(text: object) -> float | None:
+    """The same, or None."""
+    try:
+        return parse_rfc3339(text)  # type: ignore[arg-type]  # it refuses what is no text
+    except ValueError:
+        return None
+
+
 def format_rfc3339(seconds: float) -> str:
     """metav1.Time: whole seconds, UTC. What is outside the years 1 to 9999 becomes their first or last second."""
     return f"{datetime.fromtimestamp(int(_bounded(seconds)), UTC):%Y-%m-%dT%H:%M:%SZ}".rjust(20, "0")

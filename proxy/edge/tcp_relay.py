@@ -6,10 +6,12 @@ import asyncio
 import logging
 import socket
 import struct
+from functools import partial
 
 from nodelib.accepting import next_connection
 from nodelib.firewall.objects import Family
 from nodelib.tasks import cancel_and_wait
+from proxy.edge import hops
 from proxy.edge.relay_share import MOST_CONNECTIONS_OF_NAMESPACE, Address, Choose, Open, bound_socket
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class TcpRelay:
     async def start(cls, family: Family, choose: Choose, of_namespace: Open) -> TcpRelay:
         sock = bound_socket(family, socket.SOCK_STREAM)
         relay = cls(choose, sock.getsockname()[1], of_namespace)
+        hops.tell_of_connections(sock)
         sock.listen(_BACKLOG)
         of_namespace.tcp_relays += 1
         relay._accepting = asyncio.create_task(relay._accept(sock), name="accept")
@@ -56,20 +59,21 @@ class TcpRelay:
             while True:
                 accepted = await next_connection(listener)
                 try:
-                    await loop.connect_accepted_socket(self._protocol, accepted)
+                    ttl = hops.left(hops.of_connection(accepted))
+                    await loop.connect_accepted_socket(partial(self._protocol, ttl), accepted)
                 except OSError as error:
                     log.debug("a connection ended at once: %s", error)
 
-    def _protocol(self) -> asyncio.StreamReaderProtocol:
+    def _protocol(self, ttl: int) -> asyncio.StreamReaderProtocol:
         loop = asyncio.get_running_loop()
-        return asyncio.StreamReaderProtocol(asyncio.StreamReader(_BUFFER, loop), self._serve, loop)
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(_BUFFER, loop), partial(self._serve, ttl), loop)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, ttl: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = str(writer.get_extra_info("peername")[0])
         self._open += 1
         self._of_namespace.connections += 1
         try:
-            far = await self._dial(client) if self._has_room else None
+            far = await self._dial(client, ttl) if self._has_room and ttl else None
             if far is None:
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 return
@@ -90,17 +94,30 @@ class TcpRelay:
             return self._open <= MOST_CONNECTIONS
         return self._open <= MOST_CONNECTIONS_OF_NAMESPACE // max(1, self._of_namespace.tcp_relays)
 
-    async def _dial(self, client: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    async def _dial(self, client: str, ttl: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         for number, timeout in enumerate(DIAL_TIMEOUTS):
             address = self._choose(client, number > 0)
             if address is None:
                 return None
             try:
                 async with asyncio.timeout(timeout):
-                    return await asyncio.open_connection(*address, limit=_BUFFER)
+                    return await _connected(address, ttl)
             except (OSError, TimeoutError) as error:
                 log.debug("endpoint %s:%d does not answer: %s", *address, error or "timeout")
         return None
+
+
+async def _connected(address: Address, ttl: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to an endpoint. Raises OSError."""
+    sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        hops.send_with(sock, ttl)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+        return await asyncio.open_connection(sock=sock, limit=_BUFFER)
+    except BaseException:
+        sock.close()
+        raise
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,6 +8,7 @@ import socket
 from typing import Any, NamedTuple
 
 from nodelib.firewall.objects import Family
+from proxy.edge import hops
 from proxy.edge.relay_share import MOST_TALKS_OF_NAMESPACE, Address, Choose, Open, bound_socket
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class UdpRelay:
         sock = bound_socket(family, socket.SOCK_DGRAM)
         level, option, _ = _PKTINFO[sock.family]
         sock.setsockopt(level, option, 1)
+        hops.tell_of_packets(sock)
         relay = cls(choose, sock, of_namespace)
         asyncio.get_running_loop().add_reader(sock, relay._readable)
         of_namespace.udp_relays += 1
@@ -89,9 +91,11 @@ class UdpRelay:
             except OSError:
                 return  # no packet left, or an error that an earlier answer caused
             info = next((value for _, kind, value in more if kind == _PKTINFO[self._sock.family][2]), b"")
-            self._received(data, Client(peer, info))
+            self._received(data, Client(peer, info), hops.left(hops.of_packet(more)))
 
-    def _received(self, data: bytes, client: Client) -> None:
+    def _received(self, data: bytes, client: Client, ttl: int) -> None:
+        if not ttl:
+            return
         talk = self._talks.get(client)
         if talk is not None:
             self._talks[client] = self._talks.pop(client)  # in the order of their last packets
@@ -104,7 +108,7 @@ class UdpRelay:
             self._of_namespace.talks += 1
             if self._talks and len(self._talks) + len(self._waiting) > self._most:
                 self._end(next(iter(self._talks)))  # the one that has been silent longest
-            task = asyncio.create_task(self._begin(client), name="udp conversation")
+            task = asyncio.create_task(self._begin(client, ttl), name="udp conversation")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -125,11 +129,11 @@ class UdpRelay:
     def ended(self, client: Client) -> None:
         self._end(client)
 
-    async def _begin(self, client: Client) -> None:
+    async def _begin(self, client: Client, ttl: int) -> None:
         address, began = self._choose(str(client.peer[0]), False), False
         try:
             if address is not None:
-                talk = _Conversation(self, client, address)
+                talk = _Conversation(self, client, address, ttl)
                 await asyncio.get_running_loop().create_datagram_endpoint(lambda: talk, remote_addr=address)
                 self._talks[client], began = talk, True
                 for data in self._waiting[client]:
@@ -150,8 +154,9 @@ class UdpRelay:
 class _Conversation(asyncio.DatagramProtocol):
     """One client's packets to one endpoint, over a socket of its own, so that answers reach the right client."""
 
-    def __init__(self, relay: UdpRelay, client: Client, address: Address) -> None:
+    def __init__(self, relay: UdpRelay, client: Client, address: Address, ttl: int) -> None:
         self.address = address
+        self._ttl = ttl
         self._relay = relay
         self._client = client
         self._transport: asyncio.DatagramTransport | None = None
@@ -159,6 +164,7 @@ class _Conversation(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        hops.send_with(transport.get_extra_info("socket"), self._ttl)
         self._touch()
 
     def send(self, data: bytes) -> None:

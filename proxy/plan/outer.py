@@ -123,7 +123,7 @@ class OuterAddresses:
         # Only of an address that somebody has now and nobody had, or the other way round: a Service has many ports.
         for address in {one.cluster_ip for one in (asked, old) if one}:
             if (address in known) is not (address in self._cluster_ips):
-                found |= self._having(address)
+                found |= self.having(address)
         return found
 
     def bound(self, endpoints: Mapping[NamespacedName, int]) -> tuple[set[NamespacedName], list[Problem]]:
@@ -157,7 +157,8 @@ class OuterAddresses:
     def without_cluster_ips(self, addresses: tuple[str, ...]) -> tuple[str, ...]:
         return tuple([one for one in addresses if one not in self._cluster_ips])
 
-    def _having(self, address: str) -> set[NamespacedName]:
+    def having(self, address: str) -> set[NamespacedName]:
+        """The Services that ask for it."""
         found = self._by_address.get(address, set())
         return found if isinstance(found, set) else {found}
 

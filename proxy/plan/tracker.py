@@ -15,8 +15,10 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty
 from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.plan.api_servers import SERVICE, ApiServers
 from proxy.plan.endpoint_shares import EndpointShares
 from proxy.plan.outer import OuterAddresses
+from proxy.plan.pod_ranges import PodRanges
 from proxy.plan.port_shares import PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
@@ -49,15 +51,18 @@ class Changes:
 
 class Tracker:
     """`node`: this node's name. `started`: wall-clock seconds; trigger times before it are not measured. `most_sticky`:
-    addresses with session affinity of a namespace, None: any number."""
+    addresses with session affinity of a namespace, None: any number. `pods`: addresses that no Service has."""
 
-    def __init__(self, family: Family, node: str, started: float, most_sticky: int | None = None) -> None:
+    def __init__(
+        self, family: Family, node: str, started: float, most_sticky: int | None = None, pods: PodRanges | None = None
+    ) -> None:
         self.family = family
+        self._pods = pods or PodRanges()
         self._node = node
         self._started = started
         self._ports: dict[ServicePortName, ServicePort] = {}
         self._served: dict[ServicePortName, ServicePort] = {}  # the same, without what they may not have
-        self._outer = OuterAddresses()
+        self._outer, self._api_servers = OuterAddresses(), ApiServers()
         self._sticky = StickyShares(most_sticky if most_sticky is not None else sys.maxsize)
         self._served_names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         # Those whose ports may be other ones than the served ones, in the order in which they changed.
@@ -91,7 +96,7 @@ class Tracker:
     def service(self, obj: Json, *, gone: bool = False) -> list[Problem]:
         """Take a Service that was added or changed, or with `gone` deleted."""
         key = service_name(obj)
-        ports, problems = ({}, []) if gone else parse_service(obj, self.family)
+        ports, problems = ({}, []) if gone else parse_service(obj, self.family, self._pods)
         fitting, more = self._outer.fitting(key, ports)
         self._take_service(key, self._port_shares.put(key, fitting))
         if self._sticky.lacks(key):
@@ -204,6 +209,9 @@ class Tracker:
             if self._endpoints.get(name) != endpoints:
                 self._endpoints[name] = endpoints
                 self._changed.add(name)
+        if service == SERVICE:
+            for address in self._api_servers.put(itertools.chain.from_iterable(merged.values())):
+                self._unserved |= dict.fromkeys(sorted(self._outer.having(address)))
         self._sizes.pop(service, None)
         if merged:
             self._merged[service] = tuple(merged)
@@ -270,8 +278,12 @@ class Tracker:
                 continue
             self._served_names[service] = names
             external, balanced, problems = self._outer.allowed(service)
+            ports = []
+            for name in names:
+                port, more = self._api_servers.without(_with(self._ports[name], external, balanced))
+                ports.append(port)
+                problems += more
             self._refused += problems
-            ports = [_with(self._ports[name], external, balanced) for name in names]
             ports, problems = self._sticky.fitting(service, ports)
             self._refused += problems
             for port in ports:

@@ -98,6 +98,20 @@ def test_a_narrow_path_is_found_and_running_pods_follow(routed: Routed) -> None:
     assert one.send(ips_two[0], 82, 4 * MIB)[0] == 4 * MIB
 
 
+def test_one_very_narrow_path_takes_no_pods_ipv6(routed: Routed) -> None:
+    """Below 1,280 bytes the kernel takes IPv6 off the pods' links, and whoever is on the way to one node says so."""
+    one, _ = routed.pod(routed.one, "a")
+    beside, (_, beside_ip) = routed.pod(routed.one, "beside")
+    two, (two_ip, _) = routed.pod(routed.two, "b")
+    beside.serve("tcp", 80, "beside")
+    two.sink(82)
+    routed.router.run("ip", "route", "replace", "10.89.2.11/32", "dev", "to2", "mtu", "lock", "600")
+    routed.one.write_config()
+    wait_for("the pod follows", lambda: mtu(one, "eth0") == 1280)
+    assert one.ask("tcp", beside_ip, 80).startswith("beside")
+    assert one.send(two_ip, 82, MIB)[0] == MIB, "in fragments"
+
+
 def test_the_overlay_follows_the_nodes(routed: Routed) -> None:
     space = routed.one.namespace
     assert "via 10.244.2.1 dev nwvx0 proto 143 onlink" in space.run("ip", "route", "show", "10.244.2.0/24").stdout

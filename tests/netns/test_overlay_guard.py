@@ -99,3 +99,18 @@ def test_without_an_overlay_nothing_is_kept_from_the_port(routed: Routed) -> Non
         return pod.ask("udp", "10.244.1.1", 4789).startswith("node")
 
     wait_for("an answer from the node's own port", answered)
+
+
+def test_a_node_that_calls_the_nodes_network_its_pods_closes_no_tunnel(routed: Routed) -> None:
+    """A node may make its own Node object with any podCIDR. What is sent from there was refused at the end of the
+    overlay, so that no node had another one's pods.
+    """
+    one, _ = routed.pod(routed.one, "a")
+    two, (two_ip, _) = routed.pod(routed.two, "b")
+    two.serve("tcp", 80, "two")
+    evil = {"name": "evil", "ips": ["10.89.2.66"], "cidrs": ["10.89.1.0/24", "10.89.2.0/24"]}
+    for node in (routed.one, routed.two):
+        node.config["nodes"] = [*node.config["nodes"], evil]
+        node.write_config()
+        wait_for("its ranges are refused", lambda: node.log.count("of node evil") == 2)  # noqa: B023
+    assert one.ask("tcp", two_ip, 80).startswith("two ")

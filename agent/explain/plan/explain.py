@@ -26,7 +26,7 @@ from agent.pods.plan.container_status import LISTED
 from agent.pods.plan.termination import seconds_left
 from agent.probes.model import ProbeKind
 from nodelib.json_values import Json
-from nodelib.kube.times import parse_rfc3339
+from nodelib.kube.times import time_or_none
 
 _STEP_OF = {
     "FailedMount": "volumes",
@@ -166,7 +166,7 @@ def _unready(record: Record, kind: Kind, container: Json, status: Json) -> Itera
         since = (status["state"]["running"] or {}).get("startedAt")
         text = "it has not ended yet"
         action = record.action("Running", text, name)
-        yield Wait(f"init container {name}", "Running", text, action, parse_rfc3339(since) if since else None)
+        yield Wait(f"init container {name}", "Running", text, action, time_or_none(since))
         return
     for one in record.probes:
         if one.container != name or not (one.outcome is None or one.fails):
@@ -192,7 +192,7 @@ def _gates(record: Record) -> Iterator[Wait]:
     if ready.get("reason") == "ReadinessGatesNotReady":
         since = ready.get("lastTransitionTime")
         wait = wait_for(record, "readiness gates", "ReadinessGatesNotReady", str(ready.get("message", "")))
-        yield replace(wait, since=parse_rfc3339(since) if since else None)
+        yield replace(wait, since=time_or_none(since))
 
 
 def _steps_under_way(record: Record) -> Iterator[Wait]:

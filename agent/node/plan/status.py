@@ -26,6 +26,7 @@ DECLARED_FEATURES = (
     "RestartAllContainersOnContainerExits",
 )
 _MAX_NAMES = 5  # names of one image in the status
+_MOST_ADDRESSES, _MOST_RANGES = 64, 16  # of another node that are looked at
 
 
 def node_status(old: Json, inputs: NodeInputs, policy: NodePolicy, now: float) -> tuple[Json, tuple[NodeEvent, ...]]:
@@ -93,8 +94,13 @@ def node_place(node: Json) -> NodePlace:
     """What the pod network needs to know of a Node."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     cidrs = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
-    ips = [entry["address"] for entry in status.get("addresses") or [] if entry.get("type") == "InternalIP"]
-    return NodePlace(str(node["metadata"]["name"]), tuple(ips), tuple(cidrs))
+    # Each node writes its own, as many as an API server stores, and every agent reads them after each change.
+    given = (status.get("addresses") or [])[:_MOST_ADDRESSES]
+    ips = [entry["address"] for entry in given if entry.get("type") == "InternalIP"]
+    meta = node["metadata"]
+    return NodePlace(
+        str(meta["name"]), tuple(ips), tuple(cidrs[:_MOST_RANGES]), str(meta.get("creationTimestamp") or "")
+    )
 
 
 def _node_info(inputs: NodeInputs, policy: NodePolicy) -> Json:

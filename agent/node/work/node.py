@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 7.0, 1.5  # seconds between tries to register
 _AGAIN_PAUSES = (1.0, 300.0)  # seconds before a deleted Node is registered again: doubled when it is deleted again soon
 _STANDS_AFTER = 600.0  # seconds; a Node that stood so long is registered again after the first pause
+_BEHIND = 60.0  # seconds that a watch may show less than an answer
 
 
 class NodeManager:
@@ -67,6 +68,7 @@ class NodeManager:
         self._places = NodePlaces(hooks.on_nodes)
         self._reported: float | None = None
         self._pod_cidrs: tuple[str, ...] = ()
+        self._stored = 0.0
         self._deleted = ""  # the UID of the Node that somebody deleted last
         self._runner = BoundedFrequencyRunner(
             "node status",
@@ -285,8 +287,12 @@ class NodeManager:
         self._places.on_node(kind, node, old)  # a cluster may forbid a node to list the others
 
     def _store(self, node: Json) -> None:
+        now = self._edges.clock.monotonic()
         if self.node is not None and _version(node) < _version(self.node) and _uid(node) == _uid(self.node):
-            return  # the watch is behind our own patch
+            if now - self._stored <= _BEHIND:
+                return  # the watch is behind our own patch
+            log.warning("the Node has a lower resourceVersion: was the cluster restored from a backup?")
+        self._stored = now
         self._hooks.own_node.set(node)
         cidrs = plan.node_place(node).pod_cidrs
         if cidrs and cidrs != self._pod_cidrs:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from agent.common.model.pods import Kind, Pod
 from agent.common.plan.restart import is_sidecar
 from nodelib.json_values import Json
-from nodelib.kube.times import parse_rfc3339, time_or
+from nodelib.kube.times import time_or, time_or_none
 
 # Volumes that live and die with their pod: any other kind makes the pod stateful, which the SLI leaves out.
 _EPHEMERAL = ("secret", "configMap", "downwardAPI", "emptyDir", "projected")
@@ -54,6 +54,5 @@ def _init_time(pod: Pod) -> float:
 
 def _ran(state: Json) -> float:
     ended = state.get("terminated") or {}
-    if not ended.get("startedAt") or not ended.get("finishedAt"):
-        return 0.0
-    return max(0.0, parse_rfc3339(ended["finishedAt"]) - parse_rfc3339(ended["startedAt"]))
+    began, finished = (time_or_none(ended.get(name)) for name in ("startedAt", "finishedAt"))
+    return max(0.0, finished - began) if began is not None and finished is not None else 0.0

@@ -29,7 +29,7 @@ from agent.pods.model.steps import (
 )
 from agent.probes.model import ProbeKind
 from nodelib.json_values import Json, decode
-from nodelib.kube.times import parse_rfc3339
+from nodelib.kube.times import time_or_none
 
 
 def termination_of(
@@ -88,11 +88,12 @@ def _fresh_termination(
 
 
 def deadline(pod: Pod, started: float | None = None) -> float | None:
-    """When activeDeadlineSeconds is over (steady seconds); None: never. `started`: else by the status."""
-    seconds, shown = pod.spec.get("activeDeadlineSeconds"), pod.status.get("startTime")
-    if seconds is None or (started is None and not shown):
-        return None
-    return (parse_rfc3339(str(shown)) if started is None else started) + int(seconds)
+    """When activeDeadlineSeconds is over (steady seconds); None: never. `started`: else by the status, which others may
+    have written.
+    """
+    seconds = pod.spec.get("activeDeadlineSeconds")
+    began = time_or_none(pod.status.get("startTime")) if started is None else started
+    return began + int(seconds) if seconds is not None and began is not None else None
 
 
 def plan_termination(pod: Pod, seen: ObservedPod, facts: Facts, termination: Termination) -> PodPlan:

@@ -34,12 +34,13 @@ _LONGEST_PAUSE = 10.0
 _LONGEST_REFUSAL = 300.0  # seconds until a status that was refused is tried again unchanged
 _REFUSALS = (400, 413, 422)
 _DELAY = 0.5  # seconds that a change nobody waits for may be held back, to be sent with the next one
+_BEHIND = 60.0  # seconds that a watch may show less than an answer
 _DELAY_IF_DELETED = 5.0  # the same for a deleted pod: the end of its containers is sure to follow
 
 
 @dataclass(slots=True)
 class _PodStatus:
-    """`shown`: by the API, in resource `version`; `since`: `wanted` differs from it (monotonic).
+    """`shown`: by the API, in resource `version`, `at` this time; `since`: `wanted` differs from it (monotonic).
 
     `wanted` is `whole` in the `most` bytes that the API server takes; `changed`: it is not what was tried last.
     """
@@ -56,6 +57,7 @@ class _PodStatus:
     whole: Json = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
     size: int = 0  # bytes of the pod as the API server answered last
+    at: float = 0.0
     gone: bool = False  # the API has no such pod any more
     awaited: bool = False  # flush() waits for it
 
@@ -78,16 +80,16 @@ class StatusManager:
         slot = self._slots.get(pod.uid)
         whole, status = status, fitted(status, slot.most if slot is not None else MOST)
         version = _version(pod.raw)
-        if slot is not None and version <= slot.version and status == slot.wanted:
+        if slot is not None and not self._is_news(slot, version) and status == slot.wanted:
             slot.pod = pod
             return  # sent, being sent or refused, and unchanged since
         for kind, code, reason in newly_ended(slot.whole if slot is not None else pod.status, whole):
             self._metrics.terminated_containers.labels(CONTAINER_TYPES[kind], code, reason).inc()
         if slot is None:
-            slot = self._slots[pod.uid] = _PodStatus(pod, status, pod.status, version)
+            slot = self._slots[pod.uid] = _PodStatus(pod, status, pod.status, version, at=self._clock.monotonic())
         slot.pod, slot.wanted, slot.whole = pod, status, whole
         slot.changed.set()
-        if version > slot.version:
+        if self._is_news(slot, version):
             self._show(slot, pod.status, version)
         if slot.gone or status_patch(pod, slot.shown, status) is None:
             if slot.task is None:
@@ -178,14 +180,20 @@ class StatusManager:
         if not slot.size:
             self._turns.charge(slot.pod.namespace, size)
         slot.size = size
-        if version >= slot.version:
+        if version == slot.version or self._is_news(slot, version):
             self._show(slot, answer.get("status") or {}, version)
 
     def _show(self, slot: _PodStatus, status: Json, version: int) -> None:
         """The API shows this status now: its answer says so, or the watch, which may be first."""
-        before, slot.shown, slot.version = slot.shown, status, version
+        before, slot.shown, slot.version, slot.at = slot.shown, status, version, self._clock.monotonic()
         if is_ready(status) and not is_ready(before):
             self._on_ready(slot.pod.uid)
+
+    def _is_news(self, slot: _PodStatus, version: int) -> bool:
+        """The watch may be behind our own patch, but not for long: a restored cluster has lower versions."""
+        return version > slot.version or (
+            version in range(1, slot.version) and self._clock.monotonic() - slot.at > _BEHIND
+        )
 
     async def _collect(self, slot: _PodStatus) -> None:
         """Wait for an urgent change, or until the delay is over."""

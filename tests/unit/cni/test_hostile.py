@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
@@ -24,10 +25,11 @@ from cni.plan import hostports, iptables, nftables, routes
 from cni.plan.node import bridge
 from cni.spec.arguments import Args
 from cni.spec.configuration import NetConf, address_range, parse_conf
-from cni.spec.errors import CNIError
+from cni.spec.errors import INVALID_CONFIG, CNIError
 from nodelib.addresses import hardware_address
 from nodelib.json_values import Json
 from nodelib.netlink.flows import UdpFlow
+from proxy.plan.nftables.layout import HOOKS
 from tests.cpu_time import least
 from tests.fakes.fake_netlink import FakeKernel, FakePorts
 from tests.fakes.fake_store import FakeStore
@@ -311,3 +313,33 @@ def test_a_plugin_of_the_list_that_prints_without_end(piece: str) -> None:
 def test_as_many_host_ports_as_a_pod_may_have() -> None:
     ports = [{"HostPort": 60000, "ContainerPort": 60000, "Protocol": "sctp", "HostIP": "fd00:1:2:3:4:5:6:7"}] * 4096
     assert len(conf(runtimeConfig={"portMappings": ports}).port_mappings) == 4096
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        pytest.param({"interfaces": 5}, "prevResult.interfaces", id="a number of interfaces"),
+        pytest.param({"ips": ["10.0.0.1/24"]}, "prevResult.ips", id="texts as addresses"),
+        pytest.param({"routes": {"dst": "0.0.0.0/0"}}, "prevResult.routes", id="one route"),
+        pytest.param({"dns": "10.0.0.1"}, "prevResult.dns", id="text as dns"),
+    ],
+)
+@pytest.mark.parametrize("command", ["ADD", "CHECK"])
+def test_a_result_that_is_none_is_refused_before_anything_is_made(command: str, result: Json, named: str) -> None:
+    """It was found out when the pod had its address and its link already, as a defect of ours."""
+    conf = {"cniVersion": "1.0.0", "name": "net", "prevResult": result}
+    with pytest.raises(CNIError, match=named) as refused:
+        parse_conf(json.dumps(conf).encode(), command)
+    assert refused.value.code == INVALID_CONFIG
+
+
+def test_the_node_port_of_a_service_comes_before_a_host_port_of_that_number() -> None:
+    """Of two chains of the same priority the kernel asks the one that was made last, and this table is made anew with
+    each hostPort: whoever could create a pod with one got what is sent to others' Services. As with iptables, where
+    the proxy's chain is the first.
+    """
+    port = HostPort(PortMapping(31000, 80), ip_address("10.1.0.2"))
+    facts = FirewallFacts("nodewright", "nw0", (ip_network("10.1.0.0/24"),), host_ports=(port,))
+    found = dict(re.findall(r"type nat hook (prerouting|output) priority (-?[0-9]+);", nftables.transaction(facts)))
+    proxys = {hook: priority for kind, hook, priority in HOOKS.values() if kind == "nat" and hook in found}
+    assert len(proxys) == 2 and all(int(found[hook]) > priority for hook, priority in proxys.items())

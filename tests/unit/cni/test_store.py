@@ -139,3 +139,32 @@ def test_a_folder_that_cannot_be_written_is_a_coded_error(tmp_path: Path) -> Non
         DiskStore(str(tmp_path / "file"), "net")
     assert caught.value.code == 5
     assert str(tmp_path) in str(caught.value)
+
+
+def test_whoever_looks_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent's event loop looks, and a disk that is busy with what pods write takes seconds for a link."""
+    store = DiskStore(str(tmp_path), "net")
+    store.claim(ONE, attachment("c1", ONE))
+    begun, goes_on = threading.Event(), threading.Event()
+    link = os.link
+
+    def slow(source: Path, target: Path) -> None:
+        begun.set()
+        assert goes_on.wait(10)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", slow)
+    claiming = threading.Thread(target=store.claim, args=(TWO, attachment("c2", TWO)))
+    claiming.start()
+    assert begun.wait(10)
+    seen: list[object] = []
+    looking = threading.Thread(target=lambda: seen.extend((store.attachments(), store.taken(), store.last())))
+    looking.start()
+    looking.join(2)
+    waits = looking.is_alive()
+    goes_on.set()
+    claiming.join(10)
+    looking.join(10)
+    assert not waits
+    assert seen[0] == [attachment("c1", ONE)]
+    assert {one.key.container_id for one in store.attachments()} == {"c1", "c2"}

@@ -38,6 +38,8 @@ def test_cut_keeps_what_fits(text: str, most: int) -> None:
         pytest.param("a\nb\tc", "a\\nb\\tc", "a\nb\tc", id="line feeds and tabs"),
         pytest.param("\x1b[31mred\x07", "\\x1b[31mred\\x07", "\\x1b[31mred\\x07", id="escapes of a terminal"),
         pytest.param("a\u202eb", "a\\u202eb", "a\\u202eb", id="reordering"),
+        pytest.param("a\u200fb\u061c", "a\\u200fb\\u061c", "a\\u200fb\\u061c", id="marks that reorder what is beside"),
+        pytest.param("a\U000e0062", "a\\U000e0062", "a\\U000e0062", id="letters that nobody sees"),
         pytest.param("a\udc80b", "a\\udc80b", "a\\udc80b", id="a lone surrogate"),
         pytest.param("grün 木", "grün 木", "grün 木", id="letters"),
     ],

@@ -136,3 +136,20 @@ async def test_a_label_of_the_platform_that_was_changed_is_repaired_with_the_nex
     keeper.node["metadata"]["labels"] = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     await keeper.sync()
     assert "metadata" not in client.patches[-1]
+
+
+async def test_a_node_of_a_cluster_that_was_restored_is_the_one_that_counts(
+    bench: tuple[NodeManager, Runtime, Client, FakeClock],
+) -> None:
+    """Its versions are lower than those that the agent has seen: taints and labels of it were not seen for hours."""
+    keeper, _, _, clock = bench
+    await keeper.register()
+    assert keeper.node is not None
+    newest = {**keeper.node, "metadata": {**keeper.node["metadata"], "resourceVersion": "900"}}
+    keeper._on_own_node("MODIFIED", newest, keeper.node)
+    late = {**newest, "metadata": {**newest["metadata"], "resourceVersion": "500", "labels": {"a": "b"}}}
+    keeper._on_own_node("MODIFIED", late, newest)
+    assert keeper.node is newest, "the watch is behind our own patch"
+    await clock.advance(120)
+    keeper._on_own_node("MODIFIED", late, newest)
+    assert keeper.node is late

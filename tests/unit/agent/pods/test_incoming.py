@@ -9,6 +9,8 @@ import pytest
 from agent.common.model import labels
 from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState, SandboxState
 from agent.pods.plan.incoming import admission_order, orphan_pod, spec_problem, without_spec
+from agent.pods.plan.startup_latency import start_times
+from agent.pods.plan.termination import deadline
 from nodelib.json_values import Json
 from tests.builders.pods import container, pod
 
@@ -60,3 +62,16 @@ def test_an_orphan_is_made_from_its_labels_with_its_own_grace() -> None:
     without_sandbox = orphan_pod(ObservedPod("u1", (), (main,)))
     assert without_sandbox is not None and without_sandbox.full_name == "shop/web"
     assert orphan_pod(ObservedPod("u1")) is None
+
+
+@pytest.mark.parametrize("time", ["0000-01-01T00:00:00Z", "soon", 5], ids=["year 0", "no time", "no text"])
+def test_a_status_of_others_is_no_problem_of_the_spec(time: object) -> None:
+    """Go takes the year 0, so an API server does, too. Such a pod failed, or ran on unwatched by the next agent."""
+    one = pod(activeDeadlineSeconds=10)
+    ended = {"terminated": {"startedAt": time, "finishedAt": time}}
+    forged = {"startTime": time, "initContainerStatuses": [{"name": "first", "state": ended}]}
+    other = Pod({**one.raw, "status": forged, "spec": {**one.spec, "initContainers": [container("first")]}})
+    assert spec_problem(other) == ""
+    assert deadline(other) is None
+    total, without_inits = start_times(other, 5e9, [])
+    assert total == without_inits

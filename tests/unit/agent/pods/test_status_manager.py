@@ -195,3 +195,29 @@ async def test_small_pods_wait_for_nobody() -> None:
     api, clock = FakeApi(), FakeClock()
     await written_in(100, StatusManager(api, clock, metrics()), clock=clock)
     assert api.calls == 100
+
+
+async def test_a_cluster_that_was_restored_from_a_backup_gets_the_status_again() -> None:
+    """Its versions are lower than those that the agent has seen, and its status may be an hour old."""
+    api, clock = FakeApi(), FakeClock()
+    manager = StatusManager(api, clock, metrics())
+    api.version = 1000
+    manager.set(at_version(999, {}), {"phase": "Running"})
+    await asyncio.wait_for(manager.flush("u"), 10)
+    assert api.calls == 1 and manager.shown("u") == {"phase": "Running"}
+    manager.set(at_version(999, {}), {"phase": "Running"})
+    await settle()
+    assert api.calls == 1, "the watch is behind our own patch"
+    await clock.advance(120)
+    api.version, api.status = 500, {"phase": "Pending"}
+    manager.set(at_version(500, {"phase": "Pending"}), {"phase": "Running"})
+    await asyncio.wait_for(manager.flush("u"), 10)
+    assert (api.calls, api.status) == (2, {"phase": "Running"})
+    await clock.advance(120)
+    manager.set(Pod({**pod().raw, "metadata": {**pod().meta, "resourceVersion": None}}), {"phase": "Running"})
+    await settle()
+    assert api.calls == 2, "a static pod has no version"
+
+
+def at_version(version: int, status: Json) -> Pod:
+    return Pod({**pod().raw, "metadata": {**pod().meta, "resourceVersion": str(version)}, "status": status})

@@ -329,7 +329,7 @@ async def test_reflector_tells_that_there_is_no_news_until_a_watch_is_open_again
 )
 async def test_a_path_is_asked_for_as_it_is_written_or_not_at_all(client: KubeClient, name: str) -> None:
     """The HTTP library would make another path of these: that of an object of another namespace, for one."""
-    await client.post("/api/v1/namespaces/b/pods", thing("b"))
+    await client.post("/api/v1/namespaces/b/pods", {"metadata": {"namespace": "b", "name": "b"}})
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: client.get(f"{PODS}/{name}/x"),
         lambda: client.patch(f"{PODS}/{name}/x", {}),

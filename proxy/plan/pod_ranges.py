@@ -1,0 +1,32 @@
+"""Which addresses are those of the cluster's pods. Pure.
+
+Whoever may write one Service must not get what is sent to the pods of others: an address of a pod is nobody's external
+IP. Rules for one would lead what other pods and kubelets send to that pod to the Service's endpoints, on every node.
+Upstream writes them (CVE-2020-8554).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from ipaddress import ip_network
+
+
+class PodRanges:
+    """`cidrs`: the ranges of the cluster's pods, of both families (clusterCIDR); without any, nothing is known."""
+
+    def __init__(self, cidrs: Iterable[str] = ()) -> None:
+        found = [one for one in map(ip_network, cidrs) if one.prefixlen]  # not everything
+        self._ranges = {
+            version: [(int(one.netmask), int(one.network_address)) for one in found if one.version == version]
+            for version in (4, 6)
+        }
+
+    def has(self, address: str) -> bool:
+        """`address`: in canonical text. A Service may have 80,000 of them, and the module ipaddress is slow."""
+        version, family = (6, socket.AF_INET6) if ":" in address else (4, socket.AF_INET)
+        ranges = self._ranges[version]
+        if not ranges:
+            return False
+        number = int.from_bytes(socket.inet_pton(family, address), "big")
+        return any(number & mask == network for mask, network in ranges)
