@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any
 
 import pytest
 
@@ -197,6 +198,32 @@ async def test_a_route_that_the_kernel_refuses_costs_nobody_his(monkeypatch: pyt
     await bench.network.sync()
     assert bench.routes() == ["10.244.1.0/24 10.89.0.12", "10.244.3.0/24 10.89.0.12"]
     assert bench.network.waiting == "" and bench.rules and bench.published
+
+
+async def test_what_is_refused_is_tried_again_once_however_many_syncs_it_was_refused_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each sync asked for another one a minute later: those of a burst were repeated each minute, for ever."""
+
+    def refusing(links: FakeLinks, route: NodeRoute, protocol: int) -> None:
+        raise Permanent("Invalid argument", step="add route")
+
+    monkeypatch.setattr(FakeLinks, "replace_route", refusing)
+    bench, handles, loop = Bench(), list[asyncio.TimerHandle](), asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def noted(seconds: float, call: Any, *args: Any) -> asyncio.TimerHandle:
+        handles.append(call_later(seconds, call, *args))
+        return handles[-1]
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    bench.network.set_nodes([ME, PEER])
+    for _ in range(5):
+        await bench.network.sync()
+    assert [one.cancelled() for one in handles] == [True, True, True, True, False]
+    bench.network.set_nodes([ME])
+    await bench.network.sync()
+    assert handles[-1].cancelled()
 
 
 LATER = {"a": "10.244.1.0/24", "z": "10.244.3.0/24"}
