@@ -94,6 +94,18 @@ def test_each_starts_once_its_name_is_free(pods: Pods) -> None:
     assert {one.uid for one in made.wanted().values()} == {"other", "u2"}
 
 
+def test_of_two_sources_with_one_uid_one_pod_starts(pods: Pods) -> None:
+    """Both waited until a pod with their UID was gone, and each took the other's place then."""
+    put = list[str]()
+    made = StaticPods(pods, pods)  # type: ignore[arg-type] # as above
+    pods.put(of_the_api(400))
+    made.replace("file", [static(1, "api400")])
+    made.replace("http", [static(2, "api400")])
+    pods.put = lambda pod: (put.append(pod.full_name), Pods.put(pods, pod))  # type: ignore[method-assign, assignment, func-returns-value]
+    pods.end("api400")
+    assert len(put) == 1
+
+
 class Refusing:
     """An API server where the namespace of these pods does not exist."""
 
