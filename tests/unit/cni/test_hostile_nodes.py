@@ -91,6 +91,8 @@ async def test_one_path_takes_little_from_all_pods(path: int, mtu: int) -> None:
     await bench.network.sync()
     links = bench.kernel.namespaces[NODE].links
     assert (links["nwvx0"].mtu, links["nw0"].mtu) == (mtu, mtu)
+    said = [one for one in bench.network._reported if "come in fragments" in one]
+    assert len(said) == (1 if path < mtu else 0)
 
 
 def test_no_path_takes_ipv6_off_the_pods_links() -> None:
@@ -224,6 +226,13 @@ async def test_what_is_refused_is_tried_again_once_however_many_syncs_it_was_ref
     bench.network.set_nodes([ME])
     await bench.network.sync()
     assert handles[-1].cancelled()
+
+
+def test_a_broadcast_address_is_no_next_hop() -> None:
+    """The kernel takes none: what it refuses is tried again and again."""
+    nodes = [ME, evil("10.89.0.255", "10.244.2.0/24"), replace(PEER, internal_ips=(ip_address("10.89.0.254"),))]
+    plan = routes.plan(ME, nodes, LINK, [], ME.pod_cidrs, cluster_cidrs=PODS)
+    assert [str(one.gateway) for one in plan.add] == ["10.89.0.254"] and "evil" in plan.skipped[0]
 
 
 LATER = {"a": "10.244.1.0/24", "z": "10.244.3.0/24"}
