@@ -24,6 +24,7 @@ OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_retries", 0),  # of a runtime that stops while it is called these never end (probes/grpc_check.py)
 ]
 # For commands of probes and hooks: a namespace may have hundreds, and the runtime sends 16 MiB of what each wrote.
 COMMAND_OPTIONS = [*{**dict(OPTIONS), "grpc.max_receive_message_length": 1024 * 1024}.items()]

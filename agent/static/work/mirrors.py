@@ -82,6 +82,7 @@ class MirrorPodManager:
         self._shown = mirrors.shown
         self._synced = False
         self._refused: dict[str, str] = {}
+        self._is_creating, self._ended = False, set[str]()  # UIDs of mirrors that went while the last one was made
         self._tried: set[str] = set()  # UIDs of orphans that were deleted, and may be there still
         self._runner = BoundedFrequencyRunner(
             "mirror pods", self.sync, min_interval=0.05, retry_interval=_RETRY, max_interval=_AUDIT, clock=clock
@@ -95,6 +96,8 @@ class MirrorPodManager:
         if known is not None and (change == "DELETED" or known.uid != mirror.uid):
             self._hooks.removed(known.uid)
         if change == "DELETED":
+            if self._is_creating:
+                self._ended.add(mirror.uid)
             if known is not None and known.uid == mirror.uid:
                 del self._shown[mirror.full_name]
         else:
@@ -163,9 +166,14 @@ class MirrorPodManager:
                 self._tried.add(step.mirror.uid)
             await self._api.delete(step.mirror)
             return
-        created = await self._api.create(plan.mirror_object(step.pod, self._hooks.node_uid()))
+        self._ended, self._is_creating = set(), True
+        try:
+            created = await self._api.create(plan.mirror_object(step.pod, self._hooks.node_uid()))
+        finally:
+            self._is_creating = False
         self._refused.pop(step.pod.uid, None)
-        if step.pod.full_name not in self._shown:
+        # It may be gone already, and no event will say so again.
+        if step.pod.full_name not in self._shown and created["metadata"]["uid"] not in self._ended:
             self.on_pod("ADDED", created, None)
 
     def _failed(self, step: MirrorStep, error: NodewrightError) -> str:

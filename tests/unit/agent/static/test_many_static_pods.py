@@ -155,6 +155,7 @@ class Deleting(Refusing):
     def __init__(self) -> None:
         self.done: list[str] = []
         self.meanwhile: Any = lambda: None
+        self.told: Any = None
 
     async def create(self, body: Json) -> Json:
         self.done.append(body["metadata"]["name"])
@@ -182,3 +183,27 @@ async def test_a_mirror_does_not_wait_for_the_deletion_of_thousands(pods: Pods) 
         await mirrors.sync()
     assert api.done.index("web7-n1") <= 20
     assert len({name for name in api.done if name.startswith("forged")}) == 80, "others than those that stay"
+
+
+class Racing(Deleting):
+    """Somebody deletes the first mirror before the answer about its creation is there."""
+
+    async def create(self, body: Json) -> Json:
+        made = await super().create(body)
+        if len(self.done) == 1:
+            self.told("ADDED", made, None)
+            self.told("DELETED", made, None)
+        return made
+
+
+async def test_a_mirror_that_is_deleted_while_it_is_made_is_made_again(pods: Pods) -> None:
+    """It counted as there for ever: the API did not show the static pod, and policies kept it from its network."""
+    made, api = StaticPods(pods, pods), Racing()  # type: ignore[arg-type] # as above
+    hooks = MirrorHooks(lambda: "node", lambda: True, lambda uid: None, lambda uid: None)
+    mirrors = MirrorPodManager(api, MirrorPods(), made, SimpleNamespace(), FakeClock(), hooks)  # type: ignore[arg-type] # no event
+    api.told = mirrors.on_pod
+    made.replace("file", [static(7)])
+    mirrors.api_synced()
+    for _ in range(3):
+        await mirrors.sync()
+    assert api.done == ["web7-n1"] * 2
