@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 
 from cni.model import Address, Interface, Network, NodeFacts
@@ -48,7 +48,7 @@ class ReservedRanges:
     """What the podCIDR of another node is checked against.
 
     It must not overlap `connected` (this node's own addresses with prefixes, except those of its bridge), `own` (this
-    node's podCIDRs) or an address of `nodes` (see `addresses_of()`). It must be inside `cluster`, the ranges of all
+    node's podCIDRs) or an address of `nodes`. It must be inside `cluster`, the ranges of all
     pods; without any of a family, any range may be theirs.
     """
 
@@ -80,23 +80,27 @@ class Accepted:
         return f"overlaps {other} of node {self._names[other]}" if other is not None else ""
 
 
-def addresses_of(
-    nodes: Iterable[NodeFacts], connected: Iterable[Interface], cluster: Collection[Network]
-) -> NodeAddresses:
-    """The addresses of nodes that no podCIDR may cover.
+def with_possible_addresses(
+    nodes: Iterable[NodeFacts], connected: Iterable[Interface], pods: Iterable[Network]
+) -> list[NodeFacts]:
+    """The nodes without addresses that no node has. Each says itself which ones it has, at any time.
 
-    Each node says itself which ones it has, at any time. An address of a pod is none: by naming one, a node would take
-    that pod's whole node off the network. Unless this node has such an address itself, as where `cluster` is a wide
-    range that the nodes are in, too.
+    `pods`: ranges of pods. By naming an address among them a node would take that pod's whole node off the network, as
+    no podCIDR may cover a node's address, or have packets of the overlay sent through the overlay. A range that this
+    node has an address in is that of nodes, too. And the kernel takes a broadcast address for no next hop.
     """
     mine = list(connected)
-    pods = [one for one in cluster if not any(item.version == one.version and item.ip in one for item in mine)]
-    return NodeAddresses(
-        (ip, node.name)
-        for node in nodes
-        for ip in node.internal_ips
-        if not any(ip.version == one.version and ip in one for one in pods)
-    )
+    ranges = [one for one in pods if not any(item.version == one.version and item.ip in one for item in mine)]
+    broadcasts = {one.network.broadcast_address for one in mine if one.version == 4 and one.network.prefixlen < 31}
+
+    def is_possible(ip: Address) -> bool:
+        return ip not in broadcasts and not any(ip.version == one.version and ip in one for one in ranges)
+
+    found = []
+    for node in nodes:
+        possible = tuple([ip for ip in node.internal_ips if is_possible(ip)])
+        found.append(node if len(possible) == len(node.internal_ips) else replace(node, internal_ips=possible))
+    return found
 
 
 def main_addresses(node: NodeFacts) -> list[Address]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
-from cni.model import Address, Interface, Neighbour, Network, NodeFacts, NodeRoute, RouteFacts
+from cni.model import Interface, Neighbour, Network, NodeFacts, NodeRoute, RouteFacts
 from cni.plan import overlay, pod_cidrs
 
 PROTOCOL = 143  # rtm_protocol of all our routes; unused in /etc/iproute2/rt_protos
@@ -48,9 +48,10 @@ def plan(
     wanted: dict[Network, NodeRoute] = {}
     peers: dict[str, overlay.Peer] = {}
     skipped = []
-    broadcasts = {one.network.broadcast_address for one in connected if one.version == 4 and one.network.prefixlen < 31}
-    others = [_possible(node, broadcasts) for node in nodes if node.name != own.name]
-    addresses = pod_cidrs.addresses_of(others, connected, cluster_cidrs)
+    others = pod_cidrs.with_possible_addresses(
+        (node for node in nodes if node.name != own.name), connected, (*cluster_cidrs, *own_cidrs)
+    )
+    addresses = pod_cidrs.NodeAddresses((ip, node.name) for node in others for ip in node.internal_ips)
     reserved, accepted = pod_cidrs.ReservedRanges(connected, addresses, own_cidrs, cluster_cidrs), pod_cidrs.Accepted()
     believed = []
     ours = [route for route in present if route.protocol == PROTOCOL]
@@ -97,13 +98,6 @@ def _reach(
         return f"node {node.name} has no IPv{cidr.version} InternalIP: no route to its pods {cidr}"
     shown = ", ".join(map(str, candidates))
     return f"node {node.name} ({shown}) is on no link of this node: no route to its pods {cidr}{_why(mode, own)}"
-
-
-def _possible(node: NodeFacts, broadcasts: Set[Address]) -> NodeFacts:
-    """Without addresses that no node has, and that the kernel takes for no next hop."""
-    if broadcasts.isdisjoint(node.internal_ips):
-        return node
-    return replace(node, internal_ips=tuple(ip for ip in node.internal_ips if ip not in broadcasts))
 
 
 def _why(mode: str, own: NodeFacts) -> str:

@@ -8,9 +8,8 @@ of pods, nodes and load balancers.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 
 
 class PodRanges:
@@ -30,9 +29,8 @@ class PodRanges:
 
     def has(self, address: str) -> bool:
         """`address`: in canonical text. A Service may have 80,000 of them, and the module ipaddress is slow."""
-        version, family = (6, socket.AF_INET6) if ":" in address else (4, socket.AF_INET)
-        ranges = self._ranges[version]
+        ranges = self._ranges[6 if ":" in address else 4]
         if not ranges:
             return False
-        number = int.from_bytes(socket.inet_pton(family, address), "big")
+        number = int(IPv6Address(address)) if ":" in address else int.from_bytes(map(int, address.split(".")), "big")
         return any(number & mask == network for mask, network in ranges)

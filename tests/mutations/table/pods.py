@@ -135,8 +135,7 @@ TABLE = (
     ),
     Mutation(
         "active-deadline", "activeDeadlineSeconds",
-        _TERMINATION, "if started is None else started) + int(seconds)", "if started is None else started) + 1e12",
-        _TESTS,
+        _TERMINATION, "return began + int(seconds) if seconds", "return began + 1e12 if seconds", _TESTS,
     ),
     Mutation(
         "shorter-grace", "a second deletion with a shorter grace",

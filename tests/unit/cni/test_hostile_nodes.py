@@ -279,3 +279,15 @@ async def test_a_node_that_changes_its_address_without_end_has_a_part_of_the_tim
         await bench.clock.advance(0.25)
     await cancel_and_wait(task)
     assert 8 <= len(began) <= 12, began
+
+
+@pytest.mark.parametrize("ip", ["10.244.0.9", "10.244.1.9"], ids=["of a pod beside", "of a pod elsewhere"])
+async def test_no_tunnel_leads_through_the_pod_network_itself(ip: str) -> None:
+    """The path to such a node had the MTU of the pods, so that these got less with each sync, and with it that path."""
+    bench = Bench()
+    bench.network.set_nodes([ME, PEER, evil(f"{ip} 198.51.100.9", "10.244.2.0/24")])
+    bench.paths[ip_address(ip)] = 1200
+    await bench.network.sync()
+    space = bench.kernel.namespaces[NODE]
+    assert [str(one.remote) for _, one in space.forwards] == ["198.51.100.9"]
+    assert space.links["nw0"].mtu == 1400

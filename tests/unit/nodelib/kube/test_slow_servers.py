@@ -36,7 +36,7 @@ def event(number: int, namespace: str = "mine") -> bytes:
 
 
 @asynccontextmanager
-async def serving(watch: Callable[[Write, threading.Event], None], items: list[Json]) -> AsyncIterator[KubeClient]:
+async def serving(watch: Callable[[Write, threading.Event], object], items: list[Json]) -> AsyncIterator[KubeClient]:
     """A server in other threads, with `items` in its list."""
     over = threading.Event()
 
