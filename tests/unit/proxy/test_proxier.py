@@ -23,8 +23,8 @@ from proxy.health import Health
 from proxy.http_handlers import health_routes
 from proxy.model import NodeFacts, Problem
 from proxy.plan.node import parse_node
-from proxy.plan.problems import limited_each
 from proxy.plan.pod_ranges import PodRanges
+from proxy.plan.problems import limited_each
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Periods, Proxier, Reporting
 from proxy.tracing import SyncTracing
