@@ -65,6 +65,7 @@ class NodeNetwork:
         self._publish, self._clock = publish, clock
         self._failures = 0
         self._again = Backoff(*_REFUSED_PAUSES)
+        self._retry: asyncio.TimerHandle | None = None
         self._published = published or Published()
         self._nodes: tuple[NodeFacts, ...] | None = None
         self._tunnel: Tunnel | None = None
@@ -191,10 +192,7 @@ class NodeNetwork:
         self._published = Published(cidrs, self.non_masquerade)
         self._waiting = ""
         self._report(synced.problems)
-        if synced.refused:
-            asyncio.get_running_loop().call_later(self._again.next(), self._runner.poke)
-        else:
-            self._again.reset()
+        self._refused(synced.refused)
 
     @property
     def non_masquerade(self) -> tuple[Network, ...]:
@@ -237,6 +235,16 @@ class NodeNetwork:
     async def _ports_changed(self, old: tuple[HostPort, ...], new: tuple[HostPort, ...]) -> None:
         if old != new:
             self._flows.note(old, new)
+
+    def _refused(self, refused: bool) -> None:
+        """Try again later what the kernel refused, once: else each sync of a burst would lead to another, for ever."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if refused:
+            self._retry = asyncio.get_running_loop().call_later(self._again.next(), self._runner.poke)
+        else:
+            self._again.reset()
 
     def _report(self, skipped: tuple[str, ...]) -> None:
         """Log each reason once, not every minute."""

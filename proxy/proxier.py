@@ -113,6 +113,9 @@ class Proxier:
     def on_node(self, node: NodeFacts) -> None:
         if self._backend.node_changed(node):
             self.force("the Node changed")
+        if node.ips:  # otherwise those that it had
+            self._tracker.node(node.ips)
+            self._poke_if_pending()
 
     def on_service_cidrs(self, cidrs: tuple[str, ...]) -> None:
         if self._backend.service_cidrs_changed(cidrs):

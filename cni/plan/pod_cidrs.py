@@ -82,8 +82,9 @@ class Accepted:
 
 def with_possible_addresses(
     nodes: Iterable[NodeFacts], connected: Iterable[Interface], pods: Iterable[Network]
-) -> list[NodeFacts]:
-    """The nodes without addresses that no node has. Each says itself which ones it has, at any time.
+) -> tuple[list[NodeFacts], list[str]]:
+    """The nodes without addresses that no node has, and a sentence for each that has such. Each says itself which ones
+    it has, at any time.
 
     `pods`: ranges of pods. By naming an address among them a node would take that pod's whole node off the network, as
     no podCIDR may cover a node's address, or have packets of the overlay sent through the overlay. A range that this
@@ -96,11 +97,16 @@ def with_possible_addresses(
     def is_possible(ip: Address) -> bool:
         return ip not in broadcasts and not any(ip.version == one.version and ip in one for one in ranges)
 
-    found = []
+    found, problems = [], []
     for node in nodes:
         possible = tuple([ip for ip in node.internal_ips if is_possible(ip)])
-        found.append(node if len(possible) == len(node.internal_ips) else replace(node, internal_ips=possible))
-    return found
+        if len(possible) < len(node.internal_ips):
+            first = next(ip for ip in node.internal_ips if not is_possible(ip))
+            why = "a broadcast address" if first in broadcasts else "an address of pods (--pod-network-cidr)"
+            problems.append(f"node {node.name} names {first} among its addresses, which is {why}: not used")
+            node = replace(node, internal_ips=possible)
+        found.append(node)
+    return found, problems
 
 
 def main_addresses(node: NodeFacts) -> list[Address]:

@@ -47,8 +47,7 @@ def plan(
     """
     wanted: dict[Network, NodeRoute] = {}
     peers: dict[str, overlay.Peer] = {}
-    skipped = []
-    others = pod_cidrs.with_possible_addresses(
+    others, skipped = pod_cidrs.with_possible_addresses(
         (node for node in nodes if node.name != own.name), connected, (*cluster_cidrs, *own_cidrs)
     )
     addresses = pod_cidrs.NodeAddresses((ip, node.name) for node in others for ip in node.internal_ips)

@@ -3,6 +3,9 @@
 A Service whose external IP is the address of an API server, with its port, would get what every node behind the rules
 sends there, heartbeats and all: whoever may create Services in one namespace would have the whole cluster NotReady.
 Upstream writes these rules (CVE-2020-8554). Only API servers write the endpoints of the Service `kubernetes`.
+
+Each takes its own out of them when it stops. With its address given away meanwhile, a proxy that knows no other API
+server would never learn that it is back.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from proxy.model import Endpoint, NamespacedName, Problem, ServicePort
+
+_KEPT = 32  # addresses of API servers that are gone: some of them come back
 
 SERVICE = NamespacedName("default", "kubernetes")
 
@@ -27,11 +32,13 @@ class ApiServers:
         before, found = self._ports, dict[str, frozenset[int]]()
         for one in endpoints:
             found[one.ip] = found.get(one.ip, frozenset()) | {one.port}
-        self._ports, self._addresses = found, {}
-        for ip, ports in sorted(found.items()):
+        gone = [(ip, ports) for ip, ports in before.items() if ip not in found]  # those that went last at the end
+        now = self._ports = dict(gone[-_KEPT:]) | found
+        self._addresses = {}
+        for ip, ports in sorted(now.items()):
             for port in ports:
                 self._addresses.setdefault(port, []).append(ip)
-        return {ip for ip in before.keys() | found.keys() if before.get(ip) != found.get(ip)}
+        return {ip for ip in before.keys() | now.keys() if before.get(ip) != now.get(ip)}
 
     def without(self, port: ServicePort) -> tuple[ServicePort, list[Problem]]:
         """The port without addresses at which an API server has it."""

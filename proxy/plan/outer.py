@@ -7,11 +7,12 @@ ports of a Service have the same ones, so that they are worked out once for a Se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodelib.text import first_of
 from proxy.model import NamespacedName, Problem, ServicePort, ServicePortName
+from proxy.plan.pod_ranges import PodRanges
 
 # Of the addresses and endpoints of one Service, those of nodes and the cluster IP aside: in nftables mode each is an
 # element. Upstream has one rule or element for each address.
@@ -26,13 +27,16 @@ _SHOWN = 3  # addresses, or Services, in one line of the log
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a Service asks for. `ports`, `ranges`: how many ports and source ranges it has."""
+    """What a Service asks for. `ports`, `ranges`: how many ports and source ranges it has. `of_pods`: those of its
+    addresses that are pods'.
+    """
 
     cluster_ip: str
     external: tuple[str, ...]
     balanced: tuple[str, ...]
     ports: int
     ranges: int
+    of_pods: frozenset[str] = frozenset()
 
     @property
     def outer(self) -> frozenset[str]:
@@ -70,9 +74,10 @@ class _Namespace:
 
 
 class OuterAddresses:
-    """In memory only; not thread-safe."""
+    """In memory only; not thread-safe. `pods`: addresses that no Service has."""
 
-    def __init__(self) -> None:
+    def __init__(self, pods: PodRanges | None = None) -> None:
+        self._all_pods = self._pods = pods or PodRanges()
         self._asked: dict[NamespacedName, _Asked] = {}
         self._cluster_ips: Counter[str] = Counter()
         # Who asks for each: nearly always one, for whom a set would be larger than all else.
@@ -101,7 +106,9 @@ class OuterAddresses:
         """Take one of the `ports` ports of a Service, None: it is gone. Returns whose addresses may be others now."""
         asked = None
         if port is not None:
-            asked = _Asked(port.cluster_ip, port.external_ips, port.load_balancer_ips, ports, len(port.source_ranges))
+            asked = self._looked_up(
+                _Asked(port.cluster_ip, port.external_ips, port.load_balancer_ips, ports, len(port.source_ranges))
+            )
         old = self._asked.pop(service, None)
         if asked is not None:
             self._asked[service] = asked
@@ -126,6 +133,16 @@ class OuterAddresses:
                 found |= self.having(address)
         return found
 
+    def set_node(self, addresses: Iterable[str]) -> set[NamespacedName]:
+        """Those of this node, and which Services may have other addresses now."""
+        pods = self._all_pods.without(addresses)
+        if pods.cidrs == self._pods.cidrs:
+            return set()
+        self._pods = pods
+        before = {service: asked for service, asked in self._asked.items() if asked.count}
+        self._asked |= {service: self._looked_up(asked) for service, asked in before.items()}
+        return {service for service, asked in before.items() if self._asked[service] != asked}
+
     def bound(self, endpoints: Mapping[NamespacedName, int]) -> tuple[set[NamespacedName], list[Problem]]:
         """The endpoints of all ports of Services that have changed. Returns whose addresses may be others now."""
         found: set[NamespacedName] = set()
@@ -148,6 +165,12 @@ class OuterAddresses:
             text = f"{first_of(taken, _SHOWN)}: a cluster IP is not an external IP"
             problems.append(Problem(f"Service {service}", text))
             external, balanced = self.without_cluster_ips(external), self.without_cluster_ips(balanced)
+        if asked.of_pods:
+            text = f"{first_of(sorted(asked.of_pods), _SHOWN)}: an address of pods is not an external IP"
+            problems.append(Problem(f"Service {service}", text))
+            external, balanced = (
+                tuple([one for one in given if one not in asked.of_pods]) for given in (external, balanced)
+            )
         room = self._room(service)
         if room is not None:
             balanced = balanced[:room]
@@ -161,6 +184,11 @@ class OuterAddresses:
         """The Services that ask for it."""
         found = self._by_address.get(address, set())
         return found if isinstance(found, set) else {found}
+
+    def _looked_up(self, asked: _Asked) -> _Asked:
+        if not asked.count:  # nearly always
+            return asked
+        return replace(asked, of_pods=frozenset(one for one in asked.outer if self._pods.has(one)))
 
     def _join(self, address: str, service: NamespacedName) -> None:
         found = self._by_address.setdefault(address, service)

@@ -13,7 +13,6 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json, object_or_empty, objects_in
 from proxy.model import PROTOCOLS, NamespacedName, Problem, ServicePort, ServicePortName
 from proxy.plan.addresses import family_of, parse_cidr, parse_ip, special
-from proxy.plan.pod_ranges import PodRanges
 from proxy.plan.problems import limited, shown
 
 # The API server accepts nothing else. Checked again here because names end up in rule text.
@@ -22,16 +21,10 @@ _LONGEST_NAME = 63  # of each part: a rule's comment holds all of them, and the 
 _LONGEST_AFFINITY = 86400
 # Ports times external addresses and source ranges of one Service; each pair is a rule. Upstream has no limit.
 _MOST_PAIRS = 100_000
-_NO_PODS = PodRanges()
 
 
-def parse_service(
-    service: Json, family: Family, pods: PodRanges = _NO_PODS
-) -> tuple[dict[ServicePortName, ServicePort], list[Problem]]:
-    """The service ports of `family`; none for headless and ExternalName Services and those of the other family.
-
-    `pods`: addresses that no Service has.
-    """
+def parse_service(service: Json, family: Family) -> tuple[dict[ServicePortName, ServicePort], list[Problem]]:
+    """The service ports of `family`; none for headless and ExternalName Services and those of the other family."""
     problems: list[Problem] = []
     spec = object_or_empty(service.get("spec"))
     name = service_name(service)
@@ -49,7 +42,7 @@ def parse_service(
         return {}, [Problem(obj, f"clusterIP {shown(cluster_ip)} is not an {family} address")]
     if word := special(address):
         return {}, [Problem(obj, f"clusterIP {address} is a {word} address")]
-    common = _common(obj, spec, object_or_empty(service.get("status")), family, pods, problems)
+    common = _common(obj, spec, object_or_empty(service.get("status")), family, problems)
     ports: dict[ServicePortName, ServicePort] = {}
     entries = list(objects_in(spec.get("ports")))
     each = sum(len(common[field]) for field in ("external_ips", "load_balancer_ips", "source_ranges"))
@@ -88,10 +81,10 @@ def _port(
     return ServicePort(ServicePortName(service, label, protocol), address, number, node_port, **common)
 
 
-def _common(obj: str, spec: Json, status: Json, family: Family, pods: PodRanges, problems: list[Problem]) -> Json:
+def _common(obj: str, spec: Json, status: Json, family: Family, problems: list[Problem]) -> Json:
     """Fields that all ports of a Service share."""
     kind = spec.get("type") or "ClusterIP"
-    external_ips = _addresses(obj, "externalIPs", spec.get("externalIPs"), family, pods, problems)
+    external_ips = _addresses(obj, "externalIPs", spec.get("externalIPs"), family, problems)
     ingress = objects_in(object_or_empty(status.get("loadBalancer")).get("ingress"))
     # With ipMode Proxy, traffic must go through the load balancer: no short circuit.
     vips = [entry.get("ip") for entry in ingress if entry.get("ip") and entry.get("ipMode", "VIP") in (None, "VIP")]
@@ -105,7 +98,7 @@ def _common(obj: str, spec: Json, status: Json, family: Family, pods: PodRanges,
             health = 0
     return {
         "external_ips": external_ips,
-        "load_balancer_ips": _addresses(obj, "status.loadBalancer.ingress", vips, family, pods, problems),
+        "load_balancer_ips": _addresses(obj, "status.loadBalancer.ingress", vips, family, problems),
         "source_ranges": _ranges(obj, spec.get("loadBalancerSourceRanges"), family, problems),
         "affinity_seconds": _affinity(spec),
         "health_check_node_port": health,
@@ -138,9 +131,7 @@ def _affinity(spec: Json) -> int:
     return seconds if 0 < seconds <= _LONGEST_AFFINITY else 10800
 
 
-def _addresses(
-    obj: str, field: str, given: object, family: Family, pods: PodRanges, problems: list[Problem]
-) -> tuple[str, ...]:
+def _addresses(obj: str, field: str, given: object, family: Family, problems: list[Problem]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for text in given if isinstance(given, list) else []:
         address = parse_ip(text)
@@ -151,10 +142,7 @@ def _addresses(
             if family_of(address) is family:
                 problems.append(Problem(obj, f"{field}: {shown(text)} is a {word} address"))
         elif family_of(address) is family:
-            if pods.has(address):
-                problems.append(Problem(obj, f"{field}: {shown(text)} is an address of pods"))
-            else:
-                found[address] = None
+            found[address] = None
     return tuple(found)
 
 

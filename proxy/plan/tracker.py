@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from nodelib.firewall.objects import Family
@@ -57,12 +57,11 @@ class Tracker:
         self, family: Family, node: str, started: float, most_sticky: int | None = None, pods: PodRanges | None = None
     ) -> None:
         self.family = family
-        self._pods = pods or PodRanges()
         self._node = node
         self._started = started
         self._ports: dict[ServicePortName, ServicePort] = {}
         self._served: dict[ServicePortName, ServicePort] = {}  # the same, without what they may not have
-        self._outer, self._api_servers = OuterAddresses(), ApiServers()
+        self._outer, self._api_servers = OuterAddresses(pods), ApiServers()
         self._sticky = StickyShares(most_sticky if most_sticky is not None else sys.maxsize)
         self._served_names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         # Those whose ports may be other ones than the served ones, in the order in which they changed.
@@ -96,12 +95,16 @@ class Tracker:
     def service(self, obj: Json, *, gone: bool = False) -> list[Problem]:
         """Take a Service that was added or changed, or with `gone` deleted."""
         key = service_name(obj)
-        ports, problems = ({}, []) if gone else parse_service(obj, self.family, self._pods)
+        ports, problems = ({}, []) if gone else parse_service(obj, self.family)
         fitting, more = self._outer.fitting(key, ports)
         self._take_service(key, self._port_shares.put(key, fitting))
         if self._sticky.lacks(key):
             self._unserved.setdefault(key)
         return problems + more
+
+    def node(self, addresses: Iterable[str]) -> None:
+        """Take the addresses of this node."""
+        self._unserved |= dict.fromkeys(sorted(self._outer.set_node(addresses)))
 
     def _take_service(self, key: NamespacedName, ports: Mapping[ServicePortName, ServicePort]) -> None:
         before = self._names.pop(key, ())

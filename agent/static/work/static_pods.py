@@ -89,6 +89,7 @@ class StaticPods:
             holder = _holder(held.get(pod.full_name, ()), pod)
             if holder is None or (holder.pod.uid == pod.uid and not holder.gone):
                 self._workers.put(pod)
+                uids[pod.uid] = pod.full_name
                 continue
             # The same manifest is back while its pod still terminates: its containers go on counting their restarts.
             holder.has_successor = holder.pod.uid == pod.uid and pod.restart_policy == "Always"

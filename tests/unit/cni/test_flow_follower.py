@@ -110,3 +110,22 @@ async def test_no_pod_waits_while_the_table_of_connections_is_read(monkeypatch: 
     finally:
         goes_on.set()
         await cancel_and_wait(task)
+
+
+async def test_flows_of_ports_that_come_and_go_without_end_take_half_of_the_time() -> None:
+    clock, began = FakeClock(), list[float]()
+
+    def forget(*_: object) -> None:
+        began.append(clock.monotonic())
+        clock._move(clock.monotonic() + 1.0)
+
+    follower = udp_flows.FlowFollower(forget, clock)
+    task = asyncio.create_task(follower.run())
+    follower.note((), (ONE,))
+    await until(lambda: began)
+    follower.note((ONE,), ())
+    await asyncio.sleep(0.1)
+    assert len(began) == 1
+    await clock.advance(1.1)
+    await until(lambda: len(began) == 2)
+    await cancel_and_wait(task)

@@ -331,6 +331,7 @@ def test_a_result_that_is_none_is_refused_before_anything_is_made(command: str, 
     with pytest.raises(CNIError, match=named) as refused:
         parse_conf(json.dumps(conf).encode(), command)
     assert refused.value.code == INVALID_CONFIG
+    assert parse_conf(json.dumps(conf).encode(), "DEL").prev_result is None, "what is made can be taken back"
 
 
 def test_the_node_port_of_a_service_comes_before_a_host_port_of_that_number() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any
 
 import pytest
 
@@ -59,8 +60,10 @@ def test_an_address_among_the_pods_of_another_node_is_no_nodes_address(held: boo
     served = RouteFacts(PEER.pod_cidrs[0], PEER.internal_ips[0], 9, routes.PROTOCOL)
     nodes = [ME, PEER, evil("10.89.0.66 10.244.1.7", "10.244.2.0/24")]
     plan = routes.plan(ME, nodes, LINK, [served] if held else [], ME.pod_cidrs, cluster_cidrs=PODS)
-    assert plan.skipped == () and plan.remove == ()
-    assert len(plan.add) == (1 if held else 2)
+    assert [text.partition(", which is ")[0] for text in plan.skipped] == [
+        "node evil names 10.244.1.7 among its addresses"
+    ]
+    assert plan.remove == () and len(plan.add) == (1 if held else 2)
 
 
 @pytest.mark.parametrize("cidr", ["10.244.1.0/25", "10.244.1.0/24"], ids=["a part of it", "the same"])
@@ -90,6 +93,8 @@ async def test_one_path_takes_little_from_all_pods(path: int, mtu: int) -> None:
     await bench.network.sync()
     links = bench.kernel.namespaces[NODE].links
     assert (links["nwvx0"].mtu, links["nw0"].mtu) == (mtu, mtu)
+    said = [one for one in bench.network._reported if "come in fragments" in one]
+    assert len(said) == (1 if path < mtu else 0)
 
 
 def test_no_path_takes_ipv6_off_the_pods_links() -> None:
@@ -197,6 +202,40 @@ async def test_a_route_that_the_kernel_refuses_costs_nobody_his(monkeypatch: pyt
     await bench.network.sync()
     assert bench.routes() == ["10.244.1.0/24 10.89.0.12", "10.244.3.0/24 10.89.0.12"]
     assert bench.network.waiting == "" and bench.rules and bench.published
+
+
+async def test_what_is_refused_is_tried_again_once_however_many_syncs_it_was_refused_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each sync asked for another one a minute later: those of a burst were repeated each minute, for ever."""
+
+    def refusing(links: FakeLinks, route: NodeRoute, protocol: int) -> None:
+        raise Permanent("Invalid argument", step="add route")
+
+    monkeypatch.setattr(FakeLinks, "replace_route", refusing)
+    bench, handles, loop = Bench(), list[asyncio.TimerHandle](), asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def noted(seconds: float, call: Any, *args: Any) -> asyncio.TimerHandle:
+        handles.append(call_later(seconds, call, *args))
+        return handles[-1]
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    bench.network.set_nodes([ME, PEER])
+    for _ in range(5):
+        await bench.network.sync()
+    assert [one.cancelled() for one in handles] == [True, True, True, True, False]
+    bench.network.set_nodes([ME])
+    await bench.network.sync()
+    assert handles[-1].cancelled()
+
+
+def test_a_broadcast_address_is_no_next_hop() -> None:
+    """The kernel takes none: what it refuses is tried again and again."""
+    nodes = [ME, evil("10.89.0.255", "10.244.2.0/24"), replace(PEER, internal_ips=(ip_address("10.89.0.254"),))]
+    plan = routes.plan(ME, nodes, LINK, [], ME.pod_cidrs, cluster_cidrs=PODS)
+    assert [str(one.gateway) for one in plan.add] == ["10.89.0.254"]
+    assert "names 10.89.0.255 among its addresses, which is a broadcast address: not used" in plan.skipped[0]
 
 
 LATER = {"a": "10.244.1.0/24", "z": "10.244.3.0/24"}

@@ -43,7 +43,8 @@ def test_no_service_has_the_address_and_the_port_of_an_api_server() -> None:
     }
 
 
-def test_an_api_server_that_comes_takes_it_back_and_one_that_goes_gives_it() -> None:
+def test_an_api_server_that_comes_takes_it_back_and_keeps_it_while_it_is_away() -> None:
+    """Each takes its address from the Service when it stops: nodes that know no other one had lost it for good then."""
     one = Tracker(Family.IPV4, HERE, 0.0)
     one.service(taking_over())
     assert outer(one)["api"] == (("192.0.2.11", "192.0.2.12"), ("192.0.2.11",))
@@ -52,9 +53,21 @@ def test_an_api_server_that_comes_takes_it_back_and_one_that_goes_gives_it() -> 
     assert outer(one)["api"] == ((), ())
     one.endpoint_slice(api_server("192.0.2.12")[1])
     one.take(some=True)
-    taken = one.take(some=True)
-    assert not one.pending
-    assert [found.message for found in taken.problems] in ([], ["192.0.2.12 port 6443 is an API server's"])
+    assert outer(one)["api"] == ((), ())
+    one.endpoint_slice(api_server()[1])
+    one.take(some=True)
+    assert outer(one)["api"] == ((), ())
+
+
+def test_of_those_that_went_the_last_ones_are_kept() -> None:
+    one = Tracker(Family.IPV4, HERE, 0.0)
+    one.service(taking_over())
+    one.endpoint_slice(api_server("192.0.2.11")[1])
+    one.take()
+    for number in range(100):
+        one.endpoint_slice(api_server(f"198.51.100.{number}", "192.0.2.12")[1])
+        one.take()
+    one.take()
     assert outer(one)["api"] == (("192.0.2.11",), ("192.0.2.11",))
 
 

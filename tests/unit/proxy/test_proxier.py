@@ -23,6 +23,7 @@ from proxy.health import Health
 from proxy.http_handlers import health_routes
 from proxy.model import NodeFacts, Problem
 from proxy.plan.node import parse_node
+from proxy.plan.pod_ranges import PodRanges
 from proxy.plan.problems import limited_each
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Periods, Proxier, Reporting
@@ -64,7 +65,7 @@ class World:
         servers = ServiceHealthServers(("127.0.0.1",), lambda: True, lambda name, text: self.failed.append(text))
         self.inner = self.backend()
         self.proxier = Proxier(
-            Tracker(Family.IPV4, HERE, self.clock.now()),
+            Tracker(Family.IPV4, HERE, self.clock.now(), pods=PodRanges(["10.77.0.0/16"])),
             self.inner,
             self.flows,
             Reporting(self.metrics, self.health, servers, self.traces()),
@@ -105,6 +106,19 @@ async def test_nothing_is_written_before_everything_was_listed(world: World) -> 
     world.proxier.start()
     await world.until(lambda: world.fake.inputs)
     assert "10.1.0.1:80" in world.fake.dump()
+
+
+async def test_a_node_that_turns_out_to_be_among_the_pods_has_their_range_open_to_balancers(world: World) -> None:
+    world.proxier.on_service("ADDED", service("a", "172.30.0.1", externalIPs=["10.77.1.1"]))
+    world.proxier.on_endpoint_slice("ADDED", endpoint_slice("a", ["10.1.0.1"]))
+    world.proxier.start()
+    await world.until(lambda: world.fake.inputs)
+    assert "10.77.1.1" not in world.fake.dump()
+    world.proxier.on_node(NodeFacts(HERE, ips=("10.77.0.9",), exists=True))
+    await world.until(lambda: "10.77.1.1" in world.fake.dump())
+    world.proxier.on_node(NodeFacts(HERE))  # deleted
+    await world.clock.advance(60)
+    assert "10.77.1.1" in world.fake.dump()
 
 
 async def test_many_events_make_few_syncs(world: World) -> None:

@@ -26,6 +26,7 @@ class World:
         self.notified: list[tuple[str, str]] = []
         self.diary: list[str] = []
         self.event = asyncio.Event()
+        self.scans, self.scan_takes = 0, 0.0
 
     def appear(self, name: str, inode: int = 1, kind: str = "CSIPlugin") -> None:
         path = f"/r/{name}.sock"
@@ -38,6 +39,9 @@ class World:
         self.event.set()
 
     async def scan(self) -> frozenset[SocketFile]:
+        self.scans += 1
+        if self.scan_takes:
+            await self.clock.sleep(self.scan_takes)
         return frozenset(self.found)
 
     async def changed(self) -> None:
@@ -156,3 +160,12 @@ async def test_an_unexpected_error_is_not_tried_all_the_time(world: World, monke
     assert world.diary == ["try"]
     await world.clock.advance(1)
     assert len(world.diary) in (2, 3)
+
+
+async def test_a_folder_that_changes_all_the_time_is_looked_at_for_a_part_of_it(world: World) -> None:
+    await settle()
+    world.scan_takes, before = 0.2, world.scans
+    for _ in range(100):
+        world.event.set()
+        await world.clock.advance(0.1)
+    assert 8 <= world.scans - before <= 12

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 from agent.common.model.pods import ContainerState, ObservedPod, RunState
 from agent.common.model.states import BackOff
 from agent.pods.plan.restart_backoff import SANDBOX, backoff_key
 from agent.pods.work.memory import PodMemory
+from agent.pods.work.pod_worker import PodWorker
 from agent.pods.work.timeline import Timeline
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock
@@ -35,6 +39,14 @@ def test_what_is_gone_is_forgotten() -> None:
         memory.backoff[str(number)] = BackOff(10.0, 1.0)
     memory.forget_old()
     assert set(memory.backoff) == {backoff_key(box(5000)), SANDBOX} and known[0] == {"c5000"}
+
+
+def test_it_is_forgotten_when_the_pod_is_looked_at() -> None:
+    who = pod(box(1))
+    memory = PodMemory(who, who, Timeline(FakeClock()), stopped_sandboxes={str(number) for number in range(500)})
+    worker = SimpleNamespace(memory=memory, _note_ends=lambda: None, _awake=asyncio.Event())
+    PodWorker.observe(worker, ObservedPod(who.uid))  # type: ignore[arg-type] # all that it needs
+    assert not memory.stopped_sandboxes
 
 
 def test_a_pod_of_many_containers_keeps_all_back_offs() -> None:

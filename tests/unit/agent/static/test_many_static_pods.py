@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -15,10 +16,12 @@ from agent.common.model.pods import Pod
 from agent.static.edge.manifests import ManifestFolder
 from agent.static.model import ManifestFile
 from agent.static.work.mirrors import MirrorHooks, MirrorPodManager, MirrorPods
+from agent.static.work.sources import FileSource, ProblemReports
 from agent.static.work.static_pods import StaticPods
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock
 
@@ -92,6 +95,18 @@ def test_each_starts_once_its_name_is_free(pods: Pods) -> None:
     pods.end("u1")
     assert "other" in pods.there and "third" not in pods.there
     assert {one.uid for one in made.wanted().values()} == {"other", "u2"}
+
+
+def test_of_two_sources_with_one_uid_one_pod_starts(pods: Pods) -> None:
+    """Both waited until a pod with their UID was gone, and each took the other's place then."""
+    put = list[str]()
+    made = StaticPods(pods, pods)  # type: ignore[arg-type] # as above
+    pods.put(of_the_api(400))
+    made.replace("file", [static(1, "api400")])
+    made.replace("http", [static(2, "api400")])
+    pods.put = lambda pod: (put.append(pod.full_name), Pods.put(pods, pod))  # type: ignore[method-assign, assignment, func-returns-value]
+    pods.end("api400")
+    assert len(put) == 1
 
 
 class Refusing:
@@ -195,3 +210,40 @@ async def test_a_mirror_that_is_deleted_while_it_is_made_is_made_again(pods: Pod
     for _ in range(3):
         await mirrors.sync()
     assert api.done == ["web7-n1"] * 2
+
+
+async def test_all_forged_mirrors_go_a_few_at_a_time(pods: Pods) -> None:
+    made, api = StaticPods(pods, pods), Deleting()  # type: ignore[arg-type] # as above
+    clock, hooks = FakeClock(), MirrorHooks(lambda: "node", lambda: True, lambda uid: None, lambda uid: None)
+    mirrors = MirrorPodManager(api, MirrorPods(), made, SimpleNamespace(), clock, hooks)  # type: ignore[arg-type] # no event
+    for number in range(70):
+        meta = {"name": f"forged{number}", "uid": f"f{number}", "annotations": {CONFIG_MIRROR: "x"}}
+        mirrors.on_pod("ADDED", pod(container(), meta=meta).raw, None)
+    mirrors.api_synced()
+    task = asyncio.create_task(mirrors.run())
+    await clock.advance(2)
+    await cancel_and_wait(task)
+    assert len(set(api.done)) == 70
+
+
+async def test_manifests_that_change_all_the_time_have_a_part_of_the_time(pods: Pods) -> None:
+    """Of a folder that takes half a second to read, changed without end: the agent did nothing else."""
+    clock, reads = FakeClock(), list[float]()
+
+    async def read() -> tuple[ManifestFile, ...]:
+        reads.append(clock.monotonic())
+        await clock.sleep(0.5)
+        return ()
+
+    async def wait(period: float) -> frozenset[str]:
+        await clock.sleep(0.01)
+        return frozenset()
+
+    folder, changes = SimpleNamespace(path="/m", read=read), SimpleNamespace(renew=lambda: None, wait=wait)
+    static_pods = StaticPods(pods, pods)  # type: ignore[arg-type] # as above
+    problems = ProblemReports(lambda *_: None)
+    source = FileSource(folder, changes, static_pods, problems, clock, node_name="n1", period=20)  # type: ignore[arg-type] # all that is asked
+    task = asyncio.create_task(source.run())
+    await clock.advance(20)
+    await cancel_and_wait(task)
+    assert 9 <= len(reads) <= 11, reads
