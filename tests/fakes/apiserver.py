@@ -130,7 +130,8 @@ class FakeApiServer:
         if start + limit < len(items):
             meta["continue"] = str(start + limit)
         listed = {**_type_of(f"{path}/"), "metadata": meta, "items": items[start : start + limit]}
-        return web.json_response({**listed, "kind": f"{listed['kind']}List"})
+        kind = next((one["kind"] for one in items if one.get("kind", "").lower() == listed["kind"].lower()), "")
+        return web.json_response({**listed, "kind": f"{kind or listed['kind']}List"})
 
     async def _write(self, request: web.Request, path: str) -> web.Response:
         body = json.loads(await request.read() or b"{}")
