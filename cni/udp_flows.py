@@ -74,11 +74,7 @@ class FlowFollower:
 
 
 def follower(open_links: OpenLinks, clock: Clock) -> FlowFollower:
-    return FlowFollower(partial(_forget_flows, open_links), clock)
-
-
-def _forget_flows(open_links: OpenLinks, added: frozenset[HostPort], removed: frozenset[HostPort]) -> None:
-    forget(open_links, added, removed)
+    return FlowFollower(partial(forget, open_links), clock)
 
 
 def follow(open_links: OpenLinks, old: Collection[HostPort], new: Collection[HostPort]) -> None:

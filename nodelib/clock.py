@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Protocol
 
@@ -41,6 +42,13 @@ async def at_most(clock: Clock, seconds: float, event: asyncio.Event) -> None:
     finally:
         for one in sides:
             one.cancel()
+
+
+async def rest_after(clock: Clock, began: float, times: float, longest: float = math.inf) -> None:
+    """Sleep so many times as long as has passed since `began` (monotonic seconds), `longest` seconds at most, so that
+    work which is asked for without end has a part of the time. Nothing if no time has passed."""
+    if took := clock.monotonic() - began:
+        await clock.sleep(min(times * took, longest))
 
 
 _STARTED = time.time() - time.monotonic()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from agent.plugins.model import FailedRegistration, PluginInfo, PluginsView, Registered, SocketFile
 from agent.plugins.plan import check_info, failed_again, plan_plugins
-from nodelib.clock import Clock
+from nodelib.clock import Clock, rest_after
 from nodelib.errors import NodewrightError
 from nodelib.tasks import cancel_and_wait
 from nodelib.text import one_line
@@ -75,8 +75,7 @@ class PluginManager:
                 self._task_done.clear()
                 began = self._clock.monotonic()
                 wait = self._start_tasks(await self._sockets.scan())
-                if took := self._clock.monotonic() - began:
-                    await self._clock.sleep(min(_REST * took, _LONGEST_REST))
+                await rest_after(self._clock, began, _REST, _LONGEST_REST)
                 await self._wait(wait)
         finally:
             await cancel_and_wait(*self._tasks.values())

@@ -48,8 +48,8 @@ class ReservedRanges:
     """What the podCIDR of another node is checked against.
 
     It must not overlap `connected` (this node's own addresses with prefixes, except those of its bridge), `own` (this
-    node's podCIDRs) or an address of `nodes`. It must be inside `cluster`, the ranges of all
-    pods; without any of a family, any range may be theirs.
+    node's podCIDRs) or an address of `nodes`. It must be inside `cluster`, the ranges of all pods; without any of a
+    family, any range may be theirs.
     """
 
     connected: Sequence[Interface] = ()

@@ -33,6 +33,7 @@ from nodelib.json_values import Json
 from nodelib.kube.client import ApiError
 from nodelib.kube.reflector import Reflector
 from nodelib.kube.skew import version_skew
+from nodelib.kube.versions import is_lower_for_good, version_of
 from nodelib.runner import BoundedFrequencyRunner
 from nodelib.tasks import Work, side_by_side
 
@@ -41,7 +42,6 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 7.0, 1.5  # seconds between tries to register
 _AGAIN_PAUSES = (1.0, 300.0)  # seconds before a deleted Node is registered again: doubled when it is deleted again soon
 _STANDS_AFTER = 600.0  # seconds; a Node that stood so long is registered again after the first pause
-_BEHIND = 60.0  # seconds that a watch may show less than an answer
 
 
 class NodeManager:
@@ -288,8 +288,8 @@ class NodeManager:
 
     def _store(self, node: Json) -> None:
         now = self._edges.clock.monotonic()
-        if self.node is not None and _version(node) < _version(self.node) and _uid(node) == _uid(self.node):
-            if now - self._stored <= _BEHIND:
+        if self.node is not None and version_of(node) < version_of(self.node) and _uid(node) == _uid(self.node):
+            if not is_lower_for_good(version_of(node), version_of(self.node), now - self._stored):
                 return  # the watch is behind our own patch
             log.warning("the Node has a lower resourceVersion: was the cluster restored from a backup?")
         self._stored = now
@@ -308,11 +308,6 @@ class NodeManager:
         if message != self.last_error:
             log.error("%s", message)
         self.last_error = message
-
-
-def _version(node: Json) -> int:
-    """resourceVersion as a number: comparable since Kubernetes 1.35 (KEP-5504)."""
-    return int(node["metadata"].get("resourceVersion") or 0)
 
 
 def _uid(node: Json) -> str:

@@ -20,7 +20,7 @@ from agent.common.model.pods import Pod
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_worker import PodWorker
 from agent.resources.plan import allocation, resize_status
-from nodelib.clock import at_most
+from nodelib.clock import at_most, rest_after
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +76,7 @@ class Resizes:
             self._wake.clear()
             began = clock.monotonic()
             await self._try_all()
-            if took := clock.monotonic() - began:
-                await clock.sleep(_REST * took)
+            await rest_after(clock, began, _REST)
 
     async def _try_all(self) -> None:
         for uid in self._pending_order() if self._open else ():

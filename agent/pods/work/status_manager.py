@@ -24,8 +24,8 @@ from nodelib.clock import Clock, at_most
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json, encoded_size
 from nodelib.kube.client import ApiError
+from nodelib.kube.versions import is_lower_for_good, version_of
 from nodelib.tasks import cancel_and_wait
-from nodelib.text_numbers import is_number
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,6 @@ _LONGEST_PAUSE = 10.0
 _LONGEST_REFUSAL = 300.0  # seconds until a status that was refused is tried again unchanged
 _REFUSALS = (400, 413, 422)
 _DELAY = 0.5  # seconds that a change nobody waits for may be held back, to be sent with the next one
-_BEHIND = 60.0  # seconds that a watch may show less than an answer
 _DELAY_IF_DELETED = 5.0  # the same for a deleted pod: the end of its containers is sure to follow
 
 
@@ -79,7 +78,7 @@ class StatusManager:
         """Send this status of `pod` soon. Never blocks."""
         slot = self._slots.get(pod.uid)
         whole, status = status, fitted(status, slot.most if slot is not None else MOST)
-        version = _version(pod.raw)
+        version = version_of(pod.raw)
         if slot is not None and not self._is_news(slot, version) and status == slot.wanted:
             slot.pod = pod
             return  # sent, being sent or refused, and unchanged since
@@ -176,7 +175,7 @@ class StatusManager:
             slot.sent.set()
 
     def _answered(self, slot: _PodStatus, answer: Json) -> None:
-        version, size = _version(answer), encoded_size(answer)
+        version, size = version_of(answer), encoded_size(answer)
         if not slot.size:
             self._turns.charge(slot.pod.namespace, size)
         slot.size = size
@@ -190,10 +189,8 @@ class StatusManager:
             self._on_ready(slot.pod.uid)
 
     def _is_news(self, slot: _PodStatus, version: int) -> bool:
-        """The watch may be behind our own patch, but not for long: a restored cluster has lower versions."""
-        return version > slot.version or (
-            version in range(1, slot.version) and self._clock.monotonic() - slot.at > _BEHIND
-        )
+        age = self._clock.monotonic() - slot.at
+        return version > slot.version or is_lower_for_good(version, slot.version, age)
 
     async def _collect(self, slot: _PodStatus) -> None:
         """Wait for an urgent change, or until the delay is over."""
@@ -213,9 +210,3 @@ class StatusManager:
         if pause > _LONGEST_PAUSE:
             await at_most(self._clock, pause - _LONGEST_PAUSE, slot.changed)
         slot.urgent.set()
-
-
-def _version(raw: Json) -> int:
-    # Comparable as numbers since Kubernetes 1.35 (KEP-5504); anything else sorts as oldest.
-    text = str(raw.get("metadata", {}).get("resourceVersion", ""))
-    return int(text) if is_number(text) else 0

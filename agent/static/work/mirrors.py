@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from agent.common.model.pods import Pod
 from agent.common.ports import Events
@@ -146,13 +146,13 @@ class MirrorPodManager:
         self._refused = {uid: text for uid, text in self._refused.items() if uid in uids}
         if failed:
             raise Temporary(failed)
-        if any(isinstance(one, DeleteMirror) and one.orphan and not self._was_tried(one) for one in todo):
+        if any(_is_orphan(one) and not self._was_tried(one) for one in todo):
             self.poke()
 
     def _due(self, todo: list[MirrorStep]) -> list[MirrorStep]:
         """All but the orphans beyond the first few: whoever makes thousands must not keep static pods waiting."""
-        orphans = [one for one in todo if isinstance(one, DeleteMirror) and one.orphan]
-        others = [one for one in todo if not (isinstance(one, DeleteMirror) and one.orphan)]
+        orphans = [one for one in todo if _is_orphan(one)]
+        others = [one for one in todo if not _is_orphan(one)]
         self._tried &= {one.mirror.uid for one in orphans}
         return [*others, *sorted(orphans, key=self._was_tried)[:_ORPHANS_AT_ONCE]]
 
@@ -188,3 +188,7 @@ class MirrorPodManager:
             self._refused[step.pod.uid] = text
             self._events.emit(step.pod.raw, "Warning", "FailedCreateMirrorPod", text)
         return text
+
+
+def _is_orphan(step: MirrorStep) -> TypeGuard[DeleteMirror]:
+    return isinstance(step, DeleteMirror) and step.orphan

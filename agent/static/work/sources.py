@@ -17,7 +17,7 @@ from agent.common.model.pods import Pod
 from agent.static.model import ManifestFile
 from agent.static.plan.manifest import Manifest, Origin, decode
 from agent.static.work.static_pods import StaticPods
-from nodelib.clock import Clock
+from nodelib.clock import Clock, rest_after
 from nodelib.errors import Invalid, NodewrightError
 from nodelib.kube.times import format_rfc3339
 
@@ -105,8 +105,7 @@ class FileSource:
             self._changes.renew()
             began = self._clock.monotonic()
             await self.refresh(deleted)
-            if took := self._clock.monotonic() - began:
-                await self._clock.sleep(min(_REST * took, _LONGEST_REST))
+            await rest_after(self._clock, began, _REST, _LONGEST_REST)
             deleted = await self._changes.wait(self._period)
 
     async def refresh(self, deleted: frozenset[str] = frozenset()) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import TypeVar
 
 import pytest
 
@@ -15,15 +16,22 @@ from tests.waiting import until
 
 LOOPBACK = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
 _MOST = 6  # relays, one after the other
+R = TypeVar("R", TcpRelay, UdpRelay)
+
+
+async def leading_to_itself(family: Family, protocol: str, kind: type[R]) -> tuple[str, R]:
+    """The address and the relay, whose endpoint is itself."""
+    host, own = LOOPBACK[family], list[R]()
+    relay = await Relays().listen("ns", protocol, family, lambda client, reset: (host, own[0].port))
+    assert isinstance(relay, kind)
+    own.append(relay)
+    return host, relay
 
 
 @pytest.mark.parametrize("family", list(Family))
 async def test_one_packet_does_not_go_round_for_ever(family: Family) -> None:
     """Each round was another conversation, so that one packet took all of a processor for as long as the proxy ran."""
-    host, own = LOOPBACK[family], list[UdpRelay]()
-    relay = await Relays().listen("ns", "UDP", family, lambda client, reset: (host, own[0].port))
-    assert isinstance(relay, UdpRelay)
-    own.append(relay)
+    host, relay = await leading_to_itself(family, "UDP", UdpRelay)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.sendto(b"x", (host, relay.port))
         await until(lambda: len(relay._talks) > 1)
@@ -34,10 +42,7 @@ async def test_one_packet_does_not_go_round_for_ever(family: Family) -> None:
 
 @pytest.mark.parametrize("family", list(Family))
 async def test_one_connection_does_not_become_thousands(family: Family) -> None:
-    host, own = LOOPBACK[family], list[TcpRelay]()
-    relay = await Relays().listen("ns", "TCP", family, lambda client, reset: (host, own[0].port))
-    assert isinstance(relay, TcpRelay)
-    own.append(relay)
+    host, relay = await leading_to_itself(family, "TCP", TcpRelay)
     most = 0
     _, writer = await asyncio.open_connection(host, relay.port)
     for _ in range(60):
