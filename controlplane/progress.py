@@ -23,3 +23,13 @@ class Unshown:
 
     def step(self, title: str) -> AbstractContextManager[Say]:
         return nullcontext(lambda text: None)
+
+
+class Named:
+    """A Progress for one of several works that are shown together: its steps have its name in front."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self._progress, self._name = progress, name
+
+    def step(self, title: str) -> AbstractContextManager[Say]:
+        return self._progress.step(f"{self._name}: {title}")

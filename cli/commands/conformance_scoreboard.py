@@ -53,6 +53,7 @@ def order_of(
     again: bool,
     minutes: int,
     procs: int,
+    at_once: int,
     results: Path | None,
     binaries: Path | None,
 ) -> Order:
@@ -60,7 +61,6 @@ def order_of(
 
     `suite`: e2e, node or "" for both. Raises Invalid for another.
     """
-    check_name(name)
     if suite not in _PROGRAMS:
         raise WrongUsage(
             f"the scoreboard has e2e and node, and not {suite}",
@@ -68,7 +68,7 @@ def order_of(
             step="read the options",
             action="Leave it out for both.",
         )
-    return Order(
+    order = Order(
         name=name,
         commit=versions.commit() or versions.release(),
         project=str(PROJECT),
@@ -78,10 +78,14 @@ def order_of(
         again=again,
         minutes=minutes,
         procs=procs,
+        at_once=at_once,
         results=results,
         pages=PROJECT / "docs" if is_checkout() else None,
         binaries_dir=binaries,
     )
+    for one in order.names:
+        check_name(one)
+    return order
 
 
 def run(order: Order, *, plain: bool) -> None:
@@ -92,7 +96,7 @@ def run(order: Order, *, plain: bool) -> None:
     need_root("conformance")
 
     def display() -> Display:
-        return Display(plain=plain or None)
+        return Display(plain=plain or order.at_once > 1 or None)  # steps of several parts are lines, and no table
 
     board = asyncio.run(until_asked_to_stop(work.run(order, display, SystemClock(), print)))
     console = new_console()

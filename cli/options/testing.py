@@ -155,6 +155,16 @@ def conformance(
         int,
         typer.Option(min=0, metavar="N", help="With --scoreboard: begin no other part after N minutes (0: no limit)."),
     ] = 0,
+    at_once: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=9,
+            metavar="N",
+            help="With --scoreboard: run N parts of the node suite at a time, each on a node of its own; what fails is"
+            " run again alone, as always.",
+        ),
+    ] = 1,
     binaries: Binaries = None,
     plain: Plain = False,
 ) -> None:
@@ -185,7 +195,7 @@ def conformance(
 
         board.check(
             scoreboard=scoreboard,
-            own={"--parts": parts, "--again": again, "--minutes": minutes},
+            own={"--parts": parts, "--again": again, "--minutes": minutes, "--at-once": at_once > 1},
             others={
                 "--tier": tier is not Tier.SMOKE,
                 "--agent": agent is not Maker.NODEWRIGHT,
@@ -212,6 +222,7 @@ def conformance(
                 again=again,
                 minutes=minutes,
                 procs=procs,
+                at_once=at_once,
                 results=results,
                 binaries=binaries,
             )

@@ -72,7 +72,7 @@ class Group:
     """Specs that run on the same kind of cluster, or of node. `options` are those of `up`.
 
     A part of it may take `minutes` on each side; a spec takes about `seconds` of them, until some of the group have
-    run. `only_ours`: why upstream's does not run it, "" if both do.
+    run. `only_ours`: why upstream's does not run it, "" if both do. `alone`: it needs the machine for itself.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Group:
     controller_manager: Mapping[str, str] = field(default_factory=dict)
     setup: str = "with-api"  # of the node suite
     only_ours: str = ""
+    alone: bool = False
 
     @property
     def makers(self) -> tuple[str, ...]:
@@ -113,6 +114,11 @@ class Step:
     part: Part
     maker: str
     second: bool = False
+
+    @property
+    def beside(self) -> bool:
+        """Whether others of the kind may run meanwhile: each has a node of its own, and no cluster."""
+        return self.part.specs[0].program is Program.NODE and not self.part.group.alone and not self.second
 
 
 @dataclass(frozen=True, slots=True)

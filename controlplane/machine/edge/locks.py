@@ -66,12 +66,19 @@ def _is_at(held: IO[str], path: Path) -> bool:
 
 @contextmanager
 def directory_lock(
-    directory: str, *, wait: bool = False, make: bool = True, holder: str = "`up` or `down` of this cluster"
+    directory: str,
+    *,
+    wait: bool = False,
+    make: bool = True,
+    shared: bool = False,
+    holder: str = "`up` or `down` of this cluster",
 ) -> Iterator[None]:
     """Hold the lock on a directory itself. Raises Conflict when another process holds it, a `holder`.
 
     `make`: a directory that is missing is made; otherwise that is NotFound, for a cluster that was removed meanwhile.
+    `shared`: held together with others that share it, also of this process.
     """
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     while True:
         if make:
             os.makedirs(directory, mode=0o755, exist_ok=True)
@@ -82,7 +89,7 @@ def directory_lock(
         except FileNotFoundError:
             continue  # `down` removed it just now
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, how if wait else how | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(handle)
             raise Conflict(

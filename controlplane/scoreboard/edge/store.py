@@ -12,7 +12,7 @@ from controlplane.scoreboard.model import Run
 _LARGEST = 8 << 20  # bytes of a file of ours
 _LARGEST_REPORT = 64 << 20  # bytes; the suite's reports have an entry for every spec, and what each one printed
 _MOST = 10_000  # runs
-_MARK = "cluster"
+_MARK = "cluster-"  # and its name
 
 
 def folder(root: Path, part: str, maker: str, *, second: bool = False) -> Path:
@@ -46,20 +46,17 @@ def report(path: Path) -> str:
 
 def mark(root: Path, cluster: str) -> None:
     """Say that the cluster of that name is the scoreboard's, until unmark()."""
-    files.write(str(root / _MARK), cluster, 0o644)
+    files.write(str(root / f"{_MARK}{cluster}"), "", 0o644)
 
 
-def unmark(root: Path) -> None:
-    """No cluster is the scoreboard's."""
-    (root / _MARK).unlink(missing_ok=True)
+def unmark(root: Path, cluster: str) -> None:
+    """The cluster of that name is not the scoreboard's."""
+    (root / f"{_MARK}{cluster}").unlink(missing_ok=True)
 
 
-def is_marked(root: Path, cluster: str) -> bool:
-    """Whether the cluster of that name is the scoreboard's."""
-    try:
-        return (root / _MARK).read_text(encoding="utf-8") == cluster
-    except OSError:
-        return False
+def marked(root: Path) -> tuple[str, ...]:
+    """Names of the clusters that are the scoreboard's."""
+    return tuple(sorted(path.name.removeprefix(_MARK) for path in root.glob(f"{_MARK}*")))
 
 
 def save(root: Path, run: Run) -> None:

@@ -100,6 +100,7 @@ GROUPS: tuple[Group, ...] = (
         procs=1,
         minutes=240,
         seconds=300.0,
+        alone=True,
     ),
     Group(
         "node-devices",

@@ -56,6 +56,15 @@ def ordered(steps: Sequence[Step], estimate: Estimate) -> tuple[Step, ...]:
     return tuple(step for group in found for step in group)
 
 
+def next_step(waiting: Sequence[Step], running: Sequence[Step], at_once: int) -> Step | None:
+    """What may begin beside what runs, with at most `at_once` of them; None: nothing until one of them has ended."""
+    if not running:
+        return waiting[0] if waiting else None
+    if len(running) >= at_once or not all(step.beside for step in running):
+        return None
+    return next((step for step in waiting if step.beside), None)
+
+
 def _rank(steps: Sequence[Step], estimate: Estimate) -> tuple[bool, float]:
     specs = sum(len(step.part.specs) for step in steps)
     return not all(step.part.conformance for step in steps), -specs / estimate.total(steps)

@@ -14,7 +14,8 @@ class Order:
     """Which parts to run, where their results are, and where the pages go (nowhere if None).
 
     `name` is that of the clusters; `programs`: whose parts may run, the lists of others are taken from the pages;
-    `again`: also parts that have a result; `minutes`: no part is begun after that time (0: no limit).
+    `again`: also parts that have a result; `minutes`: no part is begun after that time (0: no limit); `at_once`: parts
+    of the node suite that may run at the same time.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Order:
     again: bool = False
     minutes: int = 0
     procs: int = 4
+    at_once: int = 1
     results: Path | None = None
     pages: Path | None = None
     binaries_dir: Path | None = None
@@ -33,3 +35,8 @@ class Order:
     @property
     def root(self) -> Path:
         return self.results or Path(cache_root(), "scoreboard")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the clusters that there may be at the same time."""
+        return (self.name, *(f"{self.name}-{number}" for number in range(2, self.at_once + 1)))

@@ -30,9 +30,9 @@ from nodelib.text import counted
 _AROUND = 20  # minutes that a cluster may take to come and go, beside the tests
 
 
-async def run_step(order: Order, step: Step, machine: Machine, progress: Progress, clock: Clock) -> Run:
-    """What came of it. A defect of ours is a Defect, with a run in which no spec ran."""
-    running = _Running(order, step, machine, progress, clock)
+async def run_step(order: Order, name: str, step: Step, machine: Machine, progress: Progress, clock: Clock) -> Run:
+    """What came of it, on a cluster of that name. A defect of ours is a Defect, with a run in which no spec ran."""
+    running = _Running(order, name, step, machine, progress, clock)
     began, date = clock.monotonic(), format_rfc3339(clock.now())
     try:
         problem = await running.run()
@@ -51,11 +51,12 @@ class Defect(Exception):
 
 
 class _Running:
-    def __init__(self, order: Order, step: Step, machine: Machine, progress: Progress, clock: Clock) -> None:
-        self.order, self.part, self.maker, self.machine = order, step.part, step.maker, machine
+    def __init__(self, order: Order, name: str, step: Step, machine: Machine, progress: Progress, clock: Clock) -> None:
+        self.order, self.name, self.part, self.maker, self.machine = order, name, step.part, step.maker, machine
         self.progress, self.clock = progress, clock
         self.folder = store.folder(order.root, step.part.name, step.maker, second=step.second)
         self.program = step.part.specs[0].program
+        self.beside = step.beside and order.at_once > 1
         self.procs = 1 if step.second else min(step.part.group.procs, order.procs)
 
     async def run(self) -> str:
@@ -65,21 +66,21 @@ class _Running:
         problem = ""
         limit = asyncio.timeout((self.part.group.minutes + _AROUND) * 60)
         try:
-            store.mark(self.order.root, self.order.name)
+            store.mark(self.order.root, self.name)
             async with limit:
                 await (self._e2e() if self.program is Program.E2E else self._node())
         except (NodewrightError, OSError, ExceptionGroup) as error:
             expired = f"ended after {self.part.group.minutes + _AROUND} minutes"
             problem = expired if limit.expired() else _sentence(error)
         finally:
-            if not state.exists(self.order.name):
-                store.unmark(self.order.root)
+            if not state.exists(self.name):
+                store.unmark(self.order.root, self.name)
         return problem
 
     async def _e2e(self) -> None:
         order, group = self.order, self.part.group
         request = Request(
-            order.name,
+            self.name,
             clusters.options_of(group, self.maker),
             frozenset(),
             binaries_dir=order.binaries_dir,
@@ -103,13 +104,13 @@ class _Running:
                 self.progress,
             )
         finally:
-            await down(order.name, self.progress)
+            await down(self.name, self.progress)
 
     async def _node(self) -> None:
         order, group = self.order, self.part.group
         await node_suite.run(
             node_suite.NodeOrder(
-                name=order.name,
+                name=self.name,
                 agent=self.maker,
                 focus=reports.focus(self.part.specs),
                 procs=self.procs,
@@ -119,6 +120,7 @@ class _Running:
                 project=order.project,
                 python=order.python,
                 timeout=f"{group.minutes}m",
+                beside=self.beside,
             ),
             self.progress,
             self.clock,

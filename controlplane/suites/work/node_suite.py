@@ -50,7 +50,10 @@ BINARIES = ("e2e_node.test", "ginkgo", "ctr", "containerd", "containerd-shim-run
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """What to run, on which kubelet ("nodewright" or "upstream"), and where to write the results."""
+    """What to run, on which kubelet ("nodewright" or "upstream"), and where to write the results.
+
+    `beside`: other runs of this machine that say so, too, may run meanwhile, each on a node of its own.
+    """
 
     name: str
     agent: str
@@ -64,6 +67,7 @@ class NodeOrder:
     project: str = ""
     python: str = ""
     timeout: str = "3h"  # ginkgo ends the tests then, and reports
+    beside: bool = False
 
 
 async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
@@ -73,8 +77,8 @@ async def run(order: NodeOrder, progress: Progress, clock: Clock) -> Report:
     """
     options = Options(nodes=1, agent=order.agent, uplink=False, demo=False)
     request = Request(order.name, options, frozenset(), project=order.project, python=order.python)
-    # One at a time on a machine: tests fill memory and disks, and measure how long things take.
-    async with _turn(progress, clock):
+    # One at a time on a machine, if not asked otherwise: tests fill memory and disks, and measure how long things take.
+    async with _turn(progress, clock, shared=order.beside):
         if state.exists(order.name):
             raise Invalid(
                 "a cluster of that name exists",
@@ -117,19 +121,19 @@ def _results_of(order: NodeOrder) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def _turn(progress: Progress, clock: Clock) -> AsyncIterator[None]:
+async def _turn(progress: Progress, clock: Clock, *, shared: bool) -> AsyncIterator[None]:
     """Wait for other runs on this machine; a signal can still interrupt the wait."""
     with contextlib.ExitStack() as stack:
         with progress.step("wait for other runs") as say:
-            while not _take_turn(stack):
+            while not _take_turn(stack, shared=shared):
                 say("waiting for another run of the suite on this machine")
                 await clock.sleep(_POLL)
         yield
 
 
-def _take_turn(stack: contextlib.ExitStack) -> bool:
+def _take_turn(stack: contextlib.ExitStack, *, shared: bool) -> bool:
     try:
-        stack.enter_context(directory_lock(os.path.join(cache_root(), "conformance")))
+        stack.enter_context(directory_lock(os.path.join(cache_root(), "conformance"), shared=shared))
     except Conflict:
         return False
     return True

@@ -15,9 +15,11 @@ import pytest
 from controlplane.cluster.edge import state
 from controlplane.machine.edge.locks import directory_lock
 from controlplane.progress import Say
-from controlplane.scoreboard.model import Program
+from controlplane.scoreboard.edge import store
+from controlplane.scoreboard.model import Group, Match, Part, Program, Spec, Step
 from controlplane.scoreboard.plan import document
-from controlplane.scoreboard.work import board, parts
+from controlplane.scoreboard.plan.schedule import next_step
+from controlplane.scoreboard.work import board, parts, runner
 from controlplane.scoreboard.work.order import Order
 from controlplane.suites.work import conformance, node_suite
 from controlplane.suites.work.results import Report
@@ -46,8 +48,12 @@ class World:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.raised, self.removed, self.ran = 0, 0, list[str]()
+        self.running: list[str] = []
+        self.beside: set[tuple[str, ...]] = set()  # what ran at the same time
+        self.left: set[str] = set()  # clusters that are there
         self.stops: BaseException | None = None
-        self.stops_in = ""
+        self.stops_in = self.hangs_in = ""
+        self.hangs = asyncio.Event()
         self.fails: dict[str, int] = {}  # how often, by a word of the spec's name
         self.said: list[str] = []
         self.clock = FakeClock()
@@ -66,7 +72,7 @@ class World:
             script.chmod(0o755)
         monkeypatch.setattr(parts, "up", self._up)
         monkeypatch.setattr(parts, "down", self._down)
-        monkeypatch.setattr(board, "down", self._down)
+        monkeypatch.setattr(runner, "down", self._down)
         monkeypatch.setattr(conformance, "run", self._e2e)
         monkeypatch.setattr(node_suite, "run", self._node)
 
@@ -79,24 +85,40 @@ class World:
         return Raised
 
     async def _down(self, name: str, *_: object) -> None:
-        assert name == "board"
+        assert name.startswith("board")
+        self.left.discard(name)
         self.removed += 1
 
     async def _e2e(self, cluster: object, order: conformance.Order, *_: object) -> Report:
         return await self._suite(order.focus, order.results, order.procs)
 
     async def _node(self, order: node_suite.NodeOrder, *_: object) -> Report:
-        return await self._suite(order.focus, order.results, order.procs, order.agent)
+        return await self._suite(order.focus, order.results, order.procs, order.agent, beside=order.beside)
 
-    async def _suite(self, focus: str, results: Path | None, procs: int, agent: str = "") -> Report:
+    async def _suite(
+        self, focus: str, results: Path | None, procs: int, agent: str = "", *, beside: bool = False
+    ) -> Report:
         assert results is not None
         second = results.name == "second"
         assert procs == 1 or not second
         folder = results.parent if second else results
-        self.ran.append(f"{folder.parent.name} {folder.name}{' again' if second else ''}")
         assert not agent or agent == folder.name
-        if self.stops is not None and self.stops_in in self.ran[-1]:
+        step = f"{folder.parent.name} {folder.name}{' again' if second else ''}"
+        self.ran.append(step)
+        self.running.append(step)
+        self.beside.add(tuple(self.running))
+        assert beside or len(self.running) == 1
+        try:
+            return await self._report(step, focus, results)
+        finally:
+            self.running.remove(step)
+
+    async def _report(self, step: str, focus: str, results: Path) -> Report:
+        if self.stops is not None and self.stops_in in step:
             raise self.stops
+        if self.hangs_in and self.hangs_in in step:
+            self.hangs.set()
+            await asyncio.Event().wait()
         names = [name for names in SPECS.values() for name in names if re.search(focus, name)]
         await self.clock.advance(60)
         cases = "".join(
@@ -115,6 +137,16 @@ class World:
     async def run(self, **changes: object) -> document.Board:
         order = dataclasses.replace(self.order, **changes)  # type: ignore[arg-type]  # of fields by their names
         return await board.run(order, displays, self.clock, self.said.append)
+
+    async def run_until(self, step: str, **changes: object) -> None:
+        """Stop the run in the middle of that step."""
+        self.hangs_in = step
+        running = asyncio.ensure_future(self.run(**changes))
+        await self.hangs.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        self.hangs_in = ""
 
 
 def _listing(names: tuple[str, ...]) -> str:
@@ -155,19 +187,14 @@ async def test_lists_leave_nothing_where_the_command_was_given(
     assert [*here.iterdir()] == []
 
 
-async def test_a_run_that_was_killed_goes_on_with_the_first_part_without_a_result(world: World) -> None:
-    world.stops, world.stops_in = KeyboardInterrupt(), ALL[2]
-    with pytest.raises(KeyboardInterrupt):
-        await world.run()
-    world.stops = None
+async def test_a_run_that_was_stopped_goes_on_with_the_first_part_without_a_result(world: World) -> None:
+    await world.run_until(ALL[2])
     await world.run()
     assert world.ran == [*ALL[:3], *ALL[2:]]
 
 
 async def test_a_run_that_is_stopped_removes_its_cluster(world: World) -> None:
-    world.stops, world.stops_in = asyncio.CancelledError(), ALL[1]
-    with pytest.raises(asyncio.CancelledError):
-        await world.run()
+    await world.run_until(ALL[1])
     assert (world.raised, world.removed) == (2, 2)
 
 
@@ -250,12 +277,9 @@ async def test_what_fails_is_run_again_alone_and_both_results_are_kept(world: Wo
     assert world.ran == ran, "there is no third try"
 
 
-async def test_a_run_that_is_killed_before_the_second_try_makes_it_later(world: World, tmp_path: Path) -> None:
+async def test_a_run_that_is_stopped_before_the_second_try_makes_it_later(world: World, tmp_path: Path) -> None:
     world.fails = {"DNS": 1}
-    world.stops, world.stops_in = KeyboardInterrupt(), "again"
-    with pytest.raises(KeyboardInterrupt):
-        await world.run(parts="network")
-    world.stops = None
+    await world.run_until("again", parts="network")
     made = await world.run(parts="network", results=tmp_path / "elsewhere")
     assert world.ran == [ALL[0], f"{ALL[0]} again", ALL[1], f"{ALL[0]} again"]
     (flaky,) = made.runs["e2e-network-conformance-01", "nodewright"].outcomes.values()
@@ -290,14 +314,51 @@ async def test_somebodys_own_cluster_of_that_name_stays(world: World, monkeypatc
 
 
 async def test_what_a_killed_run_has_left_is_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "exists", lambda name: bool(world.ran))
-    world.stops = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        await world.run(parts="serial")
-    world.stops = None
+    monkeypatch.setattr(state, "exists", lambda name: name in world.left)
+    world.left = {"board", "board-2"}
+    world.order.root.mkdir()
+    for name in world.left:
+        store.mark(world.order.root, name)
     await world.run(parts="parallel")
-    assert world.removed == 2  # before each of the two runs; the node suite removes its nodes itself
-    assert world.ran == [ALL[4], *ALL[2:4]]
+    assert world.removed == 2 and not world.left, "also that of a run with --at-once; the node suite removes its nodes"
+    assert world.ran == ALL[2:4]
+    assert store.marked(world.order.root) == ()
+
+
+async def test_parts_of_the_node_suite_run_at_a_time_each_on_its_own_node(world: World) -> None:
+    world.fails = {"MirrorPod": 1}
+    await world.run(at_once=3)
+    assert sorted(world.ran) == sorted([*ALL, next(name for name in world.ran if "again" in name)])
+    assert max(len(names) for names in world.beside) == 3
+    assert not any(len(names) > 1 and ("e2e" in str(names) or "again" in str(names)) for names in world.beside)
+
+
+STEPS = {
+    "e2e": Step(Part("e2e", Group("e2e-rest", "", Match()), (Spec(Program.E2E, "a"),)), "nodewright"),
+    "node": Step(Part("node", Group("node-serial", "", Match()), (Spec(Program.NODE, "b"),)), "nodewright"),
+    "theirs": Step(Part("node", Group("node-serial", "", Match()), (Spec(Program.NODE, "b"),)), "upstream"),
+    "again": Step(Part("node", Group("node-serial", "", Match()), (Spec(Program.NODE, "b"),)), "nodewright", True),
+    "alone": Step(Part("full", Group("full", "", Match(), alone=True), (Spec(Program.NODE, "c"),)), "nodewright"),
+}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "running", "at_once", "next_one"),
+    [
+        pytest.param("e2e node", "", 1, "e2e", id="the first"),
+        pytest.param("", "", 1, None, id="nothing waits"),
+        pytest.param("theirs", "node", 1, None, id="one at a time"),
+        pytest.param("theirs", "node", 2, "theirs", id="two at a time"),
+        pytest.param("alone again e2e theirs", "node", 2, "theirs", id="what needs the machine waits for it"),
+        pytest.param("alone again e2e", "node", 2, None, id="until nothing runs"),
+        pytest.param("alone", "", 2, "alone", id="then it has its turn"),
+        pytest.param("node", "again", 2, None, id="a second try is alone"),
+        pytest.param("node", "e2e", 2, None, id="so is a cluster"),
+    ],
+)
+def test_what_may_begin_beside_what_runs(waiting: str, running: str, at_once: int, next_one: str | None) -> None:
+    found = next_step([STEPS[name] for name in waiting.split()], [STEPS[name] for name in running.split()], at_once)
+    assert found == (STEPS[next_one] if next_one else None)
 
 
 async def test_two_runs_at_once_are_refused(world: World) -> None:
