@@ -71,22 +71,24 @@ def _asked(run: Run) -> int:
 
 
 def left(parts: Sequence[Part], runs: Runs, *, again: bool = False) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """What is still to be run: specs without a result; behind them second tries, and parts in which no spec ran."""
+    """What is still to be run: specs that were never asked for; behind them second tries, and what was not reached."""
     never: list[Step] = []
     second: list[Step] = []
-    failed: list[Step] = []
+    unreached: list[Step] = []
     for part in parts:
         for maker in part.group.makers:
             run = runs.get((part.name, maker))
             if again or run is None:
                 never.append(Step(part, maker))
             elif not run.outcomes:
-                failed.append(Step(part, maker))
+                unreached.append(Step(part, maker))
             elif missing := [s for s in part.specs if s.name not in run.outcomes and s.name not in run.missed]:
                 never.append(Step(replace(part, specs=tuple(missing)), maker))
             else:
                 second += second_tries(part, run)
-    return tuple(never), (*second, *failed)
+                if missed := tuple(spec for spec in part.specs if spec.name in run.missed):
+                    unreached.append(Step(replace(part, specs=missed), maker))
+    return tuple(never), (*second, *unreached)
 
 
 def second_tries(part: Part, run: Run) -> tuple[Step, ...]:

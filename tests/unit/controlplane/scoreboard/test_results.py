@@ -54,15 +54,16 @@ def test_what_is_left() -> None:
     done = _run("g-01", {NAMES[0]: PASSED}, missed=(NAMES[1],))
     other = replace(done, maker="upstream")
     runs = {("g-01", "nodewright"): done, ("g-01", "upstream"): other}
-    assert results.left([ONE], runs) == ((), ())
+    missed = replace(ONE, specs=SPECS[1:2])
+    assert results.left([ONE], runs) == ((), (Step(missed, "nodewright"), Step(missed, "upstream")))
     assert results.left([ONE], runs, again=True)[0] == (Step(ONE, "nodewright"), Step(ONE, "upstream"))
     partly = {**runs, ("g-01", "upstream"): replace(other, missed=())}
-    assert results.left([ONE], partly) == ((Step(replace(ONE, specs=SPECS[1:2]), "upstream"),), ())
+    assert results.left([ONE], partly) == ((Step(missed, "upstream"),), (Step(missed, "nodewright"),))
     nothing = {**runs, ("g-01", "upstream"): replace(other, outcomes={}, missed=(), problem="no room")}
-    assert results.left([ONE], nothing) == ((), (Step(ONE, "upstream"),))
+    assert results.left([ONE], nothing) == ((), (Step(missed, "nodewright"), Step(ONE, "upstream")))
     failed = {**runs, ("g-01", "upstream"): replace(other, outcomes={NAMES[0]: FAILED})}
     second = Step(replace(ONE, specs=SPECS[:1]), "upstream", second=True)
-    assert results.left([ONE], failed) == ((), (second,))
+    assert results.left([ONE], failed) == ((), (second, Step(missed, "nodewright"), Step(missed, "upstream")))
 
 
 def test_the_second_try_is_kept_beside_the_first() -> None:
