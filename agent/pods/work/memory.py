@@ -7,6 +7,7 @@ only saves repeated work and events.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent.common.model.pods import Kind, ObservedPod, Pod, ProbeState
@@ -17,8 +18,9 @@ from agent.pods.model.steps import PodPlan
 from agent.pods.plan.restart_backoff import SANDBOX, backoff_key
 from agent.pods.work.timeline import Timeline
 from agent.resources.model import Allocation, Limits, ResizeState
-from nodelib.clock import Clock
+from nodelib.clock import Clock, since
 from nodelib.json_values import Json
+from nodelib.kube.times import parse_rfc3339
 
 _KEPT = 100  # entries beside those of what is there
 
@@ -73,6 +75,13 @@ class PodMemory:
     ended: dict[str, float] = field(default_factory=dict)
     status: Json = field(default_factory=dict)
     plan: PodPlan = field(default_factory=PodPlan)
+
+    def note_start(self, clock: Clock) -> None:
+        """Remember when the pod started, once its status says so: no step of the wall clock moves its deadline."""
+        shown = self.status.get("startTime") or self.pod.status.get("startTime")
+        if self.started is None and shown:
+            with suppress(TypeError, ValueError):
+                self.started = since(clock, parse_rfc3339(shown))
 
     def forget_old(self) -> None:
         """Drop what is known of containers, sandboxes and definitions that are gone, once that is most of it.

@@ -10,29 +10,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypedDict
 
 from agent.common.metrics import CONTAINER_TYPES
 from agent.common.model.eviction import Eviction
 from agent.common.model.labels import keep_hashes
-from agent.common.model.pods import ContainerState, ObservedPod, Pod, RunState
+from agent.common.model.pods import ObservedPod, Pod
 from agent.pods.model.facts import Cause, Facts, Termination
 from agent.pods.model.steps import EnsureImage, Kill, PodPlan, PreStop, RemovePod, Resize, RunSandbox, Start, Step
 from agent.pods.model.timeline import Activity, ActivityKind
 from agent.pods.plan import container_exits as exits
 from agent.pods.plan import failures, resize, restart_backoff
 from agent.pods.plan.activities import activity_of
-from agent.pods.plan.mirrors import resumed_status
 from agent.pods.plan.pod import plan_pod
-from agent.pods.plan.start_inputs import ips_for
 from agent.pods.plan.starting import is_new
-from agent.pods.plan.status import StatusInputs, pod_status
 from agent.pods.plan.termination import combined, termination_of
-from agent.pods.plan.waiting import back_off_message, new_back_offs, probed, waiting_now
+from agent.pods.plan.waiting import back_off_message, new_back_offs, waiting_now
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.start_notes import Moment, StartNotes
+from agent.pods.work.status_report import StatusReport
 from agent.pods.work.step_outcomes import StepOutcomes
 from agent.pods.work.steps.walker import Walker
 from agent.pods.work.timeline import Timeline
@@ -42,8 +39,6 @@ from agent.resources.model import ResizeState
 from agent.resources.plan import resize_status
 from nodelib.clock import since
 from nodelib.errors import NodewrightError
-from nodelib.json_values import Json
-from nodelib.kube.times import parse_rfc3339
 from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
@@ -70,7 +65,7 @@ class PodWorker:
         self._steps = Walker(deps, self.memory, self._awake)
         self._outcomes = StepOutcomes(deps, self.memory)
         self._urgent = self._planning_stopped = False
-        self._created_at = heard.monotonic
+        self._report = StatusReport(deps, self.memory, self._notes, heard.monotonic)
         self._note_ends()
         self.memory.backoff = restart_backoff.implied(pod, seen, self.memory.ended, deps.containers.restarts)
 
@@ -163,7 +158,7 @@ class PodWorker:
                 ):
                     began = self._deps.clock.monotonic()
                     plan = self._next_plan()
-                    self._report()
+                    self._send_status()
                     self._notes.sync_began(plan, self._woken_at)
                     walking = {asyncio.create_task(self._walk(step)): step for step in plan.steps}
                     if self.memory.termination is not None:
@@ -171,7 +166,7 @@ class PodWorker:
                     if not walking:
                         operation = self._synced(operation, began)
                 elif walking:
-                    self._report()
+                    self._send_status()
                 self._turn.end()
                 done = await self._wait(set(walking))
                 if done and len(done) == len(walking):
@@ -202,7 +197,7 @@ class PodWorker:
         memory, before = self.memory, self.memory.termination
         present = None if memory.gone else memory.pod
         phase = str(memory.status.get("phase") or memory.pod.status.get("phase") or "")
-        self._note_start()
+        memory.note_start(self._deps.clock)
         memory.termination = termination_of(
             present, memory.pod, phase, before, self._deps.clock.steady(), memory.started
         )
@@ -210,22 +205,14 @@ class PodWorker:
         now = memory.termination
         return now is not None and (before is None or now.grace < before.grace)
 
-    def _note_start(self) -> None:
-        """Remember when the pod started, once its status says so: no step of the wall clock moves its deadline."""
-        memory = self.memory
-        shown = memory.status.get("startTime") or memory.pod.status.get("startTime")
-        if memory.started is None and shown:
-            with suppress(TypeError, ValueError):
-                memory.started = since(self._deps.clock, parse_rfc3339(shown))
-
     def _note_ends(self) -> None:
-        """The same for the ends of its containers, from which back-offs run."""
+        """Remember when its containers ended, from which back-offs run: no step of the wall clock moves that."""
         memory, clock = self.memory, self._deps.clock
         ended = {one.id: one.finished_at / 1e9 for one in memory.seen.containers if one.finished_at}
         memory.ended = {one: memory.ended.get(one) or since(clock, at) for one, at in ended.items()}
 
     def _next_plan(self) -> PodPlan:
-        memory, facts = self.memory, self._facts()
+        memory, facts = self.memory, self._report.facts()
         self._turn.urgent.clear()
         self._update_resize(facts)
         plan = plan_pod(memory.pod, memory.seen, facts)
@@ -236,14 +223,10 @@ class PodWorker:
         memory.plan = plan
         return plan
 
-    def _facts(self) -> Facts:
-        uid = self.memory.pod.uid
-        return self.memory.facts(
-            self._deps.clock,
-            network_ready=self._deps.network_ready(),
-            probes=dict(self._deps.status.probes.states(uid)),
-            actuated=self._deps.resources.allocations.actuated(uid),
-        )
+    def _send_status(self) -> None:
+        self._report.send(self._woken_at)
+        if self.memory.termination is None and self.memory.status.get("phase") in ("Succeeded", "Failed"):
+            self._awake.set()  # to terminate what has finished
 
     def _update_resize(self, facts: Facts) -> None:
         """Compare what is allocated with what is in force. Only between plans: then the runtime's view is fresh."""
@@ -252,64 +235,6 @@ class PodWorker:
         if completed is not None:
             text = resize_status.event_message("Pod resize completed", memory.pod, completed.generation)
             self._deps.events.emit(memory.pod.raw, "Normal", "ResizeCompleted", text)
-
-    def _report(self) -> None:
-        """Compute the status and hand it to the status manager."""
-        self._ensure_probes()
-        memory, status_object, facts = self.memory, self._status_object(), self._facts()
-        self._notes.first_probes(facts.probes)
-        given = StatusInputs(
-            facts=facts,
-            plan=memory.plan,
-            host_ips=self._deps.host_ips(),
-            previous=memory.status,
-            waiting=memory.waiting,
-            resize=memory.resize,
-            limits=memory.limits,
-            devices=self._device_health(),
-            in_post_start=frozenset(memory.in_post_start),
-        )
-        before, was_ready = memory.status.get("phase") or memory.pod.status.get("phase") or "Pending", memory.is_ready
-        memory.status = pod_status(memory.pod, memory.seen, given)
-        self._note_start()
-        if memory.is_ready != was_ready:
-            self._notes.readiness(self._woken_at)
-        if before == "Pending" and memory.status["phase"] == "Running":
-            self._deps.metrics.pod_start_duration.observe(self._deps.clock.monotonic() - self._created_at)
-        if status_object is not None:
-            self._deps.status.manager.set(status_object, memory.status)
-        if memory.pod.source != "runtime":
-            self._deps.status.computed(memory)
-        if memory.termination is None and memory.status.get("phase") in ("Succeeded", "Failed"):
-            self._awake.set()
-
-    def _device_health(self) -> dict[str, list[Json]]:
-        """allocatedResourcesStatus by container name: of plugins' devices, then of claims."""
-        resources, pod = self._deps.resources, self.memory.pod
-        found = dict(resources.devices.health(pod.uid))
-        for name, claimed in resources.claims.health(pod).items():
-            found[name] = [*found.get(name, ()), *claimed]
-        return found
-
-    def _status_object(self) -> Pod | None:
-        """The API object that shows the status: the pod's own, or a static pod's mirror. None: there is none."""
-        memory = self.memory
-        if memory.pod.source == "api":
-            return None if memory.gone or memory.confirmed else memory.pod
-        mirror = self._deps.status.mirror(memory.pod)
-        if mirror is not None and mirror.uid != memory.mirror_uid:
-            memory.mirror_uid, memory.status = mirror.uid, resumed_status(memory.status, mirror.status)
-            self._deps.status.probes.restore(memory.pod.uid, mirror)
-        return mirror
-
-    def _ensure_probes(self) -> None:
-        memory = self.memory
-        if memory.released:
-            return
-        names = (name for name in probed(memory.pod) if name not in memory.in_post_start)
-        running = {name: one for name in names if (one := memory.seen.latest(name)) and _is_up(one)}
-        ips = ips_for(memory.pod, memory.seen.sandbox, self._deps.host_ips())
-        self._deps.status.probes.ensure(memory.pod, running, ips)
 
     async def _walk(self, step: Step) -> None:
         memory, what = self.memory, activity_of(step)
@@ -363,7 +288,3 @@ def _interrupt(walking: dict[asyncio.Task[None], Step]) -> None:
 
 def _succeeded(task: asyncio.Task[None]) -> bool:
     return not task.cancelled() and task.exception() is None
-
-
-def _is_up(one: ContainerState) -> bool:
-    return one.state is RunState.RUNNING
