@@ -13,6 +13,7 @@ from agent.common.work.observable import until
 from agent.common.work.spaced import Spaced
 from agent.devices.edge.device_plugin import DevicePluginEndpoint, DevicePluginServer
 from agent.devices.edge.dra_driver import DraDriver
+from agent.devices.edge.dra_metrics import DraMetrics
 from agent.devices.edge.dra_objects import DraObjects
 from agent.devices.edge.pod_resources import PodResourcesServer
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
@@ -124,16 +125,18 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
     )
     csi = CsiVolumes(root_dir, node, csi_deps)
     await csi.load()
+    dra_metrics = DraMetrics(base.metrics.registry, lambda: claims.states)
     claims = DraManager(
         DraManagerDeps(
             CheckpointFiles(root_dir),
             DraObjects(client, node),
-            DraDriver,
+            lambda name, endpoint, service: DraDriver(name, endpoint, service, dra_metrics.call),
             clock,
             _if_synced(pods, pods.pods),
             retries.poke,
             pods.wake,
             base.settings.status.health_messages,
+            dra_metrics.operation,
         )
     )
     await claims.load()

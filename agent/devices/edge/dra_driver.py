@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from agent.devices.model.dra import ClaimRef
 from agent.plugins.edge.apis import DRA, DRA_BETA, DRA_HEALTH, DRA_HEALTH_ALPHA
@@ -16,12 +17,20 @@ _MOST = 1024 * 1024  # bytes of an answer about one claim, which has 32 devices 
 _MOST_HEALTH = 4 * 1024 * 1024  # bytes of one report: some ten thousand devices
 
 
+Timed = Callable[[str, str], AbstractContextManager[None]]
+"""Times one call, by the driver's name and the method's."""
+
+
+def _untimed(driver: str, method: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class DraDriver:
     """The connection to one driver, by `service`. Every call raises PluginError. End it with close()."""
 
-    def __init__(self, name: str, endpoint: str, service: str) -> None:
-        self._name, self.endpoint = name, endpoint
-        self._client = PluginClient(_APIS[service], f"DRA driver {name}", endpoint, most=_MOST)
+    def __init__(self, name: str, endpoint: str, service: str, timed: Timed = _untimed) -> None:
+        self._name, self.endpoint, self._api, self._timed = name, endpoint, _APIS[service], timed
+        self._client = PluginClient(self._api, f"DRA driver {name}", endpoint, most=_MOST)
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         """NodePrepareResourceResponse by claim UID."""
@@ -45,4 +54,5 @@ class DraDriver:
 
     async def _call(self, method: str, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         asked = [{"namespace": one.namespace, "uid": one.uid, "name": one.name} for one in claims]
-        return dict((await self._client.call(method, {"claims": asked}, timeout=_LIMIT))["claims"])
+        with self._timed(self._name, self._api.calls[method].path):
+            return dict((await self._client.call(method, {"claims": asked}, timeout=_LIMIT))["claims"])

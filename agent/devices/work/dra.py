@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -77,7 +78,7 @@ class DraManagerDeps:
     `dial()` gets a driver's name, its socket and its service. `known()`: UIDs of all pods that should run or are
     terminating, None while not all are known; `registered()` is called when a driver has registered, `changed(uid)`
     when the health of a device of that pod has changed. `health_messages`: whether statuses show what drivers say of
-    it.
+    it. `timed(operation)` times what is done for all claims of a pod.
     """
 
     files: CheckpointStore
@@ -88,6 +89,7 @@ class DraManagerDeps:
     registered: Callable[[], None]
     changed: Callable[[str], None] = lambda uid: None
     health_messages: bool = True
+    timed: Callable[[str], AbstractContextManager[None]] = lambda operation: nullcontext()
 
 
 class DraManager:
@@ -187,6 +189,10 @@ class DraManager:
 
         Nothing is recorded before all drivers that it needs are there: a pod whose driver never comes can go.
         """
+        with self._deps.timed("PrepareResources"):
+            await self._prepare_all(pod)
+
+    async def _prepare_all(self, pod: Pod) -> None:
         wanted = plan.claims_to_prepare(pod).items()
         claims = [await self._usable(pod, name, from_template) for name, from_template in wanted]
         for usable in claims:
@@ -208,6 +214,10 @@ class DraManager:
 
     async def release(self, uid: str) -> None:
         """The pod is gone: unprepare claims that no other pod uses; idempotent. Raises NodewrightError."""
+        with self._deps.timed("UnprepareResources"):
+            await self._release_all(uid)
+
+    async def _release_all(self, uid: str) -> None:
         mine = [key for key, state in self._states.items() if uid in state.pods]
         ends = await asyncio.gather(*(self._release_claim(key, uid) for key in mine), return_exceptions=True)
         for failed in (end for end in ends if end is not None):
