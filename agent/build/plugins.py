@@ -76,6 +76,7 @@ class BuiltPlugins:
             ("csi limits", self.csi_limits.run),
             ("devices", self.devices.run),
             ("resource claims", self.claims.run),
+            ("drivers of resource claims", self.claims.drivers.run),
             ("health of claimed devices", self.claims.run_health),
             ("device plugins", self._serve_device_plugins),
             ("pod resources", self.pod_resources.run),
@@ -91,7 +92,7 @@ class BuiltPlugins:
 
     async def close(self) -> None:
         await self.drivers.close()
-        await self.claims.close()
+        await self.claims.drivers.close()
         self.sockets.close()
 
 
@@ -137,11 +138,12 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
             pods.wake,
             base.settings.status.health_messages,
             dra_metrics.operation,
+            has_api=not base.settings.standalone,
         )
     )
     await claims.load()
     sockets = PluginSockets(f"{root_dir}/plugins_registry")
-    handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices, DRA_PLUGIN: claims}
+    handlers: dict[str, PluginHandler] = {CSI_PLUGIN: drivers, DEVICE_PLUGIN: devices, DRA_PLUGIN: claims.drivers}
     answers = PodResources(pods, devices, claims, managers, pods.synced, clock)
     return BuiltPlugins(
         sockets=sockets,

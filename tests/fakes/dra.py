@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.devices.work.dra import Driver
+from agent.devices.work.dra_drivers import Driver
 from nodelib.json_values import Json
 
 

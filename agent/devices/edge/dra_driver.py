@@ -32,6 +32,10 @@ class DraDriver:
         self._name, self.endpoint, self._api, self._timed = name, endpoint, _APIS[service], timed
         self._client = PluginClient(self._api, f"DRA driver {name}", endpoint, most=_MOST)
 
+    def is_connected(self) -> bool:
+        """Whether its service can be reached now; tries to reach it, if not."""
+        return self._client.is_connected()
+
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         """NodePrepareResourceResponse by claim UID."""
         return await self._call("DRAPlugin.NodePrepareResources", claims)

@@ -24,6 +24,10 @@ class DraObjects:
             raise
 
     async def delete_slices(self, driver: str) -> None:
-        """Delete all ResourceSlices of a driver for this node: the scheduler must not count on them."""
-        selector = f"spec.driver={driver},spec.nodeName={self._node}"
-        await self._client.request("DELETE", f"{_RESOURCE}/resourceslices", params={"fieldSelector": selector})
+        """Delete all ResourceSlices of a driver for this node, "": of all drivers. The scheduler counts on them."""
+        selector = f"spec.nodeName={self._node}" + (f",spec.driver={driver}" if driver else "")
+        try:
+            await self._client.request("DELETE", f"{_RESOURCE}/resourceslices", params={"fieldSelector": selector})
+        except ApiError as error:
+            if not error.is_not_found:  # the API server has none
+                raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,8 +23,8 @@ from agent.devices.model.dra import ClaimRef, ClaimState
 from agent.devices.model.dra_health import DeviceKey
 from agent.devices.plan import dra as plan
 from agent.devices.plan import dra_health as health
+from agent.devices.work.dra_drivers import Dial, DraDrivers, Slices
 from agent.devices.work.dra_health import DraHealth
-from agent.plugins.model import PluginInfo
 from nodelib.clock import Clock
 from nodelib.errors import Invalid, NodewrightError, NotFound, Temporary
 from nodelib.json_values import Json
@@ -36,74 +36,51 @@ ClaimKey = tuple[str, str]
 """Namespace and name of a ResourceClaim."""
 
 _RECONCILE = 60.0  # seconds; upstream's defaultReconcilePeriod
-_WIPE = 30.0  # seconds after which the slices of a driver that is gone are deleted; upstream's defaultWipingDelay
 
 
-class Driver(Protocol):
-    """devices/edge/dra_driver.py DraDriver. Every call raises PluginError."""
-
-    endpoint: str
-
-    async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]: ...
-
-    async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]: ...
-
-    def watch_health(self, service: str) -> AsyncIterator[list[Json]]: ...
-
-    async def close(self) -> None: ...
-
-
-class Claims(Protocol):
+class Claims(Slices, Protocol):
     """devices/edge/dra_objects.py. Every call raises ApiError."""
 
     async def claim(self, namespace: str, name: str) -> Json | None: ...
-
-    async def delete_slices(self, driver: str) -> None:
-        """All ResourceSlices of a driver for this node."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Instance:
-    """One process that serves a driver; `health`: its service for that, "" for none."""
-
-    driver: Driver
-    health: str
 
 
 @dataclass(frozen=True, slots=True)
 class DraManagerDeps:
     """What the DRA manager works with.
 
-    `dial()` gets a driver's name, its socket and its service. `known()`: UIDs of all pods that should run or are
+    `known()`: UIDs of all pods that should run or are
     terminating, None while not all are known; `registered()` is called when a driver has registered, `changed(uid)`
     when the health of a device of that pod has changed. `health_messages`: whether statuses show what drivers say of
-    it. `timed(operation)` times what is done for all claims of a pod.
+    it. `timed(operation)` times what is done for all claims of a pod. `has_api`: there is an API server.
     """
 
     files: CheckpointStore
     claims: Claims
-    dial: Callable[[str, str, str], Driver]
+    dial: Dial
     clock: Clock
     known: Callable[[], Collection[str] | None]
     registered: Callable[[], None]
     changed: Callable[[str], None] = lambda uid: None
     health_messages: bool = True
     timed: Callable[[str], AbstractContextManager[None]] = lambda operation: nullcontext()
+    has_api: bool = True
+
+    @property
+    def slices(self) -> Slices | None:
+        return self.claims if self.has_api else None
 
 
 class DraManager:
-    """Call load() first; run() is long-lived. Also plugins/work.py PluginHandler for plugins of type DRAPlugin."""
+    """Call load() first; run() is long-lived. `drivers`: whom it asks; they have a task of their own."""
 
     def __init__(self, deps: DraManagerDeps) -> None:
         self._deps = deps
         self._states: dict[ClaimKey, ClaimState] = {}
-        self._drivers: dict[str, list[_Instance]] = {}  # the newest last; two while a driver is updated
-        self._wipes: dict[str, asyncio.Task[None]] = {}
         self._locks = KeyLocks[ClaimKey]()
         self._saving, self._texts = asyncio.Lock(), plan.Texts()
         self._releases = Jobs()
         self._health = DraHealth(deps.clock, self._health_changed)
+        self.drivers = DraDrivers(deps.dial, deps.slices, deps.clock, deps.registered, self._health)
 
     @property
     def states(self) -> Collection[ClaimState]:
@@ -133,54 +110,6 @@ class DraManager:
                         self._releases.start(uid, partial(self._release_quietly, uid))
         finally:
             await self._releases.close()
-            for task in self._wipes.values():
-                task.cancel()
-
-    # --- drivers
-
-    def validate(self, info: PluginInfo) -> None:
-        plan.service_of(info)
-
-    async def register(self, info: PluginInfo) -> None:
-        wipe = self._wipes.pop(info.name, None)
-        if wipe is not None:
-            wipe.cancel()
-        await self._drop(info)  # one that registers again is the newest
-        driver = self._deps.dial(info.name, info.endpoint, plan.service_of(info))
-        self._drivers.setdefault(info.name, []).append(_Instance(driver, health.service_of(info.versions)))
-        await self._watch_newest(info.name)
-        self._deps.registered()
-
-    async def deregister(self, info: PluginInfo) -> None:
-        newest = self._drivers.get(info.name, [None])[-1]
-        if not await self._drop(info):
-            return
-        if info.name not in self._drivers:
-            await self._health.forget(info.name)
-            self._wipes[info.name] = asyncio.create_task(self._wipe(info.name), name=f"wipe slices of {info.name}")
-        elif self._drivers[info.name][-1] is not newest:
-            await self._watch_newest(info.name)
-
-    async def close(self) -> None:
-        for instances in self._drivers.values():
-            for one in instances:
-                await one.driver.close()
-
-    async def _drop(self, info: PluginInfo) -> bool:
-        """Whether the instance was there."""
-        instances = self._drivers.get(info.name, [])
-        found = next((one for one in instances if one.driver.endpoint == info.endpoint), None)
-        if found is None:
-            return False
-        instances.remove(found)
-        if not instances:
-            del self._drivers[info.name]
-        await found.driver.close()
-        return True
-
-    async def _watch_newest(self, name: str) -> None:
-        newest = self._drivers[name][-1]
-        await self._health.watch(name, newest.driver, newest.health)
 
     # --- pods
 
@@ -199,7 +128,7 @@ class DraManager:
             known = self._states.get(_key(usable.ref))
             if known is None or not known.prepared:
                 for name in usable.drivers:
-                    self._driver(name)
+                    self.drivers.get(name)
         for usable in claims:
             async with self._locks.of(_key(usable.ref)):
                 await self._prepare_for(usable)
@@ -261,7 +190,7 @@ class DraManager:
     async def _prepare(self, state: ClaimState) -> ClaimState:
         devices = []
         for name in state.drivers:
-            answers = await self._driver(name).prepare([state.ref])
+            answers = await self.drivers.get(name).prepare([state.ref])
             if state.ref.uid not in answers:
                 raise Temporary(
                     f"NodePrepareResources skipped ResourceClaim {state.ref.name}", obj=f"DRA driver {name}"
@@ -271,7 +200,7 @@ class DraManager:
 
     async def _unprepare(self, state: ClaimState) -> None:
         for name in state.drivers:
-            answers = await self._driver(name).unprepare([state.ref])
+            answers = await self.drivers.get(name).unprepare([state.ref])
             error = answers.get(state.ref.uid, {"error": "the driver did not answer for it"}).get("error")
             if error:
                 raise Temporary(
@@ -282,29 +211,11 @@ class DraManager:
         for uid in health.users_of(self.states, driver, devices):
             self._deps.changed(uid)
 
-    def _driver(self, name: str) -> Driver:
-        instances = self._drivers.get(name)
-        if not instances:
-            raise Temporary(
-                f"DRA driver {name} is not registered",
-                obj=f"DRA driver {name}",
-                action="Start the driver's kubelet plugin on this node (its DaemonSet); the agent tries again.",
-            )
-        return instances[-1].driver
-
     async def _release_quietly(self, uid: str) -> None:
         try:
             await self.release(uid)
         except NodewrightError as error:
             log.warning("the claims of pod %s stay prepared for now: %s", uid, error)
-
-    async def _wipe(self, name: str) -> None:
-        await self._deps.clock.sleep(_WIPE)
-        self._wipes.pop(name, None)
-        try:
-            await self._deps.claims.delete_slices(name)
-        except NodewrightError as error:
-            log.warning("the ResourceSlices of DRA driver %s could not be deleted: %s", name, error)
 
     async def _save(self) -> None:
         async with self._saving:  # an older text must not be written last

@@ -78,16 +78,20 @@ class DraHealth:
             await cancel_and_wait(*self._watches.values())
 
     async def _listen(self, name: str, source: HealthSource, service: str) -> None:
+        said = ""
         while True:
             try:
                 async with aclosing(source.watch_health(service)) as reports:  # type: ignore[type-var]
                     async for listed in reports:
+                        said = ""
                         await self._reported(name, listed)
                 log.info("DRA driver %s tells no more of the health of its devices", name)
             except PluginError as error:
                 if error.code == "UNIMPLEMENTED":
                     return  # it offers the service and has none: one that gains it registers again
-                log.info("DRA driver %s: the health of its devices is unknown: %s", name, error)
+                if error.code != said:  # one that is away would be told of every five seconds
+                    said = error.code
+                    log.info("DRA driver %s: the health of its devices is unknown: %s", name, error)
             except Exception:
                 log.exception("DRA driver %s: its report of health cannot be read", name)
             finally:

@@ -70,6 +70,10 @@ class PluginClient:
         except (DecodeError, ValueError) as error:
             raise PluginError(f"not a message: {error}", code="INTERNAL", obj=self.name, step=call.path) from error
 
+    def is_connected(self) -> bool:
+        """Whether there is a connection; asks for one, if not."""
+        return self._channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+
     async def close(self) -> None:
         await self._channel.close(grace=None)
 

@@ -32,7 +32,10 @@ def containerd_config(
     """
     options = f'SystemdCgroup = false\n  BinaryName = "{runc}"' if runc else "SystemdCgroup = false"
     no_traces = "" if traced else '\n  "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",'
+    # As its systemd unit has it: where memory is short, a container ends and not the runtime of all of them.
+    oom_score = 0 if restrict_oom_score_adj else -999
     return f"""version = 3
+oom_score = {oom_score}
 root = "/var/lib/containerd"
 state = "/run/containerd"
 disabled_plugins = [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,9 +13,10 @@ from agent.devices.work.dra import DraManager, DraManagerDeps
 from agent.plugins.model import PluginInfo
 from nodelib.errors import Temporary
 from nodelib.json_values import Json
+from nodelib.tasks import cancel_and_wait
 from tests.builders.pods import container, pod
 from tests.fakes.checkpoints import MemoryFiles
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import FakeClock, settle
 from tests.waiting import until
 
 HEALTH = "v1.DRAResourceHealth"
@@ -33,6 +36,9 @@ class Instance:
         self._world.calls.append(f"unprepare {self.endpoint}")
         return {one.uid: {} for one in claims}
 
+    def is_connected(self) -> bool:
+        return self.endpoint not in self._world.away
+
     async def watch_health(self, service: str) -> AsyncIterator[list[Json]]:
         self._world.watched.append(self.endpoint)
         await self._world.clock.sleep(1e9)
@@ -48,6 +54,8 @@ class World:
         self.calls: list[str] = []
         self.watched: list[str] = []
         self.wiped: list[str] = []
+        self.away: set[str] = set()  # endpoints that nobody reaches
+        self.refuses = 0  # how often the API server deletes nothing
         self.dialled: list[Instance] = []
         deps = DraManagerDeps(MemoryFiles(), self, self._dial, self.clock, lambda: None, lambda: None)
         self.manager = DraManager(deps)
@@ -62,10 +70,13 @@ class World:
 
     async def delete_slices(self, driver: str) -> None:
         self.wiped.append(driver)
+        if self.refuses:
+            self.refuses -= 1
+            raise Temporary("not now")
 
     async def register(self, *endpoints: str) -> None:
         for one in endpoints:
-            await self.manager.register(info(one))
+            await self.manager.drivers.register(info(one))
 
     async def one_pod(self) -> list[str]:
         """Whom a pod's claim asks."""
@@ -79,6 +90,21 @@ class World:
         return [one.endpoint for one in self.dialled if not one.closed]
 
 
+@asynccontextmanager
+async def running(made: World | None = None) -> AsyncIterator[World]:
+    """The drivers are followed, and what the start of the agent deletes is done."""
+    world = made or World()
+    run = asyncio.create_task(world.manager.drivers.run())
+    await settle()
+    if made is None:
+        assert world.wiped == [""], "of drivers that were there before the agent"
+        world.wiped.clear()
+    try:
+        yield world
+    finally:
+        await cancel_and_wait(run)
+
+
 def info(endpoint: str) -> PluginInfo:
     return PluginInfo("DRAPlugin", "drv", endpoint, ("v1.DRAPlugin", HEALTH))
 
@@ -88,39 +114,93 @@ async def test_the_newest_is_asked() -> None:
     await world.register("old", "new")
     await until(lambda: world.watched[-1:] == ["new"])
     assert await world.one_pod() == ["prepare new", "unprepare new"]
-    await world.manager.deregister(info("old"))
+    await world.manager.drivers.deregister(info("old"))
     assert await world.one_pod() == ["prepare new", "unprepare new"]
     assert world.open() == ["new"] and not world.wiped and world.watched.count("new") == 1
 
 
 async def test_the_old_one_is_asked_again_when_the_new_one_has_left() -> None:
     """An update that failed. It also tells the health of its devices, and its ResourceSlices stay."""
-    world = World()
-    await world.register("old", "new")
-    await until(lambda: world.watched[-1:] == ["new"])
-    await world.manager.deregister(info("new"))
-    assert await world.one_pod() == ["prepare old", "unprepare old"]
-    await until(lambda: world.watched[-1:] == ["old"])
-    await world.clock.advance(60)
-    assert world.open() == ["old"] and not world.wiped
+    async with running() as world:
+        await world.register("old", "new")
+        await until(lambda: world.watched[-1:] == ["new"])
+        await world.manager.drivers.deregister(info("new"))
+        assert await world.one_pod() == ["prepare old", "unprepare old"]
+        await until(lambda: world.watched[-1:] == ["old"])
+        await world.clock.advance(60)
+        assert world.open() == ["old"] and not world.wiped
 
 
 async def test_after_the_last_one_the_driver_is_gone() -> None:
     world = World()
     await world.register("old", "new")
-    await world.manager.deregister(info("new"))
-    await world.manager.deregister(info("old"))
+    await world.manager.drivers.deregister(info("new"))
+    await world.manager.drivers.deregister(info("old"))
     with pytest.raises(Temporary, match="not registered"):
         await world.one_pod()
     await world.clock.advance(31)
     assert world.open() == [] and world.wiped == ["drv"]
 
 
+async def test_slices_of_a_driver_that_stays_away_are_deleted() -> None:
+    async with running() as world:
+        await world.register("one")
+        await world.clock.advance(60)
+        await world.manager.drivers.deregister(info("one"))
+        await world.clock.advance(20)
+        await world.register("one")
+        await world.clock.advance(60)
+        assert world.wiped == [], "it came back in time"
+        await world.manager.drivers.deregister(info("one"))
+        await world.clock.advance(31)
+        assert world.wiped == ["drv"]
+
+
+async def test_slices_of_a_driver_whose_service_stops_are_deleted_though_its_registrar_stays() -> None:
+    async with running() as world:
+        await world.register("one")
+        await world.clock.advance(60)
+        world.away.add("one")
+        await world.clock.advance(15)
+        world.away.clear()
+        await world.clock.advance(60)
+        assert world.wiped == [], "it was away for a moment"
+        world.away.add("one")
+        await world.clock.advance(33)
+        assert world.wiped == ["drv"]
+        await world.clock.advance(300)
+        assert world.wiped == ["drv"], "once"
+
+
+async def test_slices_of_a_driver_that_registers_and_cannot_be_reached_are_deleted() -> None:
+    async with running() as world:
+        world.away.add("one")
+        await world.register("one")
+        await world.clock.advance(31)
+        assert world.wiped == ["drv"]
+
+
+async def test_slices_of_all_drivers_are_deleted_at_the_start_until_the_api_server_does_it() -> None:
+    world = World()
+    world.refuses = 2
+    async with running(world):
+        await world.clock.advance(10)
+        assert world.wiped == ["", "", ""]
+
+
+async def test_one_that_can_be_reached_is_asked_before_a_newer_one_that_cannot() -> None:
+    async with running() as world:
+        world.away.add("new")
+        await world.register("old", "new")
+        await world.clock.advance(2)
+        assert await world.one_pod() == ["prepare old", "unprepare old"]
+
+
 async def test_one_that_registers_again_is_not_there_twice() -> None:
     world = World()
     await world.register("old", "new", "old")
     assert await world.one_pod() == ["prepare old", "unprepare old"]
-    await world.manager.deregister(info("old"))
+    await world.manager.drivers.deregister(info("old"))
     assert world.open() == ["new"] and await world.one_pod() == ["prepare new", "unprepare new"]
-    await world.manager.close()
+    await world.manager.drivers.close()
     assert world.open() == []

@@ -50,7 +50,7 @@ async def test_operations_of_pods() -> None:
         world.files, world, lambda *what: world, world.clock, lambda: None, lambda: None, timed=metrics.operation
     )
     world.manager = DraManager(deps)
-    await world.manager.register(PluginInfo("DRAPlugin", "drv", "/p/drv.sock", ("v1.DRAPlugin",)))
+    await world.manager.drivers.register(PluginInfo("DRAPlugin", "drv", "/p/drv.sock", ("v1.DRAPlugin",)))
     world.error = "on fire"
     with pytest.raises(NodewrightError):
         await world.manager.prepare(user("a"))

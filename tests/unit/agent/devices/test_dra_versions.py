@@ -14,6 +14,7 @@ from agent.plugins.model import PluginInfo
 from nodelib.errors import Invalid
 from nodelib.json_values import Json
 from nodelib.plugin_apis.server import serve
+from tests.waiting import until
 
 BETA, NEW = "v1beta1.DRAPlugin", "v1.DRAPlugin"
 REF = ClaimRef("shop", "c1", "claim-uid")
@@ -59,3 +60,18 @@ def test_the_newest_service_is_chosen() -> None:
 def test_a_driver_that_serves_neither_is_refused(versions: tuple[str, ...]) -> None:
     with pytest.raises(Invalid, match=r"DRA driver drv.*none of.*v1beta1\.DRAPlugin \(Kubernetes 1\.32 and newer\)"):
         plan.service_of(info(*versions))
+
+
+async def test_a_driver_is_connected_while_its_service_runs_without_any_call(tmp_path: Path) -> None:
+    path = f"{tmp_path}/dra.sock"
+    driver = DraDriver("drv", path, NEW)
+    try:
+        assert not driver.is_connected()
+        for _ in range(2):
+            server = await serve(path, [DRA.handler("DRAPlugin", {})])
+            await until(driver.is_connected)
+            await server.stop(None)
+            await until(lambda: not driver.is_connected())
+    finally:
+        await driver.close()
+    assert not driver.is_connected()

@@ -43,7 +43,7 @@ class World:
         )
         await self.manager.load()
         if with_driver:
-            await self.manager.register(INFO)
+            await self.manager.drivers.register(INFO)
 
     def registered(self) -> None:
         self.drivers += 1
@@ -67,6 +67,9 @@ class World:
     async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         self.calls.append("unprepare")
         return {one.uid: {"error": self.error} for one in claims}
+
+    def is_connected(self) -> bool:
+        return True
 
     def watch_health(self, service: str) -> AsyncIterator[list[Json]]:
         raise AssertionError("it offers no such service")
@@ -146,17 +149,6 @@ async def test_claims_of_pods_that_disappeared_unnoticed_are_unprepared(world: W
     await world.clock.advance(61)
     assert world.calls == ["prepare", "unprepare"]
     run.cancel()
-
-
-async def test_slices_of_a_driver_that_stays_away_are_deleted(world: World) -> None:
-    await world.manager.deregister(INFO)
-    await world.clock.advance(20)
-    await world.manager.register(INFO)
-    await world.clock.advance(60)
-    assert world.wiped == [] and world.drivers == 2
-    await world.manager.deregister(INFO)
-    await world.clock.advance(31)
-    assert world.wiped == ["drv"]
 
 
 async def test_pods_without_claims_cause_no_calls(world: World) -> None:

@@ -243,6 +243,9 @@ class _Shared:
 class _Driver:
     endpoint = "/d.sock"
 
+    def is_connected(self) -> bool:
+        return True
+
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         return {one.uid: prepared(one.name) for one in claims}
 
@@ -263,7 +266,7 @@ async def test_a_thousand_claims_with_a_device_each() -> None:
     files = MemoryFiles()
     deps = DraManagerDeps(files, _Shared(), lambda *what: _Driver(), FakeClock(), lambda: None, lambda: None)
     manager = DraManager(deps)
-    await manager.register(PluginInfo("DRAPlugin", "drv.example", "/d.sock", ("v1.DRAPlugin",)))
+    await manager.drivers.register(PluginInfo("DRAPlugin", "drv.example", "/d.sock", ("v1.DRAPlugin",)))
     began = time.process_time()
     await manager.prepare(who)
     assert len(dra.decode(files.kept[dra.CHECKPOINT])) == 1000

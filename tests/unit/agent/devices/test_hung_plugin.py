@@ -44,6 +44,9 @@ class Driver:
         await self._called("unprepare")
         return {one.uid: {} for one in claims}
 
+    def is_connected(self) -> bool:
+        return True
+
     def watch_health(self, service: str) -> AsyncIterator[list[Json]]:
         raise AssertionError("it offers no such service")
 
@@ -81,7 +84,7 @@ class Dra:
 
     async def start(self) -> Dra:
         for name, driver in self.drivers.items():
-            await self.manager.register(PluginInfo("DRAPlugin", name, driver.endpoint, ("v1.DRAPlugin",)))
+            await self.manager.drivers.register(PluginInfo("DRAPlugin", name, driver.endpoint, ("v1.DRAPlugin",)))
         return self
 
 

@@ -19,6 +19,7 @@ def test_containerd_config_is_toml_and_follows_the_machine(restrict: bool) -> No
     config = tomllib.loads(daemon_configs.containerd_config(restrict_oom_score_adj=restrict, durable=True))
     assert config["version"] == 3
     assert config["plugins"]["io.containerd.cri.v1.runtime"]["restrict_oom_score_adj"] is restrict
+    assert config["oom_score"] == (0 if restrict else -999), "as in containerd.service"
     assert config["plugins"]["io.containerd.cri.v1.runtime"]["cni"]["use_internal_loopback"] is True
 
 
