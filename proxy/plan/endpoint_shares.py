@@ -6,6 +6,7 @@ EndpointSlices in one namespace, or has many pods there, must not use up the mem
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -26,9 +27,9 @@ class _Namespace:
     total: int = 0
     rooms: dict[NamespacedName, int] = field(default_factory=dict)
 
-    def shared(self) -> dict[NamespacedName, int]:
+    def shared(self, most: int) -> dict[NamespacedName, int]:
         """Those that have little come first, and the same ones on every node."""
-        left, rooms = MOST_OF_NAMESPACE, {}
+        left, rooms = most, {}
         if self.total > left:
             for service, pairs in sorted(self.pairs.items(), key=lambda one: (one[1], one[0])):
                 if _used(pairs) > left:
@@ -42,10 +43,15 @@ def _used(pairs: int) -> int:
 
 
 class EndpointShares:
-    """In memory only; not thread-safe."""
+    """In memory only; not thread-safe. `most`: pairs of a namespace, where that is less than in any mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self._most = most
         self._namespaces: dict[str, _Namespace] = {}
+
+    @property
+    def _of_namespace(self) -> int:
+        return min(self._most, MOST_OF_NAMESPACE)
 
     def add(self, service: NamespacedName, pairs: int) -> bool:
         """The Service has so many more in its slices, or fewer. Whether there is room for all of its namespace."""
@@ -54,7 +60,7 @@ class EndpointShares:
         space.total += _used(before + pairs) - _used(before)
         if before + pairs:
             space.pairs[service] = before + pairs
-        return space.total <= MOST_OF_NAMESPACE
+        return space.total <= self._of_namespace
 
     def bound(self, namespaces: Iterable[str]) -> tuple[set[NamespacedName], list[Problem]]:
         """Share out anew what namespaces have that have changed. Returns who has more room now, or less."""
@@ -64,13 +70,13 @@ class EndpointShares:
             space = self._namespaces.get(name)
             if space is None:
                 continue
-            before, space.rooms = space.rooms, space.shared()
+            before, space.rooms = space.rooms, space.shared(self._of_namespace)
             if not space.pairs:
                 del self._namespaces[name]
             found |= {one for one in before.keys() | space.rooms.keys() if before.get(one) != space.rooms.get(one)}
             if space.rooms and space.rooms.keys() != before.keys():
                 which = first_of(sorted(one.name for one in space.rooms), _SHOWN)
-                text = f"endpoints are left out of {which}: its Services have more than {MOST_OF_NAMESPACE} together"
+                text = f"endpoints are left out of {which}: its Services have more than {self._of_namespace} together"
                 problems.append(Problem(f"Namespace {name}", text))
         return found, problems
 
