@@ -30,4 +30,8 @@ class Limits:
 NO_LESS = Limits()
 # A connection passes the rules of a namespace in half a millisecond, and they are written in one second.
 _OF_CHAINS = Limits(ports=20_000, address_rules=10_000, pairs=250_000, at_once=5_000)
-OF_MODE: Mapping[str, Limits] = {"iptables": _OF_CHAINS, "userspace": _OF_CHAINS, "nftables": Limits(sticky=MOST_STICKY)}
+OF_MODE: Mapping[str, Limits] = {
+    "iptables": _OF_CHAINS,
+    "userspace": _OF_CHAINS,
+    "nftables": Limits(sticky=MOST_STICKY),
+}
