@@ -29,7 +29,7 @@ class Limits:
 
 NO_LESS = Limits()
 # A connection passes the rules of a namespace in half a millisecond, and they are written in one second.
-_OF_CHAINS = Limits(ports=20_000, address_rules=10_000, pairs=250_000, at_once=5_000)
+_OF_CHAINS = Limits(ports=20_000, address_rules=10_000, pairs=150_000, at_once=5_000)
 OF_MODE: Mapping[str, Limits] = {
     "iptables": _OF_CHAINS,
     "userspace": _OF_CHAINS,
