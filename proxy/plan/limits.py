@@ -18,18 +18,20 @@ from proxy.plan.sticky_shares import MOST_OF_NAMESPACE as MOST_STICKY
 class Limits:
     """`sticky`: addresses with session affinity of a namespace; `ports`: its ports; `address_rules`: its addresses
     outside the cluster, each times the ports of its Service, None: they count by endpoints, too; `pairs`: its endpoints,
-    each times the ports; `at_once`: of these pairs, those that change in one sync."""
+    each times the ports; `pairs_of_service`: of a Service, which is made and deleted in one sync; `at_once`: pairs that
+    change in one sync otherwise."""
 
     sticky: int = sys.maxsize
     ports: int = sys.maxsize
     address_rules: int | None = None
     pairs: int = sys.maxsize
+    pairs_of_service: int = sys.maxsize
     at_once: int = sys.maxsize
 
 
 NO_LESS = Limits()
 # A connection passes the rules of a namespace in half a millisecond, and they are written in one second.
-_OF_CHAINS = Limits(ports=20_000, address_rules=10_000, pairs=150_000, at_once=5_000)
+_OF_CHAINS = Limits(ports=20_000, address_rules=10_000, pairs=150_000, pairs_of_service=20_000, at_once=5_000)
 OF_MODE: Mapping[str, Limits] = {
     "iptables": _OF_CHAINS,
     "userspace": _OF_CHAINS,

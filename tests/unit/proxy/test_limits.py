@@ -101,12 +101,21 @@ def test_the_endpoints_of_a_service_are_taken_in_parts(tracker: Tracker) -> None
 
 def test_the_endpoints_of_a_namespace_have_fewer_chains(tracker: Tracker) -> None:
     """Each write reads the names of all chains that are there: 0.4 s for 100,000."""
-    for number in range(3):
+    for number in range(9):
         name = f"e{number}"
-        tracker.service(service(name, f"172.30.9.{number}", namespace="evil", ports=numbered(100)))
-        tracker.endpoint_slice(slices(name, 1000, 100, number))
+        tracker.service(service(name, f"172.30.9.{number}", namespace="evil", ports=numbered(19)))
+        tracker.endpoint_slice(slices(name, 1000, 19, number))
     tracker.endpoint_slice(endpoint_slice("web", ["10.9.0.1"]))
     changes = tracker.take()
-    assert changes.desired.endpoint_count <= LIMITS.pairs
-    assert {name.service.name for name in changes.desired.endpoints} == {"e0", "web"}
+    assert {name.service.name for name in changes.desired.endpoints} == {"web", *[f"e{one}" for one in range(7)]}
     assert "more than 150000 together" in str(changes.problems)
+
+
+def test_a_service_has_no_more_pairs_than_are_written_at_once(tracker: Tracker) -> None:
+    """When it is made or deleted all of its rules come and go together."""
+    tracker.endpoint_slice(slices("e", 1000, 100))
+    tracker.endpoint_slice(slices("f", 1000, 15))
+    changes = tracker.take()
+    assert {name.service.name for name in changes.desired.endpoints} == {"f"}
+    assert "is left out" in str(changes.problems)
+    assert 3 * 5000 <= 20_000, "three ports on each node of the largest cluster"

@@ -16,7 +16,7 @@ from tests.unit.proxy.build import HERE
 from tests.unit.proxy.worlds import BOUNDS, IptablesKernel, NftKernel, Objects, context, fresh, tell
 
 # So small that a history reaches each of them.
-OF_CHAINS = Limits(ports=4, address_rules=5, pairs=8, at_once=3)
+OF_CHAINS = Limits(ports=4, address_rules=5, pairs=8, pairs_of_service=6, at_once=3)
 HISTORIES = 150  # of each family; 20,000 were played when this was written
 
 
