@@ -180,8 +180,8 @@ class Proxier:
             self.force(f"somebody else changed our rules: {'; '.join(found[:_SHOWN])}{more}")
 
     async def _differences(self, deep: bool) -> list[str]:
-        """What somebody else changed. Reading a large table takes many seconds, and changes shall not wait for it, unless
-        they come so fast that nothing is ever read."""
+        """What somebody else changed. Reading a large table takes many seconds, and changes shall not wait for it,
+        unless they come so fast that nothing is ever read."""
         if self._unread >= _PATIENCE:
             async with self._lock:
                 self._unread = 0

@@ -17,9 +17,9 @@ from proxy.plan.sticky_shares import MOST_OF_NAMESPACE as MOST_STICKY
 @dataclass(frozen=True, slots=True)
 class Limits:
     """`sticky`: addresses with session affinity of a namespace; `ports`: its ports; `address_rules`: its addresses
-    outside the cluster, each times the ports of its Service, None: they count by endpoints, too; `pairs`: its endpoints,
-    each times the ports; `pairs_of_service`: of a Service, which is made and deleted in one sync; `at_once`: pairs that
-    change in one sync otherwise."""
+    outside the cluster, each times the ports of its Service, None: they count by endpoints, too; `pairs`: its
+    endpoints, each times the ports; `pairs_of_service`: of a Service, which is made and deleted in one sync; `at_once`:
+    pairs that change in one sync otherwise."""
 
     sticky: int = sys.maxsize
     ports: int = sys.maxsize

@@ -72,7 +72,10 @@ class Tracker:
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         self._slices: dict[NamespacedName, dict[str, Slice]] = {}
         self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
-        self._shares, self._port_shares = EndpointShares(limits.pairs, limits.pairs_of_service), PortShares(limits.ports)
+        self._shares, self._port_shares = (
+            EndpointShares(limits.pairs, limits.pairs_of_service),
+            PortShares(limits.ports),
+        )
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._sizes: dict[NamespacedName, int] = {}  # of what is merged: pairs, and ports without endpoints
         self._unmerged: dict[NamespacedName, None] = {}  # in the order in which their slices changed

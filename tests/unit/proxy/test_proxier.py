@@ -462,13 +462,17 @@ async def test_what_was_read_while_rules_were_written_says_nothing(slow_world: S
     await cancel_and_wait(*world.tasks[1:2])  # the loop of the audits
     world.proxier._unread = 0
     for number in range(5):
+        address = f"172.30.1.{number}"
+
+        def is_written(address: str = address) -> bool:
+            return address in world.fake.dump()
+
         slow.reading.clear()
         slow.read.clear()
         audit = asyncio.create_task(world.proxier.audit(deep=True))
         await slow.reading.wait()
-        name, address = f"a{number}", f"172.30.1.{number}"
-        world.proxier.on_service("ADDED", service(name, address))
-        await world.until(lambda address=address: address in world.fake.dump())
+        world.proxier.on_service("ADDED", service(f"a{number}", address))
+        await world.until(is_written)
         slow.read.set()
         await audit
         assert not world.proxier._full
