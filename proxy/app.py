@@ -39,10 +39,10 @@ from proxy.health import Health
 from proxy.http_handlers import serve_health, serve_metrics
 from proxy.model import NamespacedName, NodeFacts
 from proxy.plan.context import CT_INVALID_COUNTER, LOCALHOST_COUNTER
+from proxy.plan.limits import OF_MODE
 from proxy.plan.node import parse_node
 from proxy.plan.node_port_addresses import expand, networks, node_port_ips
 from proxy.plan.pod_ranges import PodRanges
-from proxy.plan.sticky_shares import MOST_OF_NAMESPACE
 from proxy.plan.tracker import Tracker
 from proxy.proxier import Periods, Proxier, Reporting
 from proxy.tracing import SERVICE, SyncTracing
@@ -216,9 +216,8 @@ class _Proxy:
         )
         self._supervisor.on_stop(f"health checks {family}", servers.close)
         traces = SyncTracing(self._tracer) if self._tracer is not None else None
-        nftables = settings.mode == "nftables"  # where the clients of all Services are in one map
         return Proxier(
-            Tracker(family, settings.node_name, self._clock.now(), MOST_OF_NAMESPACE if nftables else None, self._pods),
+            Tracker(family, settings.node_name, self._clock.now(), OF_MODE[settings.mode], self._pods),
             Quarantine(backend),
             Conntrack(family),
             Reporting(self._metrics, self._health, servers, traces),

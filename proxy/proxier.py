@@ -36,6 +36,7 @@ RETRY = 2.0  # seconds after a sync that failed
 # Syncs of 0.1 s take a tenth of the time at most: under a steady stream of changes they are batched.
 REST_FACTOR = 9.0
 AUDIT = 2.0  # seconds between two audits
+_PATIENCE = 5  # audits in a row that syncs may make useless
 _SHOWN = 5  # differences in one log line
 
 
@@ -75,6 +76,7 @@ class Proxier:
         self._full = True
         self._last_full = clock.monotonic()
         self._lock = asyncio.Lock()
+        self._syncs = self._unread = 0
         self.leftovers = Leftovers(self.family, backend, flows, reporting.metrics, self._lock, clock)
         self.first_sync = asyncio.Event()
         self.runner = BoundedFrequencyRunner(
@@ -169,8 +171,7 @@ class Proxier:
         if not self._started or self._full:
             return
         try:
-            async with self._lock:
-                found = await self._backend.audit(deep=deep)
+            found = await self._differences(deep)
         except NodewrightError as error:
             log.warning("%s: the rules could not be read: %s", self.family, error)
             return
@@ -178,7 +179,24 @@ class Proxier:
             more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             self.force(f"somebody else changed our rules: {'; '.join(found[:_SHOWN])}{more}")
 
+    async def _differences(self, deep: bool) -> list[str]:
+        """What somebody else changed. Reading a large table takes many seconds, and changes shall not wait for it,
+        unless they come so fast that nothing is ever read."""
+        if self._unread >= _PATIENCE:
+            async with self._lock:
+                self._unread = 0
+                return await self._backend.audit(deep=deep)
+        async with self._lock:
+            before = self._syncs
+        found = await self._backend.audit(deep=deep)
+        if before != self._syncs:  # what was read may be of other rules
+            self._unread += 1
+            return []
+        self._unread = 0
+        return found
+
     async def _sync(self, span: OpenSpan | None) -> None:
+        self._syncs += 1
         endpoints = self._tracker.pending_endpoints
         full, started = self._full, self._clock.monotonic()
         changes = self._tracker.take(some=not full)

@@ -104,7 +104,8 @@ class Planner:
         jumps: dict[str, int] = {}
         for direction, by_pod in isolated.by_pod.items():
             lead: dict[bytes, str] = {}
-            names: dict[tuple[Tiers | None, Policies], str] = {}
+            # By identity: to look at all of 20,000 policies for each pod takes longer than all else.
+            names: dict[tuple[Tiers | None, int], str] = {}
             for pod in sorted({**by_pod, **selected.tiers[direction]}, key=lambda one: (one not in by_pod, one)):
                 address = index.subject(pod, self.family)
                 # Of two pods with one address (a status may be late, or wrong) one is enough: the kernel refuses both.
@@ -113,7 +114,7 @@ class Planner:
                 policies = by_pod.get(pod, ())
                 # None: no ClusterNetworkPolicy selects the pod, in neither direction.
                 tiers = selected.tiers[direction].get(pod, Tiers()) if pod in selected.pods else None
-                key = (tiers, policies)
+                key = (tiers, id(policies))
                 if key not in names:
                     jumps[pod.namespace] = jumps.get(pod.namespace, 0) + len(policies)
                     closed = jumps[pod.namespace] > MOST_JUMPS

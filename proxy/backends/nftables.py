@@ -118,6 +118,10 @@ class NftablesBackend(NodeBackend):
 
     async def audit(self, *, deep: bool) -> list[str]:
         """Read nothing as long as the ruleset's generation is unchanged. Raises NftError."""
+        async with self._writing:
+            return await self._audit(deep=deep)
+
+    async def _audit(self, *, deep: bool) -> list[str]:
         generation = self._generation()
         if self._applied is None or (generation is not None and generation == self._seen):
             return []

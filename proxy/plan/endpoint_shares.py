@@ -6,6 +6,7 @@ EndpointSlices in one namespace, or has many pods there, must not use up the mem
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -26,35 +27,41 @@ class _Namespace:
     total: int = 0
     rooms: dict[NamespacedName, int] = field(default_factory=dict)
 
-    def shared(self) -> dict[NamespacedName, int]:
+    def shared(self, most: int, of_service: int) -> dict[NamespacedName, int]:
         """Those that have little come first, and the same ones on every node."""
-        left, rooms = MOST_OF_NAMESPACE, {}
+        left, rooms = most, {}
         if self.total > left:
             for service, pairs in sorted(self.pairs.items(), key=lambda one: (one[1], one[0])):
-                if _used(pairs) > left:
+                if min(pairs, of_service) > left:
                     rooms[service] = left
                 left = max(0, left - pairs)
         return rooms
 
 
-def _used(pairs: int) -> int:
-    return min(pairs, MOST_OF_SERVICE)
-
-
 class EndpointShares:
-    """In memory only; not thread-safe."""
+    """In memory only; not thread-safe. `most`, `most_of_service`: pairs of a namespace, and of a Service, where that is
+    less than in any mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = sys.maxsize, most_of_service: int = sys.maxsize) -> None:
+        self._most, self._most_of_service = most, most_of_service
         self._namespaces: dict[str, _Namespace] = {}
+
+    @property
+    def _of_namespace(self) -> int:
+        return min(self._most, MOST_OF_NAMESPACE)
+
+    @property
+    def _of_service(self) -> int:
+        return min(self._most_of_service, MOST_OF_SERVICE)
 
     def add(self, service: NamespacedName, pairs: int) -> bool:
         """The Service has so many more in its slices, or fewer. Whether there is room for all of its namespace."""
         space = self._namespaces.setdefault(service.namespace, _Namespace())
         before = space.pairs.pop(service, 0)
-        space.total += _used(before + pairs) - _used(before)
+        space.total += min(before + pairs, self._of_service) - min(before, self._of_service)
         if before + pairs:
             space.pairs[service] = before + pairs
-        return space.total <= MOST_OF_NAMESPACE
+        return space.total <= self._of_namespace
 
     def bound(self, namespaces: Iterable[str]) -> tuple[set[NamespacedName], list[Problem]]:
         """Share out anew what namespaces have that have changed. Returns who has more room now, or less."""
@@ -64,17 +71,18 @@ class EndpointShares:
             space = self._namespaces.get(name)
             if space is None:
                 continue
-            before, space.rooms = space.rooms, space.shared()
+            before, space.rooms = space.rooms, space.shared(self._of_namespace, self._of_service)
             if not space.pairs:
                 del self._namespaces[name]
             found |= {one for one in before.keys() | space.rooms.keys() if before.get(one) != space.rooms.get(one)}
             if space.rooms and space.rooms.keys() != before.keys():
                 which = first_of(sorted(one.name for one in space.rooms), _SHOWN)
-                text = f"endpoints are left out of {which}: its Services have more than {MOST_OF_NAMESPACE} together"
+                text = f"endpoints are left out of {which}: its Services have more than {self._of_namespace} together"
                 problems.append(Problem(f"Namespace {name}", text))
         return found, problems
 
     def room(self, service: NamespacedName) -> int:
         """For how many pairs of the Service there is room."""
         space = self._namespaces.get(service.namespace)
-        return min(MOST_OF_SERVICE, space.rooms.get(service, MOST_OF_SERVICE) if space else MOST_OF_SERVICE)
+        most = self._of_service
+        return min(most, space.rooms.get(service, most) if space else most)

@@ -61,22 +61,25 @@ class _Namespace:
             self.needs[service] = pairs, each
             self.total += pairs
 
-    def shared(self) -> dict[NamespacedName, int]:
-        """Of the Services that have to have fewer addresses: how many. Those that need little come first."""
-        left, rooms = MOST_OF_NAMESPACE, {}
+    def shared(self, most: int, least: int) -> dict[NamespacedName, int]:
+        """Of the Services that have to have fewer addresses: how many, `least` at least. Those that need little come
+        first."""
+        left, rooms = most, {}
         if self.total > left:
             for service, (pairs, each) in sorted(self.needs.items(), key=lambda one: (one[1][0], one[0])):
-                if pairs > left and pairs > _LEAST * each:
-                    rooms[service] = max(_LEAST, left // each)
+                if pairs > left and pairs > least * each:
+                    rooms[service] = max(least, left // each)
                     pairs = rooms[service] * each
                 left = max(0, left - pairs)
         return rooms
 
 
 class OuterAddresses:
-    """In memory only; not thread-safe. `pods`: addresses that no Service has."""
+    """In memory only; not thread-safe. `pods`: addresses that no Service has. `most_rules`: of the addresses of a
+    namespace, where each has one for each port whatever the endpoints are."""
 
-    def __init__(self, pods: PodRanges | None = None) -> None:
+    def __init__(self, pods: PodRanges | None = None, most_rules: int | None = None) -> None:
+        self._most_rules = most_rules
         self._all_pods = self._pods = pods or PodRanges()
         self._asked: dict[NamespacedName, _Asked] = {}
         self._cluster_ips: Counter[str] = Counter()
@@ -231,7 +234,7 @@ class OuterAddresses:
         if self._own.get(service) != before:
             changed.add(service)
         space = self._namespaces.setdefault(service.namespace, _Namespace())
-        each = max(1, endpoints)
+        each = max(1, endpoints) if self._most_rules is None else 1
         if asked:
             each = max(each, asked.ports) + (asked.ranges * asked.ports if asked.balanced else 0)
         space.set(service, min(addresses, room) * each, each)
@@ -245,7 +248,9 @@ class OuterAddresses:
         space = self._namespaces.get(namespace)
         if space is None:
             return []
-        before, space.rooms = space.rooms, space.shared()
+        # The rules of one address may be 20,000: no Service has any, however few the addresses are, beyond the bound.
+        most, least = (MOST_OF_NAMESPACE, _LEAST) if self._most_rules is None else (self._most_rules, 0)
+        before, space.rooms = space.rooms, space.shared(most, least)
         if not space.needs:
             del self._namespaces[namespace]
         if before == space.rooms:

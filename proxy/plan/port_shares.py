@@ -28,8 +28,9 @@ Ports = Mapping[ServicePortName, ServicePort]
 @dataclass(slots=True)
 class _Namespace:
     """Its Services by how many ports they have. `reduced`: those that have their first ones; `kept`: what these lack,
-    packed."""
+    packed; `most`: ports of all."""
 
+    most: int
     ports: dict[NamespacedName, int] = field(default_factory=dict)
     total: int = 0
     reduced: set[NamespacedName] = field(default_factory=set)
@@ -42,9 +43,9 @@ class _Namespace:
     def over(self) -> set[NamespacedName]:
         """Those for whom there is no room; whoever has little comes first, and the same ones on every node."""
         self.first = None
-        if self.total <= MOST_OF_NAMESPACE:
+        if self.total <= self.most:
             return set()
-        left, found = MOST_OF_NAMESPACE, set()
+        left, found = self.most, set()
         for service, count in sorted(self.ports.items(), key=lambda one: (one[1], one[0])):
             if count > left and count > LEAST:
                 found.add(service)
@@ -56,10 +57,10 @@ class _Namespace:
         """Whether a Service that was written has all its ports until over() is asked again. One that comes before those
         without room does: nothing of it would be kept where they take all of that. But only so many more at once."""
         count = self.ports.get(service, 0)
-        if count <= LEAST or self.total <= MOST_OF_NAMESPACE:
+        if count <= LEAST or self.total <= self.most:
             return True
         is_early = self.first is not None and (count, service) < self.first
-        return is_early and self.total - self.left_out <= 2 * MOST_OF_NAMESPACE
+        return is_early and self.total - self.left_out <= 2 * self.most
 
     def reduce(self, service: NamespacedName, ports: Ports) -> Ports:
         """Leave out all but its first ports."""
@@ -87,9 +88,10 @@ class _Namespace:
 
 
 class PortShares:
-    """In memory only; not thread-safe."""
+    """In memory only; not thread-safe. `most`: ports of a namespace, where that is less than in any mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self._most = most
         self._namespaces: dict[str, _Namespace] = {}
         self._changed: set[str] = set()  # namespaces that are to be shared out anew
 
@@ -102,13 +104,14 @@ class PortShares:
         """The ports that a Service has now, none: it is gone. Returns those that it may have until bound() says more:
         namespaces are shared out once for many changes.
         """
-        space = self._namespaces.setdefault(service.namespace, _Namespace())
-        was_over = space.total > MOST_OF_NAMESPACE
+        most = min(self._most, MOST_OF_NAMESPACE)
+        space = self._namespaces.setdefault(service.namespace, _Namespace(most))
+        was_over = space.total > most
         space.forget(service)
         space.total += len(ports) - space.ports.pop(service, 0)
         if ports:
             space.ports[service] = len(ports)
-        if was_over or space.total > MOST_OF_NAMESPACE:
+        if was_over or space.total > most:
             self._changed.add(service.namespace)
         elif not space.ports:
             del self._namespaces[service.namespace]

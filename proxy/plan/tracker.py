@@ -7,7 +7,6 @@ an update of something that no rule depends on is not a change. In memory only; 
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -17,13 +16,15 @@ from nodelib.kube.times import parse_rfc3339
 from proxy.model import Desired, Endpoint, NamespacedName, Problem, ServicePort, ServicePortName
 from proxy.plan.api_servers import SERVICE, ApiServers
 from proxy.plan.endpoint_shares import EndpointShares
+from proxy.plan.limits import NO_LESS, Limits
 from proxy.plan.outer import OuterAddresses
+from proxy.plan.parts import Parts
 from proxy.plan.pod_ranges import PodRanges
 from proxy.plan.port_shares import PortShares
 from proxy.plan.services import parse_service, service_name
 from proxy.plan.slices import TRIGGER_TIME, Slice, merge, parse_slice, slice_key, slice_name
 from proxy.plan.sticky_shares import StickyShares
-from proxy.plan.turns import Turns, is_little
+from proxy.plan.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +51,19 @@ class Changes:
 
 
 class Tracker:
-    """`node`: this node's name. `started`: wall-clock seconds; trigger times before it are not measured. `most_sticky`:
-    addresses with session affinity of a namespace, None: any number. `pods`: addresses that no Service has."""
+    """`node`: this node's name. `started`: wall-clock seconds; trigger times before it are not measured. `pods`:
+    addresses that no Service has."""
 
     def __init__(
-        self, family: Family, node: str, started: float, most_sticky: int | None = None, pods: PodRanges | None = None
+        self, family: Family, node: str, started: float, limits: Limits = NO_LESS, pods: PodRanges | None = None
     ) -> None:
         self.family = family
         self._node = node
         self._started = started
         self._ports: dict[ServicePortName, ServicePort] = {}
         self._served: dict[ServicePortName, ServicePort] = {}  # the same, without what they may not have
-        self._outer, self._api_servers = OuterAddresses(pods), ApiServers()
-        self._sticky = StickyShares(most_sticky if most_sticky is not None else sys.maxsize)
+        self._outer, self._api_servers = OuterAddresses(pods, limits.address_rules), ApiServers()
+        self._sticky = StickyShares(limits.sticky)
         self._served_names: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         # Those whose ports may be other ones than the served ones, in the order in which they changed.
         self._unserved: dict[NamespacedName, None] = {}
@@ -71,11 +72,14 @@ class Tracker:
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         self._slices: dict[NamespacedName, dict[str, Slice]] = {}
         self._owners: dict[NamespacedName, NamespacedName] = {}  # of slices: the Service that each was counted for
-        self._shares, self._port_shares = EndpointShares(), PortShares()
+        self._shares, self._port_shares = (
+            EndpointShares(limits.pairs, limits.pairs_of_service),
+            PortShares(limits.ports),
+        )
         self._merged: dict[NamespacedName, tuple[ServicePortName, ...]] = {}
         self._sizes: dict[NamespacedName, int] = {}  # of what is merged: pairs, and ports without endpoints
         self._unmerged: dict[NamespacedName, None] = {}  # in the order in which their slices changed
-        self._turns = Turns()
+        self._turns, self._parts = Turns(limits.at_once), Parts()
         self._changed: set[ServicePortName] = set()
         self._last = Desired(family)  # that take() gave
         self._triggers: dict[NamespacedName, list[float]] = {}
@@ -171,8 +175,8 @@ class Tracker:
             self._unmerged.setdefault(service)
         chosen = self._some() if some else self._unmerged.keys() | self._unserved.keys()
         for service in [one for one in self._unmerged if one in chosen]:
-            problems += self._merge(service)
             del self._unmerged[service]
+            problems += self._merge(service, some=some)
         touched = {name.service for name in self._changed} | (chosen & self._unserved.keys())
         others, more = self._outer.bound({service: self._endpoints_of(service) for service in touched})
         # What these have changed themselves waits: it is not counted yet, and their endpoints may be older.
@@ -202,29 +206,35 @@ class Tracker:
         self._last = Desired(self.family, ports, endpoints)
         return self._last
 
-    def _merge(self, service: NamespacedName) -> list[Problem]:
+    def _merge(self, service: NamespacedName, *, some: bool) -> list[Problem]:
         merged, problems = merge(self._slices.get(service, {}).values(), self._shares.room(service))
-        for name in self._merged.pop(service, ()):
-            if name not in merged:
+        known = self._merged.pop(service, ())
+        changed = [name for name in dict.fromkeys((*known, *merged)) if self._endpoints.get(name) != merged.get(name)]
+        if some:
+            sizes = {name: len(self._endpoints.get(name, ())) + len(merged.get(name, ())) for name in changed}
+            changed = self._parts.next(service, sizes, self._turns.at_once)
+            if len(changed) < len(sizes):
+                self._unmerged[service] = None  # behind whoever waits
+        for name in changed:
+            if name in merged:
+                self._endpoints[name] = merged[name]
+            else:
                 del self._endpoints[name]
-                self._changed.add(name)
-        for name, endpoints in merged.items():
-            if self._endpoints.get(name) != endpoints:
-                self._endpoints[name] = endpoints
-                self._changed.add(name)
+            self._changed.add(name)
         if service == SERVICE:
             for address in self._api_servers.put(itertools.chain.from_iterable(merged.values())):
                 self._unserved |= dict.fromkeys(sorted(self._outer.having(address)))
         self._sizes.pop(service, None)
-        if merged:
-            self._merged[service] = tuple(merged)
-            self._sizes[service] = sum([len(endpoints) or 1 for endpoints in merged.values()])
+        names = tuple([name for name in dict.fromkeys((*merged, *known)) if name in self._endpoints])
+        if names:
+            self._merged[service] = names
+            self._sizes[service] = sum([len(self._endpoints[name]) or 1 for name in names])
         return problems
 
     def _some(self) -> Set[NamespacedName]:
         """Those whose turn it is; all, where they have little together."""
         sizes = {one: self._size(one) for one in self._unmerged.keys() | self._unserved.keys()}
-        if is_little(sizes.values()):
+        if sum(sizes.values()) <= self._turns.at_once:
             return sizes.keys()
         return self._turns.chosen(sizes, (self._unmerged, self._unserved), self._in_the_way())
 

@@ -6,6 +6,7 @@ nobody else's rules waiting for it.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 
@@ -19,17 +20,18 @@ _FEW = 100  # of a Service that does not wait
 Names = Set[NamespacedName]
 
 
-def is_little(sizes: Iterable[int]) -> bool:
-    """Whether all of them are taken at once."""
-    return sum(sizes) <= MOST_AT_ONCE
-
-
 class Turns:
-    """In memory only; not thread-safe."""
+    """In memory only; not thread-safe. `most`: pairs at once, where that is less than in any mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self._most = most
         # Namespaces that wait, whoever had the last turn last.
         self._namespaces: dict[str, None] = {}
+
+    @property
+    def at_once(self) -> int:
+        """Pairs whose change is taken in one sync."""
+        return min(self._most, MOST_AT_ONCE)
 
     def chosen(
         self,
@@ -44,14 +46,14 @@ class Turns:
         """
         sizes = {**sizes, **{one: sizes[one] + sum([sizes[each] for each in some]) for one, some in before.items()}}
         found = self._longest(queues, before)
-        left = max(MOST_AT_ONCE - sum([sizes[one] for one in found]), MOST_AT_ONCE // 2)
+        left = max(self.at_once - sum([sizes[one] for one in found]), self.at_once // 2)
         totals: Counter[str] = Counter()  # by namespace, of this Service and those that have less
         turns: dict[NamespacedName, int] = {}
         for one in sorted(sizes.keys() - found, key=lambda one: (sizes[one], one)):
             totals[one.namespace] += sizes[one]
             turns[one] = totals[one.namespace]
         for one in sorted(turns, key=lambda one: turns[one]):
-            if sizes[one] <= max(left, _FEW if left > -MOST_AT_ONCE else 0) or turns[one] <= _FEW:
+            if sizes[one] <= max(left, _FEW if left > -self.at_once else 0) or turns[one] <= _FEW:
                 left -= sizes[one]
                 found.add(one)
                 found |= before.get(one, set())

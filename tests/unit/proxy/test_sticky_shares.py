@@ -7,6 +7,7 @@ from typing import Any
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from proxy.model import Problem
+from proxy.plan.limits import NO_LESS, Limits
 from proxy.plan.tracker import Tracker
 from tests.builders.services import service
 from tests.unit.proxy.build import HERE
@@ -22,7 +23,7 @@ def sticky(name: str, count: int, namespace: str = "ns", **spec: Any) -> Json:
 
 class World:
     def __init__(self, most: int | None = MOST) -> None:
-        self.tracker = Tracker(Family.IPV4, HERE, 0.0, most)
+        self.tracker = Tracker(Family.IPV4, HERE, 0.0, NO_LESS if most is None else Limits(sticky=most))
         self.problems: tuple[Problem, ...] = ()
 
     def put(self, *objects: Json, gone: bool = False) -> dict[str, int]:

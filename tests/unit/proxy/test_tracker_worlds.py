@@ -10,10 +10,13 @@ import pytest
 
 from nodelib.firewall.objects import Family
 from proxy.model import Desired, ServicePort, ServicePortName
+from proxy.plan.limits import NO_LESS, Limits
 from proxy.plan.tracker import Tracker
 from tests.unit.proxy.build import HERE
 from tests.unit.proxy.worlds import BOUNDS, IptablesKernel, NftKernel, Objects, context, fresh, tell
 
+# So small that a history reaches each of them.
+OF_CHAINS = Limits(ports=4, address_rules=5, pairs=8, pairs_of_service=6, at_once=3)
 HISTORIES = 150  # of each family; 20,000 were played when this was written
 
 
@@ -43,11 +46,12 @@ def without_affinity(ports: dict[ServicePortName, ServicePort]) -> dict[ServiceP
     return {name: replace(port, affinity_seconds=0) for name, port in ports.items()}
 
 
-def play(seed: int, family: Family, *, most_sticky: int | None = None) -> None:
-    """`most_sticky`: who has session affinity depends on who came first."""
+def play(seed: int, family: Family, *, most_sticky: int | None = None, of_chains: bool = False) -> None:
+    """`most_sticky`: who has session affinity depends on who came first. `of_chains`: as where rules are in chains."""
     chance = random.Random(seed)
     objects = Objects(chance)
-    tracker = Tracker(family, HERE, 0.0, most_sticky)
+    limits = OF_CHAINS if of_chains else NO_LESS if most_sticky is None else Limits(sticky=most_sticky)
+    tracker = Tracker(family, HERE, 0.0, limits)
     nft, iptables = NftKernel(context(family)), IptablesKernel(context(family))
     known = Desired(family)
 
@@ -75,7 +79,7 @@ def play(seed: int, family: Family, *, most_sticky: int | None = None) -> None:
             break
         take(True)
     assert not tracker.pending
-    wanted = fresh(objects, family)
+    wanted = fresh(objects, family, limits if of_chains else NO_LESS)
     if most_sticky is None:
         assert known.ports == wanted.ports
     assert without_affinity(known.ports) == without_affinity(wanted.ports)
@@ -97,3 +101,10 @@ def test_any_history_ends_as_a_new_proxy_begins(family: Family, bounded: bool, m
         monkeypatch.setattr(f"proxy.plan.{name}", most)
     for seed in range(HISTORIES):
         play(seed, family, most_sticky=6 if bounded and seed % 2 else None)
+
+
+def test_any_history_ends_so_where_a_mode_has_less_room(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, most in BOUNDS.items():
+        monkeypatch.setattr(f"proxy.plan.{name}", most)
+    for seed in range(HISTORIES):
+        play(seed, family, of_chains=True)

@@ -14,6 +14,7 @@ from proxy.model import Desired, ServicePortName
 from proxy.plan.context import Context
 from proxy.plan.iptables.sync import AppliedState as IptablesState
 from proxy.plan.iptables.sync import Plan, full_stages, next_stage, plan_partial
+from proxy.plan.limits import NO_LESS, Limits
 from proxy.plan.nftables.ports import Frontend, port_elements
 from proxy.plan.nftables.sync import AppliedState, plan
 from proxy.plan.tracker import Tracker
@@ -176,9 +177,9 @@ def tell(tracker: Tracker, events: Iterable[tuple[str, Json]]) -> None:
         (tracker.service if kind.endswith("service") else tracker.endpoint_slice)(obj, gone=kind.startswith("gone"))
 
 
-def fresh(objects: Objects, family: Family) -> Desired:
+def fresh(objects: Objects, family: Family, limits: Limits = NO_LESS) -> Desired:
     """What a proxy has that has just been started."""
-    one = Tracker(family, HERE, 0.0)
+    one = Tracker(family, HERE, 0.0, limits)
     tell(one, [("service", obj) for obj in objects.services.values()])
     tell(one, [("slice", obj) for obj in objects.slices.values()])
     return one.take().desired
