@@ -30,8 +30,8 @@ RULES: tuple[Rule, ...] = (
         unless="cgroup2",
     ),
     Rule(
-        "looks at the OOM score of a Guaranteed pod's new container, which nobody can lower here (no CAP_SYS_RESOURCE)",
-        Match(text=r"InPlace Resize .*guaranteed qos .*(?:cpu|mem) restart"),
+        "looks at OOM scores below zero, which nobody can set here (no CAP_SYS_RESOURCE)",
+        Match(text=r"InPlace Resize .*guaranteed qos .*(?:cpu|mem) restart|oom-score-adj should be -99[89]"),
         unless="oom-scores",
     ),
     Rule("needs a registry of upstream's that asks for a login", Match(("Feature:KubeletCredentialProviders",))),

@@ -147,3 +147,16 @@ def test_parts_that_are_not_there_are_refused(board: Board, pattern: str) -> Non
 def test_queries_of_logs_that_need_no_journal_are_run() -> None:
     spec = Spec(Program.E2E, "[sig-node] kubelet [Feature:NodeLogQuery] should return the error with an empty --query")
     assert not isinstance(place(spec, ABILITIES), Rule)
+
+
+@pytest.mark.parametrize(
+    ("name", "can"),
+    [
+        ("Kubelet's oom-score-adj should be -999", False),
+        ("burstable container's oom-score-adj should be between", True),
+    ],
+)
+def test_scores_below_zero_need_a_machine_that_may_lower_them(name: str, can: bool) -> None:
+    spec = Spec(Program.NODE, f"[sig-node] Validate OOM score adjustments [Feature:OOMScoreAdj] {name} [Serial]")
+    assert isinstance(place(spec, frozenset()), Rule) is not can
+    assert not isinstance(place(spec, frozenset({"oom-scores"})), Rule)
