@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 
 from agent.devices.model.dra import ClaimRef
 from agent.plugins.edge.apis import DRA, DRA_BETA, DRA_HEALTH, DRA_HEALTH_ALPHA
@@ -30,7 +30,8 @@ class DraDriver:
 
     def __init__(self, name: str, endpoint: str, service: str, timed: Timed = _untimed) -> None:
         self._name, self.endpoint, self._api, self._timed = name, endpoint, _APIS[service], timed
-        self._client = PluginClient(self._api, f"DRA driver {name}", endpoint, most=_MOST)
+        # One connection for all services, as upstream has it: drivers may watch it.
+        self._client = PluginClient(self._api, f"DRA driver {name}", endpoint, most=_MOST_HEALTH)
 
     def is_connected(self) -> bool:
         """Whether its service can be reached now; tries to reach it, if not."""
@@ -46,12 +47,10 @@ class DraDriver:
 
     async def watch_health(self, service: str) -> AsyncIterator[list[Json]]:
         """All devices with their health, and again whenever that changes; `service`: as the driver offers it."""
-        client = PluginClient(_HEALTH[service], f"DRA driver {self._name}", self.endpoint, most=_MOST_HEALTH)
-        try:
-            async for answer in client.stream("DRAResourceHealth.NodeWatchResources", {}):
+        client = self._client.for_api(_HEALTH[service])
+        async with aclosing(client.stream("DRAResourceHealth.NodeWatchResources", {})) as answers:  # type: ignore[type-var]
+            async for answer in answers:
                 yield answer["devices"]
-        finally:
-            await client.close()
 
     async def close(self) -> None:
         await self._client.close()
@@ -59,4 +58,5 @@ class DraDriver:
     async def _call(self, method: str, claims: Sequence[ClaimRef]) -> dict[str, Json]:
         asked = [{"namespace": one.namespace, "uid": one.uid, "name": one.name} for one in claims]
         with self._timed(self._name, self._api.calls[method].path):
-            return dict((await self._client.call(method, {"claims": asked}, timeout=_LIMIT))["claims"])
+            answer = await self._client.call(method, {"claims": asked}, timeout=_LIMIT, most=_MOST)
+            return dict(answer["claims"])

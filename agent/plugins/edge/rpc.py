@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,12 @@ class PluginClient:
         options = [*_OPTIONS, ("grpc.max_receive_message_length", most)]
         self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=options)
 
+    def for_api(self, api: Api) -> PluginClient:
+        """The same connection, for the services of another API. Only the first one closes it."""
+        other = copy.copy(self)
+        other._api = api
+        return other
+
     async def call(self, method: str, fields: Mapping[str, Any], *, timeout: float, most: int = MOST) -> Json:
         """`method`: "Service.Method". Raises PluginError; `timeout` in seconds, `most`: bytes of this answer."""
         call = self._api.calls[method]
@@ -57,11 +64,14 @@ class PluginClient:
         """Answers until the plugin ends the stream. Raises PluginError."""
         call = self._api.calls[method]
         stub = self._channel.unary_stream(call.path, request_serializer=lambda given: call.encode(given))
+        answers = stub(self._checked(call, fields), metadata=self._metadata)
         try:
-            async for data in stub(self._checked(call, fields), metadata=self._metadata):
+            async for data in answers:
                 yield await self._decoded(call, data)
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from error
+        finally:
+            answers.cancel()  # who listens no longer leaves nothing behind on a connection that stays
 
     async def _decoded(self, call: Call, data: bytes) -> Json:
         """Large answers in a thread: one of 16 MiB may have a million entries."""

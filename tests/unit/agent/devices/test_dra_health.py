@@ -14,7 +14,7 @@ from agent.devices.edge.dra_driver import DraDriver
 from agent.devices.model.dra import ClaimRef, ClaimState, PreparedDevice
 from agent.devices.plan import dra_health as plan
 from agent.devices.work.dra_health import DraHealth
-from agent.plugins.edge.apis import DRA_HEALTH, DRA_HEALTH_ALPHA
+from agent.plugins.edge.apis import DRA, DRA_HEALTH, DRA_HEALTH_ALPHA
 from nodelib.json_values import Json
 from nodelib.plugin_apis.errors import Refused
 from nodelib.plugin_apis.server import serve
@@ -279,3 +279,56 @@ def test_the_newest_service_is_chosen() -> None:
     assert plan.service_of(both) == "v1.DRAResourceHealth"
     assert plan.service_of(("v1alpha1.DRAResourceHealth",)) == "v1alpha1.DRAResourceHealth"
     assert plan.service_of(("v1.DRAPlugin",)) == ""
+
+
+async def test_health_and_claims_share_one_connection(tmp_path: Path) -> None:
+    """Drivers may watch it (upstream: "must use one gRPC connection for all service calls")."""
+    driver, connections = _Driver(tmp_path), 0
+    ended = asyncio.Event()
+
+    async def prepare(request: Json) -> Json:
+        return {"claims": {"1": {"devices": []}}}
+
+    async def watch(request: Json) -> AsyncIterator[Json]:
+        try:
+            yield {"devices": driver.listed}
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        behind = await asyncio.open_unix_connection(driver.socket)
+        await asyncio.gather(_copy(reader, behind[1]), _copy(behind[0], writer))
+
+    handlers = [
+        DRA.handler("DRAPlugin", {"NodePrepareResources": prepare}),
+        DRA_HEALTH.handler("DRAResourceHealth", {"NodeWatchResources": watch}),
+    ]
+    server = await serve(driver.socket, handlers)
+    before = await asyncio.start_unix_server(count, f"{tmp_path}/before.sock")
+    source = DraDriver("drv", f"{tmp_path}/before.sock", "v1.DRAPlugin")
+    try:
+        reports = source.watch_health("v1.DRAResourceHealth")
+        assert (await anext(reports))[0]["health"] == 1
+        assert await source.prepare([ClaimRef("default", "c1", "1")]) == {"1": {"devices": [], "error": ""}}
+        await reports.aclose()  # type: ignore[attr-defined]  # of generators
+        async with asyncio.timeout(20):
+            await ended.wait()
+        assert connections == 1
+    finally:
+        await source.close()
+        before.close()
+        await server.stop(None)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
