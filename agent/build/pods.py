@@ -111,7 +111,7 @@ def pod_deps(
             allocations=checkpoints.allocations,
             user_namespaces=checkpoints.user_namespaces,
             warnings=built.warnings,
-            volume_refreshes=VolumeRefreshes(built.manager, base.pods.refresh),
+            volume_refreshes=VolumeRefreshes(built.manager, base.pods.refresh, clock),
         ),
         containers=ContainerDeps(
             runtime=cri,

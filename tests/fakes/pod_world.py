@@ -476,7 +476,7 @@ class World:
                 allocations=allocations,
                 user_namespaces=self.user_namespaces,
                 warnings=PodWarnings(lambda pod, reason, text: self.events.emit(pod.raw, "Warning", reason, text)),
-                volume_refreshes=VolumeRefreshes(self.volumes, self.registry.refresh),
+                volume_refreshes=VolumeRefreshes(self.volumes, self.registry.refresh, self.clock),
             ),
             containers=ContainerDeps(
                 runtime=self.cri,
