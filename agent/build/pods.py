@@ -83,7 +83,7 @@ def pod_deps(
     """The dependencies of the pods' workers. `mirror` finds the mirror pod of a static pod."""
     settings, cri, clock, metrics = base.settings, base.connections.cri, base.clock, base.metrics
     startups = StartupLatencyTracker(metrics, clock)
-    api = PodsApi(base.connections.api)
+    api = PodsApi(base.connections.statuses)
     unread = UnreadSecrets()
     image_deps = ImageManagerDeps(
         images=cri,
