@@ -123,6 +123,7 @@ def pod_deps(
             start_gate=gates.starts,
             update_gate=gates.updates,
             ends=Ends(gates.ends, gates.ends_beside_starts),
+            release_gate=gates.releases,
             restarts=settings.restarts,
         ),
         status=StatusDeps(
