@@ -119,7 +119,7 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
     access = found.access
     metrics = Metrics(settings.node.name, KUBERNETES_VERSION)
     exporter = build_exporter(settings, clock, metrics)
-    made = _connections(settings, clock, access, metrics, exporter)
+    made = connections(settings, clock, access, metrics, exporter)
     own_node: Observable[Json | None] = Observable(None)
     paths = settings.paths
     files = PodFiles(paths.pod_logs_dir, paths.container_logs_dir, paths.root_dir)
@@ -150,9 +150,10 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
     )
 
 
-def _connections(
+def connections(
     settings: Settings, clock: Clock, access: ClusterAccess, metrics: Metrics, exporter: Exporter | None
 ) -> Connections:
+    """The clients, of which none connects before it is used."""
     wanted = settings.runtime
     cri = Cri(
         wanted.endpoint,

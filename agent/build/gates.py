@@ -17,8 +17,8 @@ _RELEASE = 0.2  # seconds likewise: a driver may take minutes to unmount
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """`ends`: of containers and sandboxes, and while pods of other namespaces start; `releases`: of what pods had on the
-    node's disk and in its cgroups, also those that it rejected; `updates`: of their resources; `commands`: those of
+    """`ends`: of containers and sandboxes, and while pods of other namespaces start; `releases`: of what pods had on
+    the node's disk and in its cgroups, also those that it rejected; `updates`: of their resources; `commands`: those of
     clients of :10250.
     """
 

@@ -55,7 +55,7 @@ class LineFilter:
         self._stream = STREAMS.get(options.stream)
         self._bytes_left = options.limit_bytes
         self._at_line_start = True
-        self._seconds: tuple[bytes, bytes, int] = (b"", b"", 0)  # a time without its fraction, its zone, since the epoch
+        self._seconds: tuple[bytes, bytes, int] = (b"", b"", 0)  # a time's whole seconds, its zone; since the epoch
         self.malformed = 0
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from agent.build import base as base_module
-from agent.build.base import Connections, _connections
+from agent.build.base import Connections, connections
 from agent.build.gates import node_gates
 from agent.build.pods import pod_deps
 from agent.common.model.pods import Pod
@@ -48,14 +48,14 @@ def connected(url: str, monkeypatch: pytest.MonkeyPatch) -> Connections:
     monkeypatch.setattr(base_module, "Cri", MagicMock())
     settings = MagicMock(standalone=False)
     settings.api.limit, settings.api.streaming_lists = None, True
-    return _connections(settings, SystemClock(), ClusterAccess(server=url), metrics(), None)
+    return connections(settings, SystemClock(), ClusterAccess(server=url), metrics(), None)
 
 
 async def test_thousands_of_a_namespace_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """All were under way at once: beside 6,000 pods that the node rejected, another namespace's started after 60 s."""
     async with HeldApi() as api:
-        connections = connected(api.url, monkeypatch)
-        manager = StatusManager(PodsApi(connections.statuses), SystemClock(), metrics())
+        made_of = connected(api.url, monkeypatch)
+        manager = StatusManager(PodsApi(made_of.statuses), SystemClock(), metrics())
         for number in range(200):
             manager.set(made("evil", number), {"phase": "Failed"})
         assert await until(lambda: len(api.asked) == 24)
@@ -65,7 +65,7 @@ async def test_thousands_of_a_namespace_hold_up_nobody(monkeypatch: pytest.Monke
         api.go.set()
         await asyncio.wait_for(manager.flush("evil199"), 30)
         await manager.close()
-        for one in (connections.api, connections.named, connections.statuses, connections.heartbeat):
+        for one in (made_of.api, made_of.named, made_of.statuses, made_of.heartbeat):
             await one.close()
 
 

@@ -40,7 +40,7 @@ class Held:
         self.let_go(len(self._waiting))
 
 
-async def crowd(**more: Json) -> World:
+async def crowd(**more: Any) -> World:
     """Five pods of six containers in one namespace, and one of another, which all run. `more` of each container."""
     world = World()
     world.ends = Ends(Gate(4, longest=None), Gate(1, longest=None))
@@ -48,7 +48,8 @@ async def crowd(**more: Json) -> World:
     for number in range(5):
         boxes = (container(f"c{number}-{one}", **more) for one in range(6))
         world.create(*boxes, name=f"p{number}", uid=f"u{number}")
-    other = pod_json("other", container("theirs", **more), meta={"namespace": "other", "uid": "u9"}, restartPolicy="Always")
+    meta = {"namespace": "other", "uid": "u9"}
+    other = pod_json("other", container("theirs", **more), meta=meta, restartPolicy="Always")
     world.api.create(other)
     await world.until(lambda: len(world.cri.running()) == 31)
     return world

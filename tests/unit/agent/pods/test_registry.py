@@ -10,6 +10,7 @@ import pytest
 
 from agent.common.model.pods import ContainerState, ObservedPod, RunState
 from agent.pods.work import registry as module
+from agent.pods.work.memory import PodMemory
 from agent.pods.work.registry import PodRegistry
 from tests.builders.pods import container, pod, pod_json
 from tests.fakes.pod_world import World
@@ -105,7 +106,12 @@ async def test_pods_that_have_ended_cost_later_ones_nothing(monkeypatch: pytest.
     await world.until(lambda: all(one["status"].get("reason") for one in world.api.pods.values()))
     assert world.registry.active() == []
     looked, is_over = list[str](), module._is_over
-    monkeypatch.setattr(module, "_is_over", lambda memory: looked.append(memory.pod.uid) or is_over(memory))
+
+    def look(memory: PodMemory) -> bool:
+        looked.append(memory.pod.uid)
+        return is_over(memory)
+
+    monkeypatch.setattr(module, "_is_over", look)
     world.create(uid="late")
     await world.until(lambda: world.is_ready("late"))
     assert [one.uid for one in world.registry.active()] == ["late"] and set(looked) == {"late"}
