@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 USER_AGENT = "nodewright-agent"
 _HEARTBEAT_TIMEOUT = 5.0  # seconds
-_TURNS = 64, 24  # requests at a time for what pods name, and of those for one namespace
+_TURNS = 64, 24  # requests at a time for what pods name, or for statuses of pods, and of those for one namespace
 
 
 @dataclass(slots=True)
@@ -45,22 +45,25 @@ class Connections:
     """The clients of the API server and the runtime. The Lease has one of its own, which no other request can delay.
 
     `unlimited`: for the Node and for Events, which kubeAPIQPS does not limit; the same as `api` where it is not set.
-    `named`: for the objects that pods name, of which there may be any number; a few requests at a time.
+    `named`: for the objects that pods name, of which there may be any number; a few requests at a time. `statuses`:
+    likewise, for the statuses and deletions of pods: whoever names the node in thousands of pods that it rejects would
+    have as many requests under way, here and at the API server.
     """
 
     api: KubeClient
     unlimited: KubeClient
     named: KubeClient
+    statuses: KubeClient
     heartbeat: KubeClient
     cri: Cri
 
     async def reconnect(self) -> None:
         """Connect to the API server again, with the current credentials."""
-        for client in {self.api, self.unlimited, self.named, self.heartbeat}:
+        for client in {self.api, self.unlimited, self.named, self.statuses, self.heartbeat}:
             await client.reconnect()
 
     async def close(self) -> None:
-        for client in {self.api, self.unlimited, self.named, self.heartbeat}:
+        for client in {self.api, self.unlimited, self.named, self.statuses, self.heartbeat}:
             await client.close()
         await self.cri.close()
 
@@ -116,7 +119,7 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
     access = found.access
     metrics = Metrics(settings.node.name, KUBERNETES_VERSION)
     exporter = build_exporter(settings, clock, metrics)
-    made = _connections(settings, clock, access, metrics, exporter)
+    made = connections(settings, clock, access, metrics, exporter)
     own_node: Observable[Json | None] = Observable(None)
     paths = settings.paths
     files = PodFiles(paths.pod_logs_dir, paths.container_logs_dir, paths.root_dir)
@@ -147,9 +150,10 @@ def build_base(settings: Settings, clock: Clock, found: credentials.Credentials)
     )
 
 
-def _connections(
+def connections(
     settings: Settings, clock: Clock, access: ClusterAccess, metrics: Metrics, exporter: Exporter | None
 ) -> Connections:
+    """The clients, of which none connects before it is used."""
     wanted = settings.runtime
     cri = Cri(
         wanted.endpoint,
@@ -159,7 +163,7 @@ def _connections(
         traced=traced_cri(exporter),
     )
     if settings.standalone:
-        return Connections(NoApi(), NoApi(), NoApi(), NoApi(), cri)
+        return Connections(NoApi(), NoApi(), NoApi(), NoApi(), NoApi(), cri)
     measured = RequestMetrics(metrics.registry)
     heartbeat = KubeClient(access, user_agent=USER_AGENT, timeout=_HEARTBEAT_TIMEOUT, measured=measured)
     rate, limit = settings.api.limit, None
@@ -178,7 +182,8 @@ def _connections(
 
     unlimited = client(None)
     limited = client(limit) if limit is not None else unlimited
-    return Connections(limited, unlimited, client(limit, Turns(*_TURNS)), heartbeat, cri)
+    named, statuses = (client(limit, Turns(*_TURNS)) for _ in range(2))
+    return Connections(limited, unlimited, named, statuses, heartbeat, cri)
 
 
 def apply_process_limits(settings: Settings) -> None:

@@ -83,7 +83,7 @@ def pod_deps(
     """The dependencies of the pods' workers. `mirror` finds the mirror pod of a static pod."""
     settings, cri, clock, metrics = base.settings, base.connections.cri, base.clock, base.metrics
     startups = StartupLatencyTracker(metrics, clock)
-    api = PodsApi(base.connections.api)
+    api = PodsApi(base.connections.statuses)
     unread = UnreadSecrets()
     image_deps = ImageManagerDeps(
         images=cri,
@@ -111,7 +111,7 @@ def pod_deps(
             allocations=checkpoints.allocations,
             user_namespaces=checkpoints.user_namespaces,
             warnings=built.warnings,
-            volume_refreshes=VolumeRefreshes(built.manager, base.pods.refresh),
+            volume_refreshes=VolumeRefreshes(built.manager, base.pods.refresh, clock),
         ),
         containers=ContainerDeps(
             runtime=cri,
@@ -123,6 +123,7 @@ def pod_deps(
             start_gate=gates.starts,
             update_gate=gates.updates,
             ends=Ends(gates.ends, gates.ends_beside_starts),
+            release_gate=gates.releases,
             restarts=settings.restarts,
         ),
         status=StatusDeps(

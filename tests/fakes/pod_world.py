@@ -425,6 +425,7 @@ class World:
         self.restarts = BackOffBounds()
         self.start_gate, self.update_gate = Gate(), Gate()
         self.ends = Ends(Gate(), Gate())
+        self.release_gate = Gate()
         self.traced = 0  # pods of a million whose spans come into `spans`
         self._made_later: list[Callable[[], Span]] = []
         self._tasks: list[asyncio.Task[Any]] = []
@@ -476,7 +477,7 @@ class World:
                 allocations=allocations,
                 user_namespaces=self.user_namespaces,
                 warnings=PodWarnings(lambda pod, reason, text: self.events.emit(pod.raw, "Warning", reason, text)),
-                volume_refreshes=VolumeRefreshes(self.volumes, self.registry.refresh),
+                volume_refreshes=VolumeRefreshes(self.volumes, self.registry.refresh, self.clock),
             ),
             containers=ContainerDeps(
                 runtime=self.cri,
@@ -488,6 +489,7 @@ class World:
                 sandbox_gate=Gate(),
                 start_gate=self.start_gate,
                 ends=self.ends,
+                release_gate=self.release_gate,
                 update_gate=self.update_gate,
             ),
             status=StatusDeps(

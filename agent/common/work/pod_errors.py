@@ -31,8 +31,15 @@ def refuse_malformed(pod: Pod) -> Iterator[None]:
 
 async def run_blocking(pod: Pod, step: str, work: Callable[[], _T]) -> _T:
     """Run blocking disk work in a thread. Raises Temporary in place of OSError."""
-    try:
+    with blocking(pod, step):
         return await alone(work)
+
+
+@contextmanager
+def blocking(pod: Pod, step: str) -> Iterator[None]:
+    """Raise Temporary in place of OSError."""
+    try:
+        yield
     except OSError as error:
         raise Temporary(
             str(error), obj=f"pod {pod.full_name}", step=step, action="Check the node's disk; the agent tries again."

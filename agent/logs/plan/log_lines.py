@@ -5,12 +5,14 @@ Follows the CRI logging format and its reader (k8s.io/cri-client/pkg/logs).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
 from agent.logs.model import STREAMS, LogOptions
 
 _NANO = 1_000_000_000
+_TIME = re.compile(rb"(.{19})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})", re.DOTALL)
 
 
 def timestamp_ns(text: bytes) -> int:
@@ -53,7 +55,7 @@ class LineFilter:
         self._stream = STREAMS.get(options.stream)
         self._bytes_left = options.limit_bytes
         self._at_line_start = True
-        self._seconds: tuple[bytes, int] = (b"", 0)
+        self._seconds: tuple[bytes, bytes, int] = (b"", b"", 0)  # a time's whole seconds, its zone; since the epoch
         self.malformed = 0
 
     @property
@@ -72,13 +74,14 @@ class LineFilter:
     def _entries(self, lines: bytes) -> Iterator[bytes]:
         for line in _split(lines):
             parts = line.split(b" ", 3)
-            if len(parts) != 4 or parts[1] not in (b"stdout", b"stderr") or not self._good_time(parts[0]):
+            at = self._at(parts[0]) if len(parts) == 4 and parts[1] in (b"stdout", b"stderr") else None
+            if at is None:
                 self.malformed += 1
                 continue
             time, stream, tags, content = parts
             if self._stream is not None and stream != self._stream:
                 continue
-            if self._since is not None and self._time(time) < self._since:
+            if self._since is not None and at < self._since:
                 continue
             if tags.split(b":", 1)[0] == b"P":
                 content = content.removesuffix(b"\n")
@@ -87,21 +90,18 @@ class LineFilter:
             self._at_line_start = not content or content.endswith(b"\n")
             yield content
 
-    def _good_time(self, text: bytes) -> bool:
-        if text[:19] == self._seconds[0]:
-            return True
-        try:
-            seconds = timestamp_ns(text) // _NANO
-        except ValueError:
-            return False
-        self._seconds = (text[:19], seconds)
-        return True
-
-    def _time(self, text: bytes) -> int:
+    def _at(self, text: bytes) -> int | None:
+        """Nanoseconds since the epoch; None for what is no time: a pod may have the folder of its log."""
+        found = _TIME.fullmatch(text)
+        if found is None:
+            return None
         # Lines of the same second follow each other, so the date is parsed once for all of them.
-        if text.endswith(b"Z") and text[:19] == self._seconds[0]:
-            return self._seconds[1] * _NANO + int(text[20:-1].ljust(9, b"0") or b"0")
-        return timestamp_ns(text)
+        if found[1] != self._seconds[0] or found[3] != self._seconds[1]:
+            try:
+                self._seconds = found[1], found[3], timestamp_ns(found[1] + found[3]) // _NANO
+            except (ValueError, OverflowError):
+                return None
+        return self._seconds[2] * _NANO + int((found[2] or b"0").ljust(9, b"0"))
 
 
 def _split(lines: bytes) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 MOST_NAMES = 10_000  # that are looked at in a folder of logs
 _MESSAGE_BYTES = 4096  # of a termination message
 _LOG_BYTES, _LOG_LINES = 2048, 80  # of the end of the log, if that is the message
+_MESSAGE_LIMIT = 10.0  # seconds in which a termination message is read
 
 
 class PodFiles:
@@ -35,7 +36,14 @@ class PodFiles:
         self._pod_logs, self._links, self._root_dir = pod_logs_dir, links_dir, root_dir
 
     async def termination_message(self, container: ContainerState) -> str:
-        return await asyncio.to_thread(_termination_message, container)
+        # The path of the message may be one in a volume, whose server may be gone: that holds up no other pod, and this
+        # one's status no longer than that.
+        try:
+            async with asyncio.timeout(_MESSAGE_LIMIT):
+                return await alone(_termination_message, container)
+        except TimeoutError:
+            path = container.annotations.get(TERMINATION_PATH, "")
+            return f"Error on reading termination log {path}: no answer in {_MESSAGE_LIMIT:g} s"
 
     async def container_started(self, pod: Pod, name: str, container_id: str, log_path: str) -> None:
         await asyncio.to_thread(self._link, log_path, _link_name(pod.name, pod.namespace, name, container_id))

@@ -59,7 +59,8 @@ class ContainerDeps:
 
     `sandbox_gate` limits how many sandboxes are made at once; `takeover_gate`, how many running pods a restarted agent
     prepares at once; `start_gate`, how many containers are started at once, and `update_gate`, how many updates of
-    resources are made at once, as each is some processes of the runtime. `restarts`: the back-off of containers that
+    resources are made at once, as each is some processes of the runtime; `release_gate`, how many pods are cleaned up
+    at once. `restarts`: the back-off of containers that
     end again and again.
     """
 
@@ -72,6 +73,7 @@ class ContainerDeps:
     start_gate: Gate
     update_gate: Gate
     ends: Ends
+    release_gate: Gate
     takeover_gate: Gate = field(default_factory=Gate)
     deferred_removal: DeferredRemoval = field(default_factory=DeferredRemoval)
     restarts: BackOffBounds = field(default_factory=BackOffBounds)

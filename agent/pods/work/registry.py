@@ -32,6 +32,7 @@ class PodRegistry:
         self._seen = seen
         self._workers: dict[str, PodWorker] = {}
         self.workers: Mapping[str, PodWorker] = MappingProxyType(self._workers)
+        self._may_be_active: dict[PodWorker, None] = {}
         self.unmanaged: dict[str, Pod] = {}
         self.synced = asyncio.Event()
         self.cleaned_up = Signal()
@@ -89,11 +90,15 @@ class PodRegistry:
 
     def add(self, worker: PodWorker) -> None:
         """A worker was started (called by PodWorkers)."""
+        self.remove(worker.memory.pod.uid)  # one in its place
         self._workers[worker.memory.pod.uid] = worker
+        self._may_be_active[worker] = None
 
     def remove(self, uid: str) -> None:
         """The worker has ended (called by PodWorkers)."""
-        self._workers.pop(uid, None)
+        worker = self._workers.pop(uid, None)
+        if worker is not None:
+            self._may_be_active.pop(worker, None)
 
     def report_removed(self, uid: str) -> None:
         """Everything of the pod is gone, its checkpoints too: inform whoever follows (called by PodWorkers)."""
@@ -142,13 +147,15 @@ class PodRegistry:
         A pod whose object is gone does not, even while its containers stop: the scheduler may already have given its
         resources to another pod.
         """
-        managed = [
-            memory.pod
-            for memory in self.memories()
-            if not memory.gone
-            and memory.status.get("phase", memory.pod.status.get("phase")) not in TERMINAL
-            and (memory.termination is None or not memory.termination.fails)
-        ]
+        managed = []
+        for worker in tuple(self._may_be_active):
+            memory = worker.memory
+            if _is_over(memory):
+                # For good: pods that have ended or were rejected stay until somebody deletes them, thousands on a node,
+                # and are looked at no more.
+                self._may_be_active.pop(worker, None)
+            else:
+                managed.append(memory.pod)
         return [*managed, *tuple(self.unmanaged.values())]
 
     def running(self) -> Iterator[ContainerState]:
@@ -165,3 +172,8 @@ class PodRegistry:
         """Return as soon as all these pods are over, after `limit` seconds at the latest; those that are not."""
         await until_within(self.cleaned_up, lambda: all(map(self.is_over, uids)), clock, limit)
         return frozenset(uid for uid in uids if not self.is_over(uid))
+
+
+def _is_over(memory: PodMemory) -> bool:
+    phase = memory.status.get("phase", memory.pod.status.get("phase"))
+    return memory.gone or phase in TERMINAL or (memory.termination is not None and memory.termination.fails)

@@ -8,19 +8,23 @@ from collections.abc import Callable
 
 from agent.pods.ports import PodVolumes
 from agent.pods.work.memory import PodMemory
+from nodelib.clock import Clock, rest_after
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
 _RETRY = 60.0  # seconds
+# After each refresh a rest of so many times as long, and of so many seconds at most: the sources may change all the
+# time, and all volumes of a pod, of 96 MiB or a hundred thousand files, are written anew for each change.
+_REST, _LONGEST_REST = 3, 30.0
 
 
 class VolumeRefreshes:
     """One refresh at a time for each pod; `again(uid)` is called a while after a refresh with a Temporary error."""
 
-    def __init__(self, volumes: PodVolumes, again: Callable[[str], None]) -> None:
-        self._volumes, self._again = volumes, again
+    def __init__(self, volumes: PodVolumes, again: Callable[[str], None], clock: Clock) -> None:
+        self._volumes, self._again, self._clock = volumes, again, clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stale: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
@@ -50,6 +54,7 @@ class VolumeRefreshes:
         try:
             while True:
                 self._stale.discard(uid)
+                began = self._clock.monotonic()
                 try:
                     await self._volumes.refresh(memory.pod)
                 except Temporary as error:
@@ -59,6 +64,7 @@ class VolumeRefreshes:
                     self._retry(uid)
                 except NodewrightError as error:
                     log.warning("pod %s: volumes keep their old content: %s", memory.pod.full_name, error)
+                await rest_after(self._clock, began, _REST, _LONGEST_REST)
                 if uid not in self._stale:
                     return
         finally:

@@ -17,7 +17,7 @@ from agent.common.model.pod_settings import NodeContext, PodPaths
 from agent.common.model.pods import Pod, is_uid
 from agent.common.plan import names
 from agent.common.work.namespace_threads import NamespaceThreads
-from agent.common.work.pod_errors import refuse_malformed, run_blocking
+from agent.common.work.pod_errors import blocking, refuse_malformed, run_blocking
 from agent.volumes.model.csi import CsiVolume
 from agent.volumes.model.local import LocalVolume
 from agent.volumes.model.volumes import DiskVolume, MountedVolume, VolumePlan
@@ -64,7 +64,7 @@ class VolumeManager:
         self._sources = SourceReader(deps.objects, deps.certificates)
         self._disk, self._csi, self._local, self._node = deps.disk, deps.csi, deps.local, deps.node
         self._locks = KeyLocks[str]()  # by UID: a refresh runs beside the pod's worker
-        self._threads, self._places = NamespaceThreads(), MountPlaces()
+        self._threads, self._updates, self._places = NamespaceThreads(), NamespaceThreads(), MountPlaces()
         self._measured, self._clock = deps.measured, deps.clock
         self._live: set[str] = set()
         self._wanted: dict[str, list[str]] = {}  # plugins of the volumes of a pod, by UID
@@ -129,13 +129,19 @@ class VolumeManager:
                 pod.namespace, volumes.plan_updates, pod, await self._sources.read(pod), self._node()
             )
         async with self._locks.of(pod.uid):
-            changed = await run_blocking(pod, "update of volumes", lambda: self._disk.update(paths, _on_disk(plans)))
+            changed = await self._update(pod, paths, _on_disk(plans))
         if pod.uid not in self._live:
             self._sources.drop_pod(pod.uid)  # released meanwhile: stop the watches that this refresh has started
         if changed:
             log.info("pod %s: updated volumes %s", pod.full_name, ", ".join(changed))
         if problems:
             raise problems[0]
+
+    async def _update(self, pod: Pod, paths: PodPaths, plans: list[DiskVolume]) -> list[str]:
+        """Write what has changed, one pod of a namespace at a time: a hundred may share a source, and as many threads
+        leave nothing of this process to the pods of others. Returns the names of the volumes."""
+        with blocking(pod, "update of volumes"):
+            return await self._updates.run(pod.namespace, self._disk.update, paths, plans)
 
     async def release(self, uid: str) -> None:
         """See PodVolumes. All volumes of a pod are unmounted together, and each is said to take as long as all do."""

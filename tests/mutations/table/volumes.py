@@ -25,7 +25,7 @@ TABLE = (
     Mutation(
         "config-map-updates", "a changed ConfigMap reaches the volume",
         "agent/volumes/work/manager.py",
-        'changed = await run_blocking(pod, "update of volumes", lambda: self._disk.update(paths, _on_disk(plans)))',
+        "changed = await self._update(pod, paths, _on_disk(plans))",
         "changed = list[str]()", _TESTS,
     ),
     Mutation(

@@ -65,12 +65,24 @@ class Context:
     @contextlib.asynccontextmanager
     async def turn_to_end(self) -> AsyncIterator[None]:
         """Wait until a container or the sandbox may end. A pod that the node ends to help itself does not wait."""
-        termination = self.memory.termination
         async with contextlib.AsyncExitStack() as stack:
-            if termination is None or not termination.disrupted:
+            if not self._is_disrupted:
                 with self._without_grace():
                     await stack.enter_async_context(self.deps.containers.ends.turn(self.memory.pod.namespace))
             yield
+
+    @contextlib.asynccontextmanager
+    async def turn_to_release(self) -> AsyncIterator[None]:
+        """Wait until what the pod had may be cleaned up, as in turn_to_end()."""
+        async with contextlib.AsyncExitStack() as stack:
+            if not self._is_disrupted:
+                gate = self.deps.containers.release_gate
+                await stack.enter_async_context(gate.place(group=self.memory.pod.namespace))
+            yield
+
+    @property
+    def _is_disrupted(self) -> bool:
+        return self.memory.termination is not None and self.memory.termination.disrupted
 
     @contextlib.contextmanager
     def _without_grace(self) -> Iterator[None]:

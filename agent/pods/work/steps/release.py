@@ -13,10 +13,19 @@ from nodelib.kube.client import ApiError
 
 
 async def release(context: Context) -> None:
-    """Stop probes; release volumes, claims, cgroup, exclusive CPUs and memory, user IDs. Raises StepFailed."""
+    """Stop probes; release volumes, claims, cgroup, exclusive CPUs and memory, user IDs. Raises StepFailed.
+
+    Each is some threads' work, also of a pod that the node has rejected, as an earlier agent may have begun it:
+    thousands of them must not have all threads, for which the starts of others wait in line.
+    """
+    context.deps.status.probes.remove(context.memory.pod.uid)
+    async with context.turn_to_release():
+        await _release(context)
+
+
+async def _release(context: Context) -> None:
     memory, deps = context.memory, context.deps
     with deps.containers.deferred_removal.urgent():
-        deps.status.probes.remove(memory.pod.uid)
         try:
             with memory.timeline.step(Activity(ActivityKind.UNMOUNT), of=Activity(ActivityKind.RELEASE)):
                 await deps.resources.volumes.release(memory.pod.uid)
@@ -75,7 +84,8 @@ async def remove_sandbox(context: Context, step: RemoveSandbox) -> None:
 async def remove_logs(context: Context) -> None:
     """Remove the pod's logs, unless the same static pod goes on writing them."""
     if not context.memory.has_successor:
-        await context.deps.containers.files.remove_pod_logs(context.memory.pod)
+        async with context.turn_to_release():
+            await context.deps.containers.files.remove_pod_logs(context.memory.pod)
 
 
 def _turn(context: Context) -> contextlib.AbstractAsyncContextManager[None]:

@@ -34,7 +34,6 @@ class StopSteps:
         """Raises StepFailed."""
         context, memory = self._context, self._context.memory
         hook = hook_due(step, memory.prestop_ran)
-        memory.prestop_ran.add(step.container_id)
         if step.container_id not in memory.stopping:
             memory.stopping.add(step.container_id)
             context.event("Killing", step.message, step.name)
@@ -45,7 +44,8 @@ class StopSteps:
             async with contextlib.AsyncExitStack() as stack:
                 if hook:
                     with memory.timeline.step(Activity(ActivityKind.PRE_STOP, step.name), of=stopping):
-                        await stack.enter_async_context(self._pre_stop(step.container_id, step.name, hook, step.grace))
+                        ran = self._pre_stop(step.container_id, step.name, hook, step.grace)
+                        began = await stack.enter_async_context(ran)
                 left = grace_left(step.grace, context.deps.clock.monotonic() - began)
                 await stack.enter_async_context(context.turn_to_end())  # its grace begins with its SIGTERM
                 found = memory.seen.container(step.container_id)
@@ -88,9 +88,7 @@ class StopSteps:
     async def early_hook(self, step: PreStop) -> None:
         """Run the hook of a container that a later plan stops."""
         clock = self._context.deps.clock
-        self._context.memory.prestop_ran.add(step.container_id)
-        began = clock.monotonic()
-        async with self._pre_stop(step.container_id, step.name, step.hook, step.grace):
+        async with self._pre_stop(step.container_id, step.name, step.hook, step.grace) as began:
             late = kill_after_long_hook(step, clock.monotonic() - began)
             if late is not None:
                 await self.kill(late)
@@ -105,27 +103,38 @@ class StopSteps:
             await self._context.refresh(container=container_id)
 
     @contextlib.asynccontextmanager
-    async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> AsyncIterator[None]:
-        """Start the hook, and enter the block when it has ended or the grace is over.
+    async def _pre_stop(self, container_id: str, name: str, spec: Json, grace: int) -> AsyncIterator[float]:
+        """Start the hook, and enter the block when it has ended or the grace is over, with the (monotonic) time when it
+        began. A command has a turn among all that ends, as it is some processes of the runtime, too.
 
         A hook that still runs is cancelled after the block.
         """
         context, memory, pod = self._context, self._context.memory, self._context.memory.pod
         found = pod.container(name)
         container = found[1] if found else {"name": name}
-        ips = context.ips(memory.seen.sandbox)
-        hook = asyncio.ensure_future(context.deps.containers.hooks.run(pod, container, container_id, spec, ips))
-        timer = asyncio.ensure_future(context.deps.clock.sleep(grace))
-        try:
-            await asyncio.wait({hook, timer}, return_when=asyncio.FIRST_COMPLETED)
-            if not hook.done():
-                log.warning("pod %s: preStop hook of %s took the whole grace", pod.full_name, name)
-            elif (error := hook.exception()) is not None:
-                if not isinstance(error, NodewrightError):
-                    raise error
-                log.warning("pod %s: preStop hook of %s: %s", pod.full_name, name, error)
-                context.warn("FailedPreStopHook", "PreStopHook failed", name)
-            yield
-        finally:
-            timer.cancel()
-            await cancel_and_wait(hook)
+        async with contextlib.AsyncExitStack() as turn:
+            if spec.get("exec"):
+                await turn.enter_async_context(context.turn_to_end())
+            memory.prestop_ran.add(container_id)
+            began, ips = context.deps.clock.monotonic(), context.ips(memory.seen.sandbox)
+            hook = asyncio.ensure_future(context.deps.containers.hooks.run(pod, container, container_id, spec, ips))
+            timer = asyncio.ensure_future(context.deps.clock.sleep(grace))
+            try:
+                await asyncio.wait({hook, timer}, return_when=asyncio.FIRST_COMPLETED)
+                await turn.aclose()
+                self._report_hook(name, hook)
+                yield began
+            finally:
+                timer.cancel()
+                await cancel_and_wait(hook)
+
+    def _report_hook(self, name: str, hook: asyncio.Future[None]) -> None:
+        """Whether it has ended, and how. Raises what is no answer of it."""
+        context, pod = self._context, self._context.memory.pod
+        if not hook.done():
+            log.warning("pod %s: preStop hook of %s took the whole grace", pod.full_name, name)
+        elif (error := hook.exception()) is not None:
+            if not isinstance(error, NodewrightError):
+                raise error
+            log.warning("pod %s: preStop hook of %s: %s", pod.full_name, name, error)
+            context.warn("FailedPreStopHook", "PreStopHook failed", name)

@@ -29,7 +29,7 @@ def test_the_places_go_by_the_processors() -> None:
     """Of none are there as many as a Gate has by itself: 4."""
     made = node_gates(6)
     places = {name: getattr(made, name).places for name in Gates.__slots__}
-    ends = {"ends": 12, "ends_beside_starts": 3}
+    ends = {"ends": 12, "ends_beside_starts": 3, "releases": 24}
     assert places == {"sandboxes": 12, "starts": 12, **ends, "updates": 3, "probes": 24, "commands": 24}
     assert node_gates(1).updates.places == node_gates(1).ends_beside_starts.places == 1
 
@@ -44,8 +44,8 @@ def built_with(gates: Gates) -> ContainerDeps:
 def test_each_gate_of_the_pods_is_built_in() -> None:
     gates = node_gates(6)
     built = built_with(gates)
-    named = [getattr(built, name) for name in ("sandbox_gate", "start_gate", "update_gate")]
-    assert named == [gates.sandboxes, gates.starts, gates.updates]
+    named = [getattr(built, name) for name in ("sandbox_gate", "start_gate", "update_gate", "release_gate")]
+    assert named == [gates.sandboxes, gates.starts, gates.updates, gates.releases]
 
 
 async def test_the_gates_of_ends_are_built_in() -> None:

@@ -182,6 +182,17 @@ def test_an_offset_is_a_time_too() -> None:
     assert LineFilter(LogOptions(since=timestamp_ns(b"2026-01-02T02:00:00Z"))).feed(line) == b""
 
 
+_GOOD = b"2026-01-02T03:04:05"
+
+
+@pytest.mark.parametrize("time", [_GOOD + b".abcZ", _GOOD + b"+99:99", _GOOD * 300 + b"Z", b"\xff" * 19 + b"Z"])
+def test_a_time_that_only_begins_like_one_is_none(time: bytes) -> None:
+    """After a good one of the same second it was taken for one, and `kubectl logs --since` ended in the middle."""
+    lines = b"2026-01-02T03:04:05.5Z stdout F a\n%s stdout F b\n2026-01-02T03:04:05.5Z stdout F c\n" % time
+    wanted = LineFilter(LogOptions(since=0))
+    assert (wanted.feed(lines), wanted.malformed) == (b"a\nc\n", 1)
+
+
 _CONTENT = st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"?"))
 _ENTRY = st.tuples(st.sampled_from([b"stdout", b"stderr"]), st.sampled_from([b"P", b"F", b"F:x"]), _CONTENT)
 

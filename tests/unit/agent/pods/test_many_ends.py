@@ -40,15 +40,16 @@ class Held:
         self.let_go(len(self._waiting))
 
 
-async def crowd() -> World:
-    """Five pods of six containers in one namespace, and one of another, which all run."""
+async def crowd(**more: Any) -> World:
+    """Five pods of six containers in one namespace, and one of another, which all run. `more` of each container."""
     world = World()
     world.ends = Ends(Gate(4, longest=None), Gate(1, longest=None))
     await world.start_agent()
     for number in range(5):
-        boxes = (container(f"c{number}-{one}") for one in range(6))
+        boxes = (container(f"c{number}-{one}", **more) for one in range(6))
         world.create(*boxes, name=f"p{number}", uid=f"u{number}")
-    other = pod_json("other", container("theirs"), meta={"namespace": "other", "uid": "u9"}, restartPolicy="Always")
+    meta = {"namespace": "other", "uid": "u9"}
+    other = pod_json("other", container("theirs", **more), meta=meta, restartPolicy="Always")
     world.api.create(other)
     await world.until(lambda: len(world.cri.running()) == 31)
     return world
@@ -81,6 +82,60 @@ async def test_a_few_containers_of_a_node_are_ended_at_once_and_namespaces_take_
     assert world.cri.containers[held.begun[4].split()[0]].name == "theirs"
     held.end()
     await world.until(lambda: not world.cri.running())
+    await world.kill_agent()
+
+
+def pre_stop(**hook: Json) -> Json:
+    return {"preStop": hook}
+
+
+async def test_the_commands_of_hooks_are_run_in_turn_too() -> None:
+    """All of a node were run at once: beside 300 of ten pods, the pod of another namespace started after 17 s."""
+    world = await crowd(lifecycle=pre_stop(exec={"command": ["drain"]}))
+    held = Held(world, "exec_sync")
+    for number in (*range(5), 9):
+        world.api.ask_deletion(f"u{number}", 30)
+    await world.until(lambda: len(held.begun) >= 4, step=0.1)
+    await settle()
+    assert len(held.begun) == 4
+    held.end()
+    await world.until(lambda: not world.api.pods)
+    await world.kill_agent()
+
+
+async def test_a_hook_that_is_no_command_waits_for_nobody() -> None:
+    world = await one_pod(container("main", lifecycle=pre_stop(sleep={"seconds": 5})))
+    async with world.ends.turn(""):
+        world.api.ask_deletion("u1", 30)
+        await world.until(lambda: world.ends.waiting)
+    await world.until(world.is_gone)
+    assert [one.split()[1] for one in world.cri.done("stop_container")] == ["25"]
+    await world.kill_agent()
+
+
+async def test_the_grace_of_a_container_begins_with_its_hook() -> None:
+    world = await one_pod(container("main", lifecycle=pre_stop(exec={"command": ["drain"]})))
+    world.cri.before["exec_sync"] = lambda what: world.clock.sleep(10)
+    async with world.ends.turn(""):
+        world.api.ask_deletion("u1", 30)
+        await world.until(lambda: world.ends.waiting)
+        await world.clock.advance(25)
+        assert not world.cri.done("exec_sync")
+    await world.until(world.is_gone)
+    assert [one.split()[1] for one in world.cri.done("stop_container")] == ["20"]
+    await world.kill_agent()
+
+
+async def test_a_hook_that_waits_is_run_though_there_is_less_grace() -> None:
+    """It counted as run, and never was."""
+    world = await one_pod(container("main", lifecycle=pre_stop(exec={"command": ["drain"]})))
+    async with world.ends.turn(""):
+        world.api.ask_deletion("u1", 30)
+        await world.until(lambda: world.ends.waiting)
+        world.api.ask_deletion("u1", 5)
+        await settle()
+    await world.until(world.is_gone)
+    assert world.cri.done("exec_sync") == ["drain"]
     await world.kill_agent()
 
 

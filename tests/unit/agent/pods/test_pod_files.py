@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from agent.common.model.labels import POD_NAME, POD_NAMESPACE, TERMINATION_PATH, TERMINATION_POLICY
 from agent.common.model.pods import ContainerState, RunState
+from agent.pods.edge import pod_files
 from agent.pods.edge.pod_files import MOST_NAMES, PodFiles
 from tests.builders.pods import pod
 from tests.fakes.shared_threads import SharedThreads
@@ -63,6 +65,19 @@ async def test_the_termination_message_is_the_end_of_its_file(tmp_path: Path) ->
     message.write_text("x" * 5000 + "end")
     found = await PodFiles().termination_message(ended(tmp_path / "no.log", message=message))
     assert len(found) == 4096 and found.endswith("xend")
+
+
+async def test_a_message_that_cannot_be_read_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may mount a volume at the path of its message. With six such containers that had ended, on a server
+    that was gone, no thread was left for cgroups, statuses of the node, evictions; their pods were never shown."""
+    threads, there = SharedThreads(), threading.Event()
+    monkeypatch.setattr(pod_files, "_tail", lambda path, limit: there.wait(30) and b"")
+    monkeypatch.setattr(pod_files, "_MESSAGE_LIMIT", 0.1)
+    reads = (PodFiles().termination_message(ended(tmp_path / "no.log", message=tmp_path)) for _ in range(6))
+    found = await asyncio.wait_for(asyncio.gather(*reads), 20)
+    there.set()
+    assert set(found) == {"Error on reading termination log /dev/termination-log: no answer in 0.1 s"}
+    assert threads.given == 0
 
 
 async def test_a_link_in_place_of_the_message_file_is_not_followed(tmp_path: Path) -> None:
