@@ -117,7 +117,12 @@ def pod_deps(
             runtime=cri,
             configs=built.configs,
             images=ImageManager(image_deps, settings.images.parallel_pulls or 32, rate=pull_rate(settings, clock)),
-            hooks=Hooks(cri, HttpHooks(base.host_resolver, base.handshakes.turns_for), clock),
+            hooks=Hooks(
+                cri,
+                HttpHooks(base.host_resolver, base.handshakes.turns_for, metrics.hook_http_fallbacks.inc),
+                clock,
+                metrics.sleep_terminated.inc,
+            ),
             files=base.pod_files,
             sandbox_gate=gates.sandboxes,
             start_gate=gates.starts,

@@ -142,7 +142,7 @@ class PodWorker:
         """Until nothing of the pod is left, or until cancelled: then its containers run on."""
         walking: dict[asyncio.Task[None], Step] = {}
         operation, began = "create", self._deps.clock.monotonic()
-        self._notes.admission()
+        self._deps.metrics.pod_worker_start_duration.observe(self._notes.admission())
         try:
             while True:
                 await self._turn.wait()

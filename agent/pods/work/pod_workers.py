@@ -11,11 +11,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 
+from agent.admission.plan import labels as labels_of
 from agent.admission.plan.admit import NodeView
 from agent.admission.plan.preempt import admission
 from agent.common.model import labels
 from agent.common.model.pods import Kind, ObservedPod, Pod
 from agent.common.model.refusal import Refusal
+from agent.common.plan import demand
 from agent.pods.model.facts import Cause, Termination
 from agent.pods.plan.incoming import (
     INVALID_SPEC,
@@ -234,11 +236,14 @@ class PodWorkers:
         if refused is not None:
             self.deps.events.emit(pod.raw, "Warning", refused.reason, refused.message)
             worker.terminate(rejection(refused.reason, refused.message, self.deps.clock.steady()))
+            self.deps.metrics.admission_rejections.labels(labels_of.rejection(refused.reason)).inc()
         elif pod.source != "runtime" and not _is_terminal(pod):
             self.deps.resources.allocations.admit(allocated)
             if worker.memory.seen.sandboxes or self.deps.observer.is_unclear(pod.uid):
                 self.deps.resources.managers.adopt(allocated)
             self.deps.status.startups.appeared(pod)
+            mode, qos = labels_of.config_mode(pod), demand.qos_class(pod).value.lower()
+            self.deps.metrics.pod_level_resources_admission.labels(mode, qos).inc()
             self.deps.metrics.containers_per_pod.observe(sum(1 for _ in pod.containers(Kind.MAIN)))
             worker.resize(resize_status.backfilled(pod.status))
         self._resume_termination(worker)
@@ -278,6 +283,7 @@ class PodWorkers:
             self.deps.events.emit(one.pod.raw, "Warning", one.reason, one.message)
             log.info("pod %s makes room for critical pod %s", one.pod.full_name, pod.full_name)
             self._registry.evict(one)
+            self.deps.metrics.preemptions.labels(one.signal).inc()
         return refused
 
     def _fail_invalid(self, worker: PodWorker, problem: str) -> None:
@@ -322,6 +328,7 @@ class PodWorkers:
         if not self._is_synced(labels.source_of(seen)):
             return
         log.info("pod %s (%s) is wanted by no source: it is terminated", orphan.full_name, seen.uid)
+        self.deps.metrics.orphaned_runtime_pods.inc()
         self._start(orphan)
         self._workers[seen.uid].update(None)
         self.deps.resources.managers.release(seen.uid)

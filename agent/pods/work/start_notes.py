@@ -33,11 +33,13 @@ class StartNotes:
         self._heard = heard
         self._probed: set[str] = set()  # ids of containers whose first good answer is noted
 
-    def admission(self) -> None:
-        """The worker runs: how long the pod took from its source to here."""
+    def admission(self) -> float:
+        """The worker runs: how many seconds the pod took from its source to here."""
+        took = self._clock.monotonic() - self._heard.monotonic
         if self._is_new:
             self._is_new = False
-            self._memory.timeline.mark(Activity(ActivityKind.ADMIT), self._clock.monotonic() - self._heard.monotonic)
+            self._memory.timeline.mark(Activity(ActivityKind.ADMIT), took)
+        return took
 
     def first_probes(self, probes: Mapping[str, ProbeState]) -> None:
         """How long each container took from its start until its probes found it ready. `probes`: by container id."""

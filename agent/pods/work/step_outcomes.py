@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from agent.admission.plan.labels import rejection as rejection_label
 from agent.pods.model.steps import Resize, Start, Step
 from agent.pods.plan import failures
 from agent.pods.plan.termination import combined
@@ -36,6 +37,7 @@ class StepOutcomes:
         rejected = failures.rejection_of(reason, message, now, memory.blocked)
         if rejected is not None:
             memory.termination = combined(memory.termination, rejected)
+            self._deps.metrics.admission_rejections.labels(rejection_label(reason)).inc()
         if container := failures.blocked_container(step):
             before = memory.failures.get(container)
             memory.failures[container] = failures.failure(before, reason, message, action, now, jitter)

@@ -8,7 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agent.certificates.edge.metrics import CertificateCollector, CertificateMetrics
+from agent.common.metric import Metric
 from agent.common.metrics import CONTAINER_TYPES, Metrics, exposition, image_size_class
+from agent.common.pod_metrics import PodMetrics
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.managers.edge.metrics import ManagerMetrics
 from agent.managers.model.counts import DURATION_BUCKETS, AdmissionCounts, ManagerCounts
@@ -67,6 +69,9 @@ def feed(metrics: Metrics) -> None:
         raise RuntimeError
     metrics.ensure_image_requests.labels("always", "false", "true").inc()
     metrics.evictions.labels("memory.available").inc()
+    for one in vars(PodMetrics).values():
+        if isinstance(one, Metric) and one.labels:
+            metrics.series[one.name].labels(*one.labels)
     metrics.spans_dropped.labels("queue_full").inc()
     metrics.image_pull_duration.labels(image_size_class(20 << 20)).observe(2.0)
     metrics.image_garbage_collected.labels("space").inc()
