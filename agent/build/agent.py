@@ -135,7 +135,7 @@ def _stats(base: Base, plugins: BuiltPlugins, local: LocalStats) -> StatsProvide
         return found
 
     cri = base.connections.cri
-    sources = StatsSources(base.pods, cri, cri, CgroupReader(), machine, served)
+    sources = StatsSources(base.pods, cri, cri, CgroupReader(), machine, served, base.metrics.volume_measured)
     huge_pages = sum(base.machine.facts().hugepages.values())
     return StatsProvider(derive.stats_settings(base.settings, huge_pages), sources, base.clock)
 

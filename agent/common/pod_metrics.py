@@ -1,4 +1,4 @@
-"""What is counted of pods' admission, of plugins and hooks, and of resizes, under upstream's names (pkg/kubelet/metrics).
+"""Counted of pods' admission, of plugins and hooks, and of resizes, under upstream's names (pkg/kubelet/metrics).
 
 Labels of names that users choose are bounded by whoever counts: anybody can register, or be refused for, anything.
 """
@@ -97,3 +97,14 @@ class PodMetrics:
         "deferred resize was resolved (accepted, reverted, terminated).",
         ("resolution", "priority_bucket"), _DEFERRED,
     )  # fmt: skip
+
+    def device_plugin_registered(self, resource: str) -> None:
+        self.device_plugin_registrations.labels(resource).inc()
+
+    def devices_allocated(self, resource: str, seconds: float) -> None:
+        """Also where the plugin failed."""
+        self.device_plugin_alloc_duration.labels(resource).observe(seconds)
+
+    def volume_measured(self, source: str, seconds: float) -> None:
+        """`source`: "du", "statfs" or the name of a CSI driver."""
+        self.volume_metric_collection.labels(source).observe(seconds)
