@@ -29,6 +29,7 @@ from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
 from agent.node.work.node import NodeManager
 from agent.pods.edge.pod_counts import PodCounts
+from agent.pods.edge.resize_counts import ResizeCounts
 from agent.pods.work.connections import LimitedConnections
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_stages import stages
@@ -156,6 +157,7 @@ def _register_metrics(
     pods = base.pods
     for collector in (
         PodCounts(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()})),
+        ResizeCounts(lambda: ((one.desired, one.resize) for one in pods.memories())),
         base.certificates.collector(base.clock),
         VolumeStatsCollector(lambda: [*plugins.csi_stats.latest(), *local.latest()]),
         VolumeCounts(volumes.manager.counts),

@@ -40,6 +40,7 @@ from agent.pods.work.registry import PodRegistry
 from agent.pods.work.resizes import Resizes
 from agent.resources.plan import resize_status
 from agent.resources.plan.allocation import allocation_of, same
+from agent.resources.plan.resize_labels import Trigger
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
@@ -129,7 +130,7 @@ class PodWorkers:
         if _downward_fields(before) != _downward_fields(pod):
             worker.refresh_volumes()
         if not same(allocation_of(wanted), allocation_of(pod)):
-            self.resizes.request(pod.uid)
+            self.resizes.ask(wanted, pod)
         self.resizes.changed(before, allocated)
 
     def _put_invalid(self, pod: Pod, problem: str) -> None:
@@ -178,7 +179,7 @@ class PodWorkers:
             worker.update(None)
             # The scheduler may already have given its resources to another pod (PodRegistry.active).
             self.deps.resources.managers.release(pod.uid)
-            self.resizes.retry()
+            self.resizes.retry(Trigger.REMOVED)
 
     def mark_synced(self, source: str, wanted: Collection[str] = ()) -> None:
         """This source has listed all its pods: its orphans are terminated. `wanted`: UIDs that it is about to put."""
@@ -249,7 +250,7 @@ class PodWorkers:
         self._resume_termination(worker)
         self._run(worker)
         if allocated is not pod:
-            self.resizes.request(pod.uid)
+            self.resizes.request(pod.uid, Trigger.ADDED)
 
     def _run(self, worker: PodWorker) -> PodWorker:
         pod = worker.memory.pod
@@ -317,7 +318,7 @@ class PodWorkers:
         self.deps.status.terminations.remove(uid)
         self.deps.resources.managers.remove(uid)
         self.deps.status.startups.remove(uid)
-        self.resizes.retry()
+        self.resizes.retry(Trigger.REMOVED)
         self._registry.report_removed(uid)
 
     def _terminate_orphan(self, seen: ObservedPod) -> None:

@@ -15,11 +15,14 @@ from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
 from agent.managers.edge.metrics import ManagerMetrics
 from agent.managers.model.counts import DURATION_BUCKETS, AdmissionCounts, ManagerCounts
 from agent.pods.edge.pod_counts import PodCounts
+from agent.pods.edge.resize_counts import ResizeCounts
+from agent.resources.model import ResizeCondition, ResizeState
 from agent.server.work.request_metrics import RequestMetrics
 from agent.stats.model import FsUsage
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
 from agent.volumes.edge.volume_metrics import VolumeCounts, VolumeStatsCollector
 from nodelib.clock import SystemClock
+from tests.builders.pods import pod
 from tests.fakes.agent_view import FakeView
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "agent"
@@ -43,6 +46,8 @@ def metrics() -> Metrics:
         resources.asked("v1", method)
         resources.failed("v1", method)
     registry.register(PodCounts(FakeView(), lambda: []))
+    waiting = ResizeState(pending=ResizeCondition(1, 0.0, 0.0, "Deferred", ""))
+    registry.register(ResizeCounts(lambda: [(pod(), waiting)]))
     registry.register(CertificateCollector(CertificateMetrics, CertificateMetrics))
     registry.register(VolumeCounts(lambda: {("kubernetes.io/configmap", "actual"): 1}))
     registry.register(VolumeStatsCollector(lambda: [(("shop", "data"), FsUsage(at=1))]))
