@@ -38,6 +38,7 @@ from agent.probes.edge import ProbeIo
 from agent.probes.places import Places
 from agent.probes.work import ProbeManager
 from agent.resources.metrics import KeptMemory
+from agent.resources.plan.resize_labels import counted
 from agent.resources.work.cgroups import KubepodsTree
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
@@ -157,7 +158,7 @@ def _register_metrics(
     pods = base.pods
     for collector in (
         PodCounts(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()})),
-        ResizeCounts(lambda: ((one.desired, one.resize) for one in pods.memories())),
+        ResizeCounts(lambda: counted((one.desired, one.resize) for one in pods.memories())),
         base.certificates.collector(base.clock),
         VolumeStatsCollector(lambda: [*plugins.csi_stats.latest(), *local.latest()]),
         VolumeCounts(volumes.manager.counts),

@@ -30,7 +30,6 @@ from nodelib.json_values import Json
 from nodelib.quantity import format_bytes
 
 SMT_REASON = "SMTAlignmentError"
-_DETAIL = "guaranteed_pod"
 _INFEASIBLE = 'Resize is infeasible for Guaranteed Pods alongside {manager} Manager policy "{policy}"'
 MOST_CONTAINERS = 512
 """Of a pod: each gets hints, CPUs and memory of its own, on the event loop, and what one has is looked at for the next.
@@ -184,12 +183,11 @@ def resize_refusal(wanted: Pod, allocated: Pod, policies: Policies) -> Refusal |
     if demand.qos_class(wanted) is not demand.Qos.GUARANTEED:
         return None
     if policies.cpus is not None and _requests_differ(wanted, allocated, demand.CPU):
-        return Refusal(
-            INFEASIBLE, _INFEASIBLE.format(manager="CPU", policy="static"), f"{_DETAIL}_cpu_manager_static_policy"
-        )
+        text = _INFEASIBLE.format(manager="CPU", policy="static")
+        return Refusal(INFEASIBLE, text, "guaranteed_pod_cpu_manager_static_policy")
     if policies.memory is not None and _requests_differ(wanted, allocated, demand.MEMORY):
         text = _INFEASIBLE.format(manager="Memory", policy="Static")
-        return Refusal(INFEASIBLE, text, f"{_DETAIL}_memory_manager_static_policy")
+        return Refusal(INFEASIBLE, text, "guaranteed_pod_memory_manager_static_policy")
     return None
 
 

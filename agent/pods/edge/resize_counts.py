@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
-
-from agent.common.model.pods import Pod
-from agent.resources.model import ResizeState
-from agent.resources.plan.resize_labels import priority_bucket
 
 _PENDING = (
     "Number of pending resizes for pods. Label 'priority_bucket' classifies the pod priority (system-critical: "
@@ -19,25 +14,26 @@ _PENDING = (
 
 
 class ResizeCounts:
-    """A collector in the sense of prometheus_client; `resizes()`: of all pods. It is called in another thread."""
+    """A collector in the sense of prometheus_client.
 
-    def __init__(self, resizes: Callable[[], Iterable[tuple[Pod, ResizeState]]]) -> None:
-        self._resizes = resizes
+    `counted()`: how many are pending, by reason and priority bucket, and how many are under way. It is called in
+    another thread.
+    """
+
+    def __init__(self, counted: Callable[[], tuple[Mapping[tuple[str, str], int], int]]) -> None:
+        self._counted = counted
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        found = list(self._resizes())
+        pending_now, in_progress = self._counted()
         pending = GaugeMetricFamily("kubelet_pod_pending_resizes", _PENDING, labels=["reason", "priority_bucket"])
-        counted = Counter(
-            (state.pending.reason.lower(), priority_bucket(pod)) for pod, state in found if state.pending is not None
-        )
-        for labels, count in sorted(counted.items()):
+        for labels, count in sorted(pending_now.items()):
             pending.add_metric(labels, count)
         yield pending
         yield GaugeMetricFamily(
             "kubelet_pod_in_progress_resizes",
             "Number of in-progress resizes for pods.",
-            value=sum(state.progress is not None for _, state in found),
+            value=in_progress,
         )

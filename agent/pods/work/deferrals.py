@@ -1,4 +1,4 @@
-"""How long resizes were deferred: measured by whoever ends a deferral, whether by room, by a change of mind or by the end."""
+"""How long resizes were deferred: measured by whoever ends a deferral."""
 
 from __future__ import annotations
 

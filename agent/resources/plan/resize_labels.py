@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from agent.common.model.pods import Pod
-from agent.resources.model import CPU, MEMORY
+from agent.resources.model import CPU, MEMORY, ResizeState
 from agent.resources.plan.allocation import allocation_of
 from nodelib.json_values import Json
 from nodelib.quantity import parse
@@ -55,6 +56,15 @@ def priority_bucket(pod: Pod) -> str:
     if priority == 0:
         return "normal"
     return "low" if priority > _LOW else "very-low"
+
+
+def counted(resizes: Iterable[tuple[Pod, ResizeState]]) -> tuple[Mapping[tuple[str, str], int], int]:
+    """How many are pending, by (reason, priority bucket), and how many are under way."""
+    every = list(resizes)
+    pending = Counter(
+        (state.pending.reason.lower(), priority_bucket(pod)) for pod, state in every if state.pending is not None
+    )
+    return pending, sum(state.progress is not None for _, state in every)
 
 
 def _operation(old: Json, new: Json, side: str, resource: str) -> str:

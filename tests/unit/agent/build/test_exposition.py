@@ -17,6 +17,7 @@ from agent.managers.model.counts import DURATION_BUCKETS, AdmissionCounts, Manag
 from agent.pods.edge.pod_counts import PodCounts
 from agent.pods.edge.resize_counts import ResizeCounts
 from agent.resources.model import ResizeCondition, ResizeState
+from agent.resources.plan.resize_labels import counted
 from agent.server.work.request_metrics import RequestMetrics
 from agent.stats.model import FsUsage
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
@@ -47,7 +48,7 @@ def metrics() -> Metrics:
         resources.failed("v1", method)
     registry.register(PodCounts(FakeView(), lambda: []))
     waiting = ResizeState(pending=ResizeCondition(1, 0.0, 0.0, "Deferred", ""))
-    registry.register(ResizeCounts(lambda: [(pod(), waiting)]))
+    registry.register(ResizeCounts(lambda: counted([(pod(), waiting)])))
     registry.register(CertificateCollector(CertificateMetrics, CertificateMetrics))
     registry.register(VolumeCounts(lambda: {("kubernetes.io/configmap", "actual"): 1}))
     registry.register(VolumeStatsCollector(lambda: [(("shop", "data"), FsUsage(at=1))]))

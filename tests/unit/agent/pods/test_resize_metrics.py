@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from agent.common.model.errors import CriError
 from agent.pods.edge.resize_counts import ResizeCounts
-from agent.resources.plan.resize_labels import operations, priority_bucket
-from nodelib.json_values import Json
+from agent.resources.plan.resize_labels import counted, operations, priority_bucket
 from tests.builders.metrics import series
 from tests.builders.pods import container, pod
 from tests.fakes.pod_world import World
@@ -29,7 +29,7 @@ async def world() -> AsyncIterator[World]:
     await made.kill_agent()
 
 
-async def deferred(world: World, **spec: Json) -> None:
+async def deferred(world: World, **spec: Any) -> None:
     """u1 waits for more than the node has left, which u2 holds."""
     world.create(container(resources=SMALL), uid="u1", name="one", **spec)
     world.create(container(resources=res("1500m", "64Mi")), uid="u2", name="two", terminationGracePeriodSeconds=1)
@@ -57,7 +57,7 @@ async def test_what_containers_ask_for_and_how_long_it_took(world: World) -> Non
 async def test_a_pod_that_goes_makes_room(world: World) -> None:
     await deferred(world, priority=7)
     registry = CollectorRegistry()
-    registry.register(ResizeCounts(lambda: ((one.desired, one.resize) for one in world.registry.memories())))
+    registry.register(ResizeCounts(lambda: counted((one.desired, one.resize) for one in world.registry.memories())))
     text = generate_latest(registry).decode()
     assert 'kubelet_pod_pending_resizes{priority_bucket="medium",reason="deferred"} 1.0\n' in text
     assert "kubelet_pod_in_progress_resizes 0.0\n" in text
