@@ -48,7 +48,9 @@ CONTAINER_TYPES = {Kind.INIT: "init_container", Kind.MAIN: "container", Kind.EPH
 # prometheus_client ends the name of each counter in _total; upstream has these without it, and so do people's alerts.
 _WITHOUT_TOTAL = re.compile(
     rb"\b(kubelet_evictions|kubelet_preemptions|kubelet_certificate_manager_client_expiration_renew_errors"
-    rb"|kubelet_server_expiration_renew_errors)_total\b"
+    rb"|kubelet_server_expiration_renew_errors"
+    rb"|kubelet_pod_resources_endpoint_(?:requests|errors)_(?:list|get|get_allocatable)"
+    rb"|kubelet_container_aligned_compute_resources_(?:failure_)?count)_total\b"
 )
 
 

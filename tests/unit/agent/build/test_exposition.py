@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
 from agent.certificates.edge.metrics import CertificateCollector, CertificateMetrics
@@ -16,11 +19,15 @@ from agent.managers.edge.metrics import ManagerMetrics
 from agent.managers.model.counts import DURATION_BUCKETS, AdmissionCounts, ManagerCounts
 from agent.pods.edge.pod_counts import PodCounts
 from agent.pods.edge.resize_counts import ResizeCounts
+from agent.pods_api.edge.metrics import PodsApiMetrics
+from agent.resources.metrics import KeptMemory
 from agent.resources.model import ResizeCondition, ResizeState
+from agent.resources.plan.memory_qos import Kept
 from agent.resources.plan.resize_labels import counted
 from agent.server.work.request_metrics import RequestMetrics
 from agent.stats.model import FsUsage
 from agent.volumes.edge.certificate_metrics import PodCertificateCounts
+from agent.volumes.edge.selinux_metrics import TEXTS, SelinuxCounts
 from agent.volumes.edge.volume_metrics import VolumeCounts, VolumeStatsCollector
 from nodelib.clock import SystemClock
 from tests.builders.pods import pod
@@ -53,8 +60,22 @@ def metrics() -> Metrics:
     registry.register(VolumeCounts(lambda: {("kubernetes.io/configmap", "actual"): 1}))
     registry.register(VolumeStatsCollector(lambda: [(("shop", "data"), FsUsage(at=1))]))
     registry.register(PodCertificateCounts(lambda: {("example.com/signer", "Issued"): 1}))
-    RequestMetrics(registry, SystemClock())
+    registry.register(KeptMemory(lambda: Kept(1, 2)))
+    asked = PodsApiMetrics(registry)
+    for method in ("ListPods", "GetPod", "WatchPods"):
+        asked.answered(method, "OK")
+    selinux = SelinuxCounts(registry)
+    for what in TEXTS:
+        selinux.add(what, "kubernetes.io/csi:driver", "RWOP")
+    asyncio.run(_one_request(RequestMetrics(registry, SystemClock())))
     return made
+
+
+async def _one_request(counted: RequestMetrics) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.Response()
+
+    await counted.filter("readwrite")(make_mocked_request("GET", "/healthz"), handler)
 
 
 def feed(metrics: Metrics) -> None:
