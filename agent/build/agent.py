@@ -23,8 +23,9 @@ from agent.build.pods_api import build_pods_api
 from agent.build.shutdown import shutdown_tasks
 from agent.build.static import build_static
 from agent.build.volumes import BuiltVolumes
-from agent.common.model.pods import ContainerState
+from agent.common.model.pods import ContainerState, Pod, RunState
 from agent.logs.edge import log_folder
+from agent.logs.edge.log_sizes import LogSizes
 from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
 from agent.node.work.node import NodeManager
@@ -34,6 +35,7 @@ from agent.pods.work.connections import LimitedConnections
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_stages import stages
 from agent.pods.work.pod_workers import PodWorkers
+from agent.pods.work.registry import PodRegistry
 from agent.probes.edge import ProbeIo
 from agent.probes.places import Places
 from agent.probes.work import ProbeManager
@@ -159,6 +161,7 @@ def _register_metrics(
     for collector in (
         PodCounts(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()})),
         ResizeCounts(lambda: counted((one.desired, one.resize) for one in pods.memories())),
+        LogSizes(base.settings.paths.pod_logs_dir, lambda: _running(pods)),
         base.certificates.collector(base.clock),
         VolumeStatsCollector(lambda: [*plugins.csi_stats.latest(), *local.latest()]),
         VolumeCounts(volumes.manager.counts),
@@ -167,3 +170,8 @@ def _register_metrics(
         base.metrics.registry.register(collector)
     if base.settings.cgroups.pods.memory.on:
         base.metrics.registry.register(KeptMemory(lambda: kubepods.kept))
+
+
+def _running(pods: PodRegistry) -> Iterator[tuple[Pod, str]]:
+    for pod in pods.pods():
+        yield from ((pod, one.name) for one in pods.observed(pod.uid).containers if one.state is RunState.RUNNING)

@@ -81,7 +81,6 @@ MISSING = (
         "how long a certificate lasted; `kubelet_certificate_manager_server_ttl_seconds` says how long it will",
     ),
     ("kubelet_credential_provider_*", "a plugin that fails is in the log and in the event of the pull"),
-    ("kubelet_container_log_filesystem_used_bytes", "sizes of logs are in /stats/summary"),
     ("kubelet_cri_losing_support", "a runtime that does not say its cgroup driver is in the log"),
     ("scrape_error", "hidden upstream since 1.29; `resource_scrape_error` is there"),
     ("kubelet_runtime_operations_errors_total", _RARE),

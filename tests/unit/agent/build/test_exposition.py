@@ -15,6 +15,7 @@ from agent.common.metric import Metric
 from agent.common.metrics import CONTAINER_TYPES, Metrics, exposition, image_size_class
 from agent.common.pod_metrics import PodMetrics
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
+from agent.logs.edge.log_sizes import LogSizes
 from agent.managers.edge.metrics import ManagerMetrics
 from agent.managers.model.counts import DURATION_BUCKETS, AdmissionCounts, ManagerCounts
 from agent.pods.edge.pod_counts import PodCounts
@@ -42,7 +43,7 @@ def names_and_labels(registry: CollectorRegistry) -> str:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
+def metrics(tmp_path: Path) -> Metrics:
     """A series of each metric that has labels, and all that the composition root registers."""
     made = Metrics("node-1", "v1.37.1")
     feed(made)
@@ -60,6 +61,9 @@ def metrics() -> Metrics:
     registry.register(VolumeCounts(lambda: {("kubernetes.io/configmap", "actual"): 1}))
     registry.register(VolumeStatsCollector(lambda: [(("shop", "data"), FsUsage(at=1))]))
     registry.register(PodCertificateCounts(lambda: {("example.com/signer", "Issued"): 1}))
+    logged = pod()
+    (tmp_path / f"shop_web_{logged.uid}" / "main").mkdir(parents=True)
+    registry.register(LogSizes(str(tmp_path), lambda: [(logged, "main")]))
     registry.register(KeptMemory(lambda: Kept(1, 2)))
     asked = PodsApiMetrics(registry)
     for method in ("ListPods", "GetPod", "WatchPods"):
