@@ -121,7 +121,8 @@ async def _connected_base(settings: Settings) -> Base:
     found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, in_background=True)
     base = build_base(settings, clock, found)
     await find_first_address(base.addresses)
-    return replace(base, settings=await with_driver_of(base.connections.cri, settings, clock))
+    on_old = base.metrics.cri_names_no_driver
+    return replace(base, settings=await with_driver_of(base.connections.cri, settings, clock, on_old))
 
 
 def _pod_workers(base: Base, keeper: NodeManager, deps: PodDeps) -> PodWorkers:

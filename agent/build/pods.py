@@ -91,6 +91,7 @@ def pod_deps(
             settings,
             PullSecrets(built.objects, built.warnings, unread),
             clock,
+            metrics,
             None if settings.standalone else ServiceAccounts(base.connections.named, clock.now),
         ),
         events=base.events,

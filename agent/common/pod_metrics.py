@@ -5,7 +5,7 @@ Labels of names that users choose are bounded by whoever counts: anybody can reg
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from agent.common.metric import GO_BUCKETS, Metric
 
@@ -72,6 +72,28 @@ class PodMetrics:
         Histogram, "kubelet_volume_metric_collection_duration_seconds", "Duration in seconds to calculate volume stats",
         ("metric_source",), GO_BUCKETS,
     )  # fmt: skip
+    image_volumes_requested = Metric(
+        Counter, "kubelet_image_volume_requested", "Number of requested image volumes.", stability="BETA"
+    )
+    image_volumes_mounted = Metric(
+        Counter, "kubelet_image_volume_mounted_succeed", "Number of successful image volume mounts.", stability="BETA"
+    )
+    image_volumes_failed = Metric(
+        Counter, "kubelet_image_volume_mounted_errors", "Number of failed image volume mounts.", stability="BETA"
+    )
+    credential_plugin_duration = Metric(
+        Histogram, "kubelet_credential_provider_plugin_duration",
+        "Duration of execution in seconds for credential provider plugin", ("plugin_name",), GO_BUCKETS,
+    )  # fmt: skip
+    credential_plugin_errors = Metric(
+        Counter, "kubelet_credential_provider_plugin_errors", "Number of errors from credential provider plugin",
+        ("plugin_name",),
+    )  # fmt: skip
+    cri_losing_support = Metric(
+        Gauge, "kubelet_cri_losing_support",
+        "the Kubernetes version that the currently running CRI implementation will lose support on if not upgraded.",
+        ("version",),
+    )  # fmt: skip
     container_requested_resizes = Metric(
         Counter, "kubelet_container_requested_resizes",
         "Number of requested resizes, counted at the container level. Different resources on the same container are "
@@ -104,6 +126,15 @@ class PodMetrics:
     def devices_allocated(self, resource: str, seconds: float) -> None:
         """Also where the plugin failed."""
         self.device_plugin_alloc_duration.labels(resource).observe(seconds)
+
+    def credential_plugin_ran(self, name: str, seconds: float, failed: bool) -> None:
+        self.credential_plugin_duration.labels(name).observe(seconds)
+        if failed:
+            self.credential_plugin_errors.labels(name).inc()
+
+    def cri_names_no_driver(self) -> None:
+        """The runtime does not say its cgroup driver. The version is the one that upstream's kubelet names."""
+        self.cri_losing_support.labels("1.38.0").inc()
 
     def volume_measured(self, source: str, seconds: float) -> None:
         """`source`: "du", "statfs" or the name of a CSI driver."""
