@@ -144,7 +144,9 @@ class PodWorker:
         """Until nothing of the pod is left, or until cancelled: then its containers run on."""
         walking: dict[asyncio.Task[None], Step] = {}
         operation, began = "create", self._deps.clock.monotonic()
-        self._deps.metrics.pod_worker_start_duration.observe(self._notes.admission())
+        waited = self._notes.admission()
+        if waited is not None and self.memory.pod.source != "runtime":  # what only the runtime knows is not started
+            self._deps.metrics.pod_worker_start_duration.observe(waited)
         try:
             while True:
                 await self._turn.wait()

@@ -30,11 +30,14 @@ class StartNotes:
         self, memory: PodMemory, clock: Clock, heard: Moment, *, is_new: bool, tracer: PodTracer | None
     ) -> None:
         self._memory, self._clock, self._is_new, self._tracer = memory, clock, is_new, tracer
-        self._heard = heard
+        self._heard, self._has_run = heard, False
         self._probed: set[str] = set()  # ids of containers whose first good answer is noted
 
-    def admission(self) -> float:
-        """The worker runs: how many seconds the pod took from its source to here."""
+    def admission(self) -> float | None:
+        """The worker runs: how many seconds the pod took from its source to here; None: it ran before, and failed."""
+        if self._has_run:
+            return None
+        self._has_run = True
         took = self._clock.monotonic() - self._heard.monotonic
         if self._is_new:
             self._is_new = False

@@ -36,8 +36,9 @@ class StepOutcomes:
             return
         rejected = failures.rejection_of(reason, message, now, memory.blocked)
         if rejected is not None:
+            if memory.termination is None:
+                self._deps.metrics.admission_rejections.labels(rejection_label(reason)).inc()
             memory.termination = combined(memory.termination, rejected)
-            self._deps.metrics.admission_rejections.labels(rejection_label(reason)).inc()
         if container := failures.blocked_container(step):
             before = memory.failures.get(container)
             memory.failures[container] = failures.failure(before, reason, message, action, now, jitter)

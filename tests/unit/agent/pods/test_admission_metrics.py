@@ -14,6 +14,7 @@ from tests.builders.pods import container, pod
 from tests.fakes.pod_world import World
 
 CPU: Json = {"requests": {"cpu": "100m"}}
+STARTS = "kubelet_pod_worker_start_duration_seconds_count"
 REJECTIONS, ADMITTED = "kubelet_admission_rejections_total", "kubelet_pod_level_resources_admission_total"
 
 
@@ -32,7 +33,7 @@ async def test_pods_are_counted_as_they_are_admitted_or_refused(world: World) ->
     await world.until(lambda: world.is_ready() and world.phase("u2") == world.phase("u3") == "Failed")
     assert series(world.metrics, REJECTIONS) == {("OutOfcpu",): 1, ("Other",): 1}
     assert series(world.metrics, ADMITTED) == {("container_level", "burstable"): 1}
-    assert series(world.metrics, "kubelet_pod_worker_start_duration_seconds_count") == {(): 3}
+    assert series(world.metrics, STARTS) == {(): 3}
 
 
 async def test_a_pod_whose_volumes_are_too_many_is_counted_when_it_is_given_up(world: World) -> None:
@@ -61,6 +62,14 @@ async def test_pods_that_no_source_wants_are_counted(world: World) -> None:
     await world.start_agent()
     await world.until(lambda: not world.cri.dump())
     assert series(world.metrics, "kubelet_orphaned_runtime_pods_total") == {(): 1}
+    assert series(world.metrics, STARTS) == {(): 1}, "it is ended, not started"
+
+
+async def test_a_worker_that_failed_starts_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.pods.work.pod_worker.plan_pod", lambda *_: 1 / 0)
+    world.create()
+    await world.clock.advance(5)
+    assert series(world.metrics, STARTS) == {(): 1}
 
 
 @pytest.mark.parametrize(("seconds", "cut"), [(5, 0), (600, 1)], ids=["in time", "longer than the grace"])
