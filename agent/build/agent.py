@@ -23,20 +23,24 @@ from agent.build.pods_api import build_pods_api
 from agent.build.shutdown import shutdown_tasks
 from agent.build.static import build_static
 from agent.build.volumes import BuiltVolumes
-from agent.common.model.pods import ContainerState
+from agent.common.model.pods import ContainerState, Pod, RunState
 from agent.logs.edge import log_folder
+from agent.logs.edge.log_sizes import LogSizes
 from agent.logs.work import LogRotation
 from agent.managers.work import TopologyAffinity
 from agent.node.work.node import NodeManager
 from agent.pods.edge.pod_counts import PodCounts
+from agent.pods.edge.resize_counts import ResizeCounts
 from agent.pods.work.connections import LimitedConnections
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_stages import stages
 from agent.pods.work.pod_workers import PodWorkers
+from agent.pods.work.registry import PodRegistry
 from agent.probes.edge import ProbeIo
 from agent.probes.places import Places
 from agent.probes.work import ProbeManager
 from agent.resources.metrics import KeptMemory
+from agent.resources.plan.resize_labels import counted
 from agent.resources.work.cgroups import KubepodsTree
 from agent.settings import Settings
 from agent.static.work.mirrors import MirrorPods
@@ -117,7 +121,8 @@ async def _connected_base(settings: Settings) -> Base:
     found = await credentials.find_credentials(settings, clock, user_agent=USER_AGENT, in_background=True)
     base = build_base(settings, clock, found)
     await find_first_address(base.addresses)
-    return replace(base, settings=await with_driver_of(base.connections.cri, settings, clock))
+    on_old = base.metrics.cri_names_no_driver
+    return replace(base, settings=await with_driver_of(base.connections.cri, settings, clock, on_old))
 
 
 def _pod_workers(base: Base, keeper: NodeManager, deps: PodDeps) -> PodWorkers:
@@ -135,7 +140,7 @@ def _stats(base: Base, plugins: BuiltPlugins, local: LocalStats) -> StatsProvide
         return found
 
     cri = base.connections.cri
-    sources = StatsSources(base.pods, cri, cri, CgroupReader(), machine, served)
+    sources = StatsSources(base.pods, cri, cri, CgroupReader(), machine, served, base.metrics.volume_measured)
     huge_pages = sum(base.machine.facts().hugepages.values())
     return StatsProvider(derive.stats_settings(base.settings, huge_pages), sources, base.clock)
 
@@ -156,6 +161,8 @@ def _register_metrics(
     pods = base.pods
     for collector in (
         PodCounts(pods, lambda: stages(pods.memories(), {pod.uid for pod in pods.active()})),
+        ResizeCounts(lambda: counted((one.desired, one.resize) for one in pods.memories())),
+        LogSizes(base.settings.paths.pod_logs_dir, lambda: _running(pods)),
         base.certificates.collector(base.clock),
         VolumeStatsCollector(lambda: [*plugins.csi_stats.latest(), *local.latest()]),
         VolumeCounts(volumes.manager.counts),
@@ -164,3 +171,8 @@ def _register_metrics(
         base.metrics.registry.register(collector)
     if base.settings.cgroups.pods.memory.on:
         base.metrics.registry.register(KeptMemory(lambda: kubepods.kept))
+
+
+def _running(pods: PodRegistry) -> Iterator[tuple[Pod, str]]:
+    for pod in pods.pods():
+        yield from ((pod, one.name) for one in pods.observed(pod.uid).containers if one.state is RunState.RUNNING)

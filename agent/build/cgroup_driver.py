@@ -7,6 +7,7 @@ runtime does not answer.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -29,10 +30,15 @@ class AsksDriver(Protocol):
         ...
 
 
-async def with_driver_of(runtime: AsksDriver, settings: Settings, clock: Clock) -> Settings:
-    """The settings with the runtime's driver; the configured one, if it does not say."""
+async def with_driver_of(
+    runtime: AsksDriver, settings: Settings, clock: Clock, on_old: Callable[[], None] = lambda: None
+) -> Settings:
+    """The settings with the runtime's driver; the configured one, if it does not say.
+
+    `on_old()`: the runtime is older than the question.
+    """
     configured = settings.cgroups.pods.driver
-    found = await _asked(runtime, clock, configured)
+    found = await _asked(runtime, clock, configured, on_old)
     if found in ("", configured):
         return settings
     log.warning("cgroupDriver: the runtime uses %s, so the configured %s is not used", found, configured)
@@ -40,13 +46,14 @@ async def with_driver_of(runtime: AsksDriver, settings: Settings, clock: Clock) 
     return replace(settings, cgroups=cgroups, effective={**settings.effective, "cgroupDriver": found})
 
 
-async def _asked(runtime: AsksDriver, clock: Clock, configured: str) -> str:
+async def _asked(runtime: AsksDriver, clock: Clock, configured: str, on_old: Callable[[], None]) -> str:
     pauses, until = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), clock.monotonic() + _LONGEST
     while True:
         try:
             return await runtime.cgroup_driver()
         except CriError as error:
             if error.code == "UNIMPLEMENTED":
+                on_old()
                 log.info("the runtime does not say which cgroup driver it uses: the configured %s is used", configured)
                 return ""
             if clock.monotonic() >= until:

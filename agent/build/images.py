@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from agent.common.metrics import Metrics
 from agent.images.edge import credential_plugins
 from agent.images.edge.docker_config import NodeLogins
 from agent.images.plan.credential_providers import providers
@@ -21,7 +22,7 @@ def pull_rate(settings: Settings, clock: Clock) -> TokenBucket | None:
 
 
 def build_pull_credentials(
-    settings: Settings, secrets: Secrets, clock: Clock, accounts: Accounts | None = None
+    settings: Settings, secrets: Secrets, clock: Clock, metrics: Metrics, accounts: Accounts | None = None
 ) -> PullCredentials:
     """Raises Invalid if the configuration of the plugins is wrong, or a plugin does not exist."""
     logins = NodeLogins(settings.paths.root_dir, os.path.expanduser("~"))
@@ -43,4 +44,5 @@ def build_pull_credentials(
                 step="look for credential provider plugins",
                 action=f"Install the plugin there, or remove it from {path}.",
             )
-    return PullCredentials(secrets, found, credential_plugins.CredentialPlugins(folder), clock, logins, accounts)
+    plugins = credential_plugins.CredentialPlugins(folder, metrics.credential_plugin_ran)
+    return PullCredentials(secrets, found, plugins, clock, logins, accounts)

@@ -98,7 +98,15 @@ class BuiltPlugins:
 
 async def build_devices(base: Base, affinity: TopologyAffinity) -> DeviceManager:
     """The device manager, with the allocations of earlier agents. Raises Temporary."""
-    hooks = DeviceHooks(_if_synced(base.pods, base.pods.active), base.node_changed.fire, base.pods.wake, affinity.of)
+    metrics = base.metrics
+    hooks = DeviceHooks(
+        _if_synced(base.pods, base.pods.active),
+        base.node_changed.fire,
+        base.pods.wake,
+        affinity.of,
+        metrics.device_plugin_registered,
+        metrics.devices_allocated,
+    )
     folder = f"{base.settings.paths.root_dir}/device-plugins"
     devices = DeviceManager(CheckpointFiles(folder, MOST_BYTES), DevicePluginEndpoint, base.clock, hooks)
     await devices.load()
@@ -151,7 +159,7 @@ async def build_plugins(base: Base, devices: DeviceManager, managers: ResourceMa
         objects=objects,
         drivers=drivers,
         csi=csi,
-        csi_stats=CsiStats(csi, drivers, filesystem, clock),
+        csi_stats=CsiStats(csi, drivers, filesystem, clock, base.metrics.volume_measured),
         csi_growth=CsiGrowth(csi, drivers, grower),
         expansion=expansion,
         csi_limits=limits,

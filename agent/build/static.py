@@ -59,7 +59,7 @@ def build_static(
 ) -> StaticParts:
     """Must run inside the event loop."""
     settings, events, clock = base.settings, base.events, base.clock
-    pods = StaticPods(pod_workers, base.pods)
+    pods = StaticPods(pod_workers, base.pods, base.metrics.restarted_pods.labels("true").inc)
     mirrors = MirrorPodManager(
         PodsApi(base.connections.api),
         mirror_pods,

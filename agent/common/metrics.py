@@ -1,5 +1,7 @@
 """The agent's own metrics, each declared once, under upstream's names (pkg/kubelet/metrics, pkg/kubelet/prober).
 
+Those of admission, of what plugins and hooks do, and of resizes are in pod_metrics.py.
+
 Code that measures something gets the agent's `Metrics` and uses its fields as any other Counter, Gauge or Histogram.
 Values that are counted only when somebody scrapes come from collectors in the rooms they are about; agent/build
 registers those. process_* metrics come from prometheus_client.
@@ -9,10 +11,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,7 +24,9 @@ from prometheus_client import (
     generate_latest,
 )
 
+from agent.common.metric import PROBES, Metric
 from agent.common.model.pods import Kind
+from agent.common.pod_metrics import PodMetrics
 from nodelib.traces.counters import DROPPED, EXPORTED
 
 # They begin at 25 ms: upstream's first bucket (0.5 s) is beyond what a pod needs here.
@@ -34,7 +36,6 @@ _POD_START = (
 )  # fmt: skip
 _STORAGE = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 _IMAGE_PULL = (1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
-_PROBES = "/metrics/probes"
 _MB, _GB = 1 << 20, 1 << 30
 _IMAGE_SIZES = (
     (100 * _GB, "GT100GB"), (60 * _GB, "60GB-100GB"), (40 * _GB, "40GB-60GB"), (30 * _GB, "30GB-40GB"),
@@ -46,8 +47,10 @@ CONTAINER_TYPES = {Kind.INIT: "init_container", Kind.MAIN: "container", Kind.EPH
 
 # prometheus_client ends the name of each counter in _total; upstream has these without it, and so do people's alerts.
 _WITHOUT_TOTAL = re.compile(
-    rb"\b(kubelet_evictions|kubelet_certificate_manager_client_expiration_renew_errors"
-    rb"|kubelet_server_expiration_renew_errors)_total\b"
+    rb"\b(kubelet_evictions|kubelet_preemptions|kubelet_certificate_manager_client_expiration_renew_errors"
+    rb"|kubelet_server_expiration_renew_errors"
+    rb"|kubelet_pod_resources_endpoint_(?:requests|errors)_(?:list|get|get_allocatable)"
+    rb"|kubelet_container_aligned_compute_resources_(?:failure_)?count)_total\b"
 )
 
 
@@ -61,30 +64,7 @@ def image_size_class(size: int) -> str:
     return next((label for least, label in _IMAGE_SIZES if size > least), "N/A")
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric, as upstream declares it. Read from a `Metrics`, it is that agent's Counter, Gauge or Histogram.
-
-    prometheus_client adds `_total` to a counter's name. `buckets` None: the library's.
-    """
-
-    kind: Callable[..., Any]
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] | None = None
-    stability: str = "ALPHA"
-    endpoint: str = "/metrics"
-
-    def __get__(self, metrics: Metrics | None, owner: type) -> Any:
-        return self if metrics is None else metrics.series[self.name]
-
-    def make(self, registry: CollectorRegistry) -> Any:
-        buckets = {} if self.buckets is None else {"buckets": self.buckets}
-        return self.kind(self.name, self.help, self.labels, registry=registry, **buckets)
-
-
-class Metrics:
+class Metrics(PodMetrics):
     """One agent's metrics: `registry` is for /metrics, `probe_registry` for /metrics/probes. Times are in seconds."""
 
     node_name = Metric(Gauge, "kubelet_node_name", "The node's name. The count is always 1.", ("node",))
@@ -229,14 +209,14 @@ class Metrics:
     prober_probe = Metric(
         Counter, "prober_probe",
         "Cumulative number of a liveness, readiness or startup probe for a container by result.",
-        ("probe_type", "result", "container", "pod", "namespace", "pod_uid"), stability="BETA", endpoint=_PROBES,
+        ("probe_type", "result", "container", "pod", "namespace", "pod_uid"), stability="BETA", endpoint=PROBES,
     )  # fmt: skip
     probes_start_time = Metric(
-        Gauge, "process_start_time_seconds", "Start time of the process since unix epoch in seconds.", endpoint=_PROBES,
+        Gauge, "process_start_time_seconds", "Start time of the process since unix epoch in seconds.", endpoint=PROBES,
     )  # fmt: skip
     prober_probe_duration = Metric(
         Histogram, "prober_probe_duration_seconds", "Duration in seconds for a probe response.",
-        ("probe_type", "container", "pod", "namespace"), endpoint=_PROBES,
+        ("probe_type", "container", "pod", "namespace"), endpoint=PROBES,
     )  # fmt: skip
 
     def __init__(self, node_name: str, version: str) -> None:
@@ -245,12 +225,15 @@ class Metrics:
         self.registry, self.probe_registry = CollectorRegistry(), CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.series = {
-            metric.name: metric.make(self.probe_registry if metric.endpoint == _PROBES else self.registry)
-            for metric in vars(Metrics).values()
+            metric.name: metric.make(self.probe_registry if metric.endpoint == PROBES else self.registry)
+            for owner in (Metrics, PodMetrics)
+            for metric in vars(owner).values()
             if isinstance(metric, Metric)
         }
         self.node_name.labels(node_name).set(1)
         self.build_info.labels(version).set(1)
+        for static in ("true", ""):
+            self.restarted_pods.labels(static)
         self.probes_start_time.set(time.time())
         self._relisted_at = 0.0
 

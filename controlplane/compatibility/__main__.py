@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from controlplane.cluster.edge.roots import cache_root
+from controlplane.compatibility.sources import declared_metrics
 from controlplane.compatibility.work import FACTS, FEATURES, PAGE, compatibility_page, features_page, upstream_facts
 
 _USAGE = "Usage: python -m controlplane.compatibility facts|page"
@@ -14,7 +15,9 @@ _USAGE = "Usage: python -m controlplane.compatibility facts|page"
 def main(arguments: list[str]) -> int:
     """Return the exit status: 2 for a wrong command line."""
     if arguments == ["facts"]:
-        for name, text in upstream_facts(Path(cache_root()), lambda line: print(line, file=sys.stderr)).items():
+        cache = Path(cache_root())
+        found = upstream_facts(cache, lambda line: print(line, file=sys.stderr))
+        for name, text in {**found, "metrics": declared_metrics(cache)}.items():
             (FACTS / f"{name}.json").write_text(text, encoding="utf-8")
     elif arguments == ["page"]:
         PAGE.write_text(compatibility_page(), encoding="utf-8")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+from tests.dashboards.declared import served, unserved
 from tests.dashboards.facts import Facts
 from tests.dashboards.queries import QUERIES, Query
 from tests.dashboards.reasons import LABELS, MISSING, OWN, SILENT
@@ -22,7 +23,8 @@ The kubelet serves `/metrics`, `/metrics/cadvisor`, `/metrics/probes` and `/metr
 `/metrics` on 127.0.0.1:10249. Names, labels and types are upstream's, so that the dashboards, rules and alerts that
 people have go on working. This page says how far. It is made by `python -m tests.dashboards`, which has a real
 Prometheus scrape a node of ours, and one of `up --agent upstream --proxy upstream` with upstream's kubelet and proxy,
-both under the same pods.
+both under the same pods. A metric with labels is in no scrape until something of its kind has happened: what upstream's
+kubelet declares is therefore read from its sources, too (`python -m controlplane.compatibility facts`).
 
 ## Dashboards of our own
 
@@ -38,7 +40,7 @@ and nodes, the recording rules below them, and what its alerts compare: a query 
 
 def page(ours: Facts, theirs: Facts) -> str:
     """The whole page."""
-    parts = (_answers, _missing, _differing, _own)
+    parts = (_answers, _missing, _declared, _differing, _own)
     return "\n".join([_HEAD, *(line for part in parts for line in part(ours, theirs)), ""])
 
 
@@ -48,10 +50,11 @@ def reason(reasons: Reasons, name: str) -> str:
 
 
 def missing(ours: Facts, theirs: Facts) -> Iterator[tuple[str, str, Series]]:
-    """(endpoint, metric, what it is) of upstream's that ours lacks there."""
+    """(endpoint, metric, what it is) of upstream's that ours lacks there, and has not come to serve since."""
     for endpoint, listed in theirs.endpoints.items():
         for name, series in listed.items():
-            if name not in ours.endpoints[endpoint]:
+            is_new = endpoint.startswith("kubelet ") and name in served() and not reason(MISSING, name)
+            if name not in ours.endpoints[endpoint] and not is_new:
                 yield endpoint, name, series
 
 
@@ -89,6 +92,12 @@ def _answers(ours: Facts, theirs: Facts) -> Iterator[str]:
 def _missing(ours: Facts, theirs: Facts) -> Iterator[str]:
     yield "\n## What upstream's daemons have and ours do not\n"
     yield from _table(((endpoint, name, reason(MISSING, name)) for endpoint, name, _ in missing(ours, theirs)))
+
+
+def _declared(ours: Facts, theirs: Facts) -> Iterator[str]:
+    yield "\n## What upstream's kubelet declares, no scrape showed, and ours does not serve\n"
+    shown = {name for _, name, _ in missing(ours, theirs)}
+    yield from _table(("kubelet", one.name, reason(MISSING, one.name)) for one in unserved() if one.name not in shown)
 
 
 def _differing(ours: Facts, theirs: Facts) -> Iterator[str]:

@@ -7,7 +7,8 @@ _GO = "the runtime of Go programs; of this process there are `process_*`"
 _LIBRARY = "internals of a library that these daemons do not have: client-go, apiserver, component-base"
 _RARE = "has a series once it happened"
 _MACHINE = "hardware that nodes do not have, or that the Node object already shows"
-_NOT_COUNTED = "not counted here"
+_ONE_PATH = "events and lists are one path here, without a queue whose events are lost"
+_WITH_POLICY = "shown while the static policy is on"
 
 SILENT = (
     ("*go_goroutines*", "a Python process has no goroutines"),
@@ -51,24 +52,42 @@ MISSING = (
         "[every gate and its default](compatibility.md) is fixed for a version; `/flagz` shows what is set",
     ),
     ("kubelet_evented_pleg_*", "events and lists are one path here, without a fall-back to count"),
-    ("kubelet_pleg_*", "events and lists are one path here, without a queue whose events are lost"),
+    ("kubelet_pleg_discard_events", _ONE_PATH),
+    ("kubelet_pleg_pod_relist_duration_seconds", _ONE_PATH),
     ("kubelet_node_startup_*", "the start is in the log and the traces; no phase of it takes longer than a second"),
     ("kubelet_imagemanager_*", "records of pulls are files in one folder; `nodewright images` shows them"),
-    ("kubelet_image_volume_*", "image volumes are counted as volumes (`volume_manager_total_volumes`) and as images"),
     ("kubelet_image_pull_duration_seconds", _RARE),
     ("kubelet_first_network_pod_start_sli_duration_seconds", "the first pod starts like any other here"),
-    ("kubelet_cpu_manager_*", "shown while the static policy is on"),
-    ("kubelet_memory_manager_*", "shown while the static policy is on"),
-    ("kubelet_orphan*", "pods that nobody wants are in `kubelet_working_pods`"),
+    ("kubelet_cpu_manager_*", _WITH_POLICY),
+    ("kubelet_memory_manager_*", _WITH_POLICY),
+    ("kubelet_orphan_pod_cleaned_volumes*", "a sweep removes what pods that are gone left on disk, and logs each"),
     ("force_cleaned_*", "volumes are found in the pod's directory; nothing is reconstructed"),
     ("reconstruct_*", "volumes are found in the pod's directory; nothing is reconstructed"),
     ("kubelet_metrics_provider", "there is one provider: the kubelet itself reads the cgroups"),
-    ("kubelet_*user_namespaced*", "pods with user namespaces are [not supported](limits.md)"),
-    ("kubelet_*_errors_total", _RARE),
+    (
+        "kubelet_resource_manager_*",
+        "of the gate PodLevelResourceManagers, which is off by default and [absent here](compatibility.md)",
+    ),
+    ("csi_node_storage_health_status", "of the gate CSIVolumeHealth, which is [absent here](compatibility.md)"),
+    ("kubelet_started_host_process_containers_*", "host process containers are of Windows"),
+    (
+        "kubelet_websocket_streaming_requests_total",
+        "counts streams that the kubelet translates; for this node the API server does, as before 1.36",
+    ),
+    (
+        "kubelet_certificate_manager_server_rotation_seconds",
+        "how long a certificate lasted; `kubelet_certificate_manager_server_ttl_seconds` says how long it will",
+    ),
+    ("kubelet_credential_provider_config_info", "the file is read once, when the kubelet starts"),
+    ("scrape_error", "hidden upstream since 1.29; `resource_scrape_error` is there"),
+    ("kubelet_runtime_operations_errors_total", _RARE),
+    ("kubelet_run_podsandbox_errors_total", _RARE),
+    ("kubelet_started_containers_errors_total", _RARE),
     ("kubelet_started_containers_total", _RARE),
-    ("kubelet_terminated_containers_total", "counted since this was measured"),
-    ("kubelet_*", _NOT_COUNTED),
-    ("dra_*", _NOT_COUNTED),
+    (
+        "dra_node_*_skips_total",
+        "every driver is asked to prepare its claims: DRAOptionalNodeOperations is alpha and absent",
+    ),
     ("kubeproxy_*", _RARE),
     ("cadvisor_version_info", "there is no cAdvisor"),
     ("container_cpu_load_*", "needs a taskstats reader, which upstream's kubelet switches off as well"),
@@ -81,6 +100,8 @@ MISSING = (
     ("container_*", _RARE),
     ("machine_*", _MACHINE),
 )
+# Reasons that may be given for what ours serves, too: why there was no series of it.
+WAITS = (_RARE, _WITH_POLICY)
 LABELS = (
     ("kubernetes_build_info", "the other labels describe a Go program's build"),
     ("machine_*", "the Node's status.nodeInfo has these names of the machine"),

@@ -483,7 +483,7 @@ class World:
                 runtime=self.cri,
                 configs=self.configs,
                 images=ImageManager(images),
-                hooks=Hooks(self.cri, FakeHookHttp(), self.clock),
+                hooks=Hooks(self.cri, FakeHookHttp(), self.clock, self.metrics.sleep_terminated.inc),
                 files=files,
                 restarts=self.restarts,
                 sandbox_gate=Gate(),

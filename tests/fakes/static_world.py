@@ -103,7 +103,7 @@ class StaticWorld(World):
 
     def connected(self) -> Callable[[str, Json, Json | None], None]:
         self.mirror_pods = MirrorPods()
-        self.static = StaticPods(self.workers, self.registry)
+        self.static = StaticPods(self.workers, self.registry, self.metrics.restarted_pods.labels("true").inc)
         self.mirrors = MirrorPodManager(
             self.mirror_api,
             self.mirror_pods,

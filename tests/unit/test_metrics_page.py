@@ -9,9 +9,10 @@ import pytest
 
 from nodelib.json_values import Json
 from tests.dashboards import facts, grafana
+from tests.dashboards.declared import declared, served, unlike, unserved
 from tests.dashboards.page import PAGE, differing, missing, page, reason, silent
 from tests.dashboards.queries import QUERIES, is_incidental
-from tests.dashboards.reasons import LABELS, MISSING, OWN, SILENT
+from tests.dashboards.reasons import LABELS, MISSING, OWN, SILENT, WAITS
 from tests.dashboards.series import Series, series_of
 
 OURS, THEIRS = (facts.read(maker) for maker in facts.MAKERS)
@@ -44,6 +45,23 @@ def test_each_difference_has_a_reason() -> None:
     assert [name for _, name, _ in differing(OURS, THEIRS) if not reason(LABELS, name)] == []
     assert [one.text for one in silent(OURS) if not reason(SILENT, one.text)] == []
     assert {name for name, _ in (*MISSING, *LABELS, *SILENT, *OWN)} >= {"*"}
+
+
+def test_each_metric_that_upstreams_kubelet_declares_is_served_or_answered() -> None:
+    assert [one.name for one in unserved() if not reason(MISSING, one.name)] == []
+    assert list(unlike()) == [], "served, but not as upstream's"
+
+
+def test_a_metric_without_an_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not reason(MISSING, "kubelet_new_in_the_next_release_total")
+    without = {name: one for name, one in served().items() if name != "kubelet_evictions"}
+    monkeypatch.setattr("tests.dashboards.declared.served", lambda: without)
+    assert [one.name for one in unserved() if not reason(MISSING, one.name)] == ["kubelet_evictions"]
+
+
+def test_no_answer_is_given_for_what_is_served() -> None:
+    answered = {one.name: reason(MISSING, one.name) for one in declared() if one.name in served()}
+    assert {name: why for name, why in answered.items() if why and why not in WAITS} == {}
 
 
 def test_what_has_data_with_upstreams_daemons_has_data_with_ours() -> None:

@@ -38,7 +38,8 @@ def admission(pod: Pod, others: Iterable[Pod], node: NodeView) -> tuple[Refusal 
         text = f"no set of running pods found to reclaim resources: [{amounts}]"
         recovery = "Unexpected error while attempting to recover from admission failure: preemption: "
         return Refusal(UNEXPECTED, f"{recovery}error finding a set of pods to preempt: {text}"), ()
-    return None, tuple(Eviction(one, REASON, MESSAGE, grace_seconds(one), disrupted=True) for one in victims)
+    signal = next(iter(short))
+    return None, tuple(Eviction(one, REASON, MESSAGE, grace_seconds(one), signal, disrupted=True) for one in victims)
 
 
 def victims_of(pod: Pod, others: list[Pod], lacking: Lacking) -> list[Pod] | None:

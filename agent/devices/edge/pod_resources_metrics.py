@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter
 
 _METHODS = {"List": "list", "GetAllocatableResources": "get_allocatable", "Get": "get"}
 _VERSION = ["server_api_version"]
@@ -18,10 +18,9 @@ class PodResourcesMetrics:
             _VERSION,
             registry=registry,
         )
-        # Gauges, because prometheus_client would end the names of counters in _total, which upstream's do not have.
         self._requests, self._errors = (
             {
-                method: Gauge(
+                method: Counter(
                     f"kubelet_pod_resources_endpoint_{kind}_{name}",
                     f"Number of requests to the PodResource {method} endpoint{text}. "
                     "Broken down by server api version.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from agent.common.model.errors import PluginError
@@ -44,13 +44,16 @@ class DeviceHooks:
 
     `active_pods()`: UIDs of the pods that keep their devices, None while not all pods are known; `changed()`: the
     node's devices have changed; `health_changed(uid)`: the health of a device of this pod has changed;
-    `affinity(uid, container)`: the NUMA nodes that the topology manager chose, None: any.
+    `affinity(uid, container)`: the NUMA nodes that the topology manager chose, None: any. `counted(resource)`: a plugin
+    asks to be registered; `answered(resource, seconds)`: one has answered Allocate, or failed to.
     """
 
     active_pods: Callable[[], Collection[str] | None]
     changed: Callable[[], None]
     health_changed: Callable[[str], None]
     affinity: Callable[[str, str], Mask | None]
+    counted: Callable[[str], None] = lambda resource: None
+    answered: Callable[[str, float], None] = lambda resource, seconds: None
 
 
 class DeviceManager:
@@ -114,6 +117,7 @@ class DeviceManager:
         plan.check_registration(version, resource)
         plan.check_socket(socket, resource)
         plan.check_room(resource, self._plugins.keys() | self._removed, self._asked)
+        self._hooks.counted(resource)  # not before: the names that plugins make up must not be without number
         endpoint = self._dial(resource, socket)
         self._asked += 1
         try:
@@ -299,7 +303,7 @@ class DeviceManager:
             if plugin.options.preferred_allocation and candidates.needed:
                 preferred = await known.endpoint.preferred(candidates.available | required, required, request.count)
             ids = plan.selected(candidates, preferred)
-            response = await known.endpoint.allocate(ids)
+            response = await self._timed(resource, known.endpoint.allocate(ids))
             if not response:
                 raise Permanent("no containers return in allocation response")
         except NodewrightError as error:
@@ -310,6 +314,13 @@ class DeviceManager:
                 action="See the log of the device plugin.",
             ) from error
         return plan.allocation_from(ids, plugin.devices, response)
+
+    async def _timed(self, resource: str, call: Awaitable[Json]) -> Json:
+        began = self._clock.monotonic()
+        try:
+            return await call
+        finally:
+            self._hooks.answered(resource, self._clock.monotonic() - began)
 
     async def _save(self) -> None:
         async with self._saving:  # an older text must not be written last

@@ -120,6 +120,7 @@ class Evictor:
 
     async def synchronize(self) -> list[str]:
         """One round; the UIDs of the pods that it evicts."""
+        measured_at = self._parts.clock.monotonic()
         node = await self._parts.usage.node()
         seen = signals.observe(node)
         found = thresholds.next_round(self._policy, self._state, seen, self._parts.clock.monotonic())
@@ -136,7 +137,7 @@ class Evictor:
         now = self._parts.clock.monotonic()
         if over or not found.due or now - self._failed_at < _INTERVAL:
             return over
-        evicted = await self._act(found, seen, image_fs)
+        evicted = await self._act(found, seen, image_fs, measured_at)
         self._failed_at = float("-inf") if evicted else now
         return evicted
 
@@ -183,7 +184,7 @@ class Evictor:
         self._measuring = None
         return measuring.result()
 
-    async def _act(self, found: Round, seen: Observations, image_fs: bool) -> list[str]:
+    async def _act(self, found: Round, seen: Observations, image_fs: bool, measured_at: float) -> list[str]:
         target = found.due[0]
         resource = signals.RESOURCES[target.signal]
         text = f"Attempting to reclaim {resource}"
@@ -196,6 +197,9 @@ class Evictor:
         on_disk = resource in (signals.STORAGE, signals.INODES)
         used = await self._parts.usage.usage([pod.uid for pod in active], storage=on_disk)
         candidates = [Candidate(pod, used.get(pod.uid)) for pod in active]
+        for met in found.due if candidates else ():
+            age = self._parts.clock.monotonic() - measured_at
+            self._parts.metrics.eviction_stats_age.labels(met.signal).observe(age)
         for one in ranking.ranked(candidates, target.signal, image_fs=image_fs):
             chosen = messages.eviction(one, target, found.due, seen, self._policy)
             self._evict(chosen)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -17,19 +18,27 @@ _MOST = 1 << 20  # bytes; an answer has a few hundred. Upstream reads whatever c
 
 
 class CredentialPlugins:
-    """images/work/pull_credentials.py Plugins. `folder`: the directory of the programs."""
+    """images/work/pull_credentials.py Plugins. `folder`: the directory of the programs.
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    `ran(name, seconds, failed)`: one has ended.
+    """
+
+    def __init__(
+        self, folder: str, ran: Callable[[str, float, bool], None] = lambda name, seconds, failed: None
+    ) -> None:
+        self._folder, self._ran = folder, ran
 
     async def ask(self, name: str, args: Sequence[str], env: Mapping[str, str], text: str) -> str:
         """The plugin's answer to the request `text`. Raises Temporary."""
-        program = os.path.join(self._folder, name)
+        program, began, failed = os.path.join(self._folder, name), time.monotonic(), True
         try:
             environment = {**os.environ, **env}
             done = await run([program, *args], stdin=text.encode(), env=environment, timeout=_LIMIT, most=_MOST)
+            failed = False
         except CommandError as error:
             raise Temporary(error.message, obj=program, step="ask for credentials") from error
+        finally:
+            self._ran(name, time.monotonic() - began, failed)
         return done.text
 
 

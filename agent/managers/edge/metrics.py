@@ -9,7 +9,6 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
-    UnknownMetricFamily,
 )
 
 from agent.managers.model.counts import DURATION_BUCKETS, ManagerCounts
@@ -60,8 +59,7 @@ class ManagerMetrics:
             ("failure_count", "Cumulative number of failures to allocate aligned compute resources to containers by "
              "alignment type.", found.admissions.unaligned),
         ):  # fmt: skip
-            # Upstream's counters end in _count; a counter family here would make that _count_total.
-            family = UnknownMetricFamily(
+            family = CounterMetricFamily(
                 f"kubelet_container_aligned_compute_resources_{name}", text, labels=["scope", "boundary"]
             )
             for scope, boundary in _ALIGNED:

@@ -183,9 +183,11 @@ def resize_refusal(wanted: Pod, allocated: Pod, policies: Policies) -> Refusal |
     if demand.qos_class(wanted) is not demand.Qos.GUARANTEED:
         return None
     if policies.cpus is not None and _requests_differ(wanted, allocated, demand.CPU):
-        return Refusal(INFEASIBLE, _INFEASIBLE.format(manager="CPU", policy="static"))
+        text = _INFEASIBLE.format(manager="CPU", policy="static")
+        return Refusal(INFEASIBLE, text, "guaranteed_pod_cpu_manager_static_policy")
     if policies.memory is not None and _requests_differ(wanted, allocated, demand.MEMORY):
-        return Refusal(INFEASIBLE, _INFEASIBLE.format(manager="Memory", policy="Static"))
+        text = _INFEASIBLE.format(manager="Memory", policy="Static")
+        return Refusal(INFEASIBLE, text, "guaranteed_pod_memory_manager_static_policy")
     return None
 
 

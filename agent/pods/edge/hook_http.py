@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import aiohttp
 from yarl import URL
@@ -19,11 +19,16 @@ _TIMEOUT = 60.0  # seconds
 class HttpHooks:
     """agent.pods.ports.HttpGet. Each request has its own session, so no connection stays open.
 
-    `turns` gives each TLS connection its turn.
+    `turns` gives each TLS connection its turn. `on_fallback()`: an https hook was answered in plain HTTP.
     """
 
-    def __init__(self, resolver: HostResolver | None = None, turns: Turns = without_turns) -> None:
-        self._resolver, self._tls = resolver or HostResolver(), any_certificate()
+    def __init__(
+        self,
+        resolver: HostResolver | None = None,
+        turns: Turns = without_turns,
+        on_fallback: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._resolver, self._tls, self._on_fallback = resolver or HostResolver(), any_certificate(), on_fallback
         self._turn = turns(self._tls)
 
     async def get(self, url: str, headers: Mapping[str, str], *, pod: str = "") -> None:
@@ -34,6 +39,7 @@ class HttpHooks:
             plain = url.replace("https://", "http://", 1)
             kept = {name: value for name, value in headers.items() if name.lower() != "authorization"}
             await self._send_checked(plain, kept, pod)
+            self._on_fallback()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Temporary(str(error) or type(error).__name__, obj=url) from error
 

@@ -6,6 +6,9 @@ all of it twice.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 from agent.common.model.errors import CriError
 from agent.common.model.pods import Pod
 from agent.common.work.handshakes import of_namespace
@@ -22,10 +25,12 @@ _MOST_OUTPUT, _MOST_COMMAND = 1024, 256  # bytes that a message quotes
 
 
 class Hooks:
-    """Runs one hook to its end; the caller limits the time."""
+    """Runs one hook to its end; the caller limits the time. `on_cut_sleep()`: a sleep was cancelled before its end."""
 
-    def __init__(self, runtime: RuntimeService, http: HttpGet, clock: Clock) -> None:
-        self._runtime, self._http, self._clock = runtime, http, clock
+    def __init__(
+        self, runtime: RuntimeService, http: HttpGet, clock: Clock, on_cut_sleep: Callable[[], None] = lambda: None
+    ) -> None:
+        self._runtime, self._http, self._clock, self._on_cut_sleep = runtime, http, clock, on_cut_sleep
 
     async def run(self, pod: Pod, container: Json, container_id: str, hook: Json, ips: tuple[str, ...]) -> None:
         """Raises NodewrightError that names the hook, the container and the cause."""
@@ -35,9 +40,16 @@ class Hooks:
         elif hook.get("httpGet"):
             await self._get(pod, name, container, hook["httpGet"], ips)
         elif hook.get("sleep"):
-            await self._clock.sleep(float(hook["sleep"].get("seconds", 0)))
+            await self._sleep(float(hook["sleep"].get("seconds", 0)))
         elif hook.get("tcpSocket"):
             raise Permanent("tcpSocket is not supported in lifecycle hooks", obj=name, action="Use exec or httpGet.")
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await self._clock.sleep(seconds)
+        except asyncio.CancelledError:
+            self._on_cut_sleep()
+            raise
 
     async def _exec(self, name: str, container_id: str, argv: list[str]) -> None:
         command = one_line(" ".join(argv), _MOST_COMMAND)

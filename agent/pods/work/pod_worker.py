@@ -26,6 +26,7 @@ from agent.pods.plan.pod import plan_pod
 from agent.pods.plan.starting import is_new
 from agent.pods.plan.termination import combined, termination_of
 from agent.pods.plan.waiting import back_off_message, new_back_offs, waiting_now
+from agent.pods.work.deferrals import end_deferral
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.memory import PodMemory
 from agent.pods.work.start_notes import Moment, StartNotes
@@ -37,6 +38,7 @@ from agent.pods.work.wakening import Wakening
 from agent.probes.model import ProbeKind
 from agent.resources.model import ResizeState
 from agent.resources.plan import resize_status
+from agent.resources.plan.resize_labels import Resolution
 from nodelib.clock import since
 from nodelib.errors import NodewrightError
 from nodelib.tasks import cancel_and_wait
@@ -142,7 +144,9 @@ class PodWorker:
         """Until nothing of the pod is left, or until cancelled: then its containers run on."""
         walking: dict[asyncio.Task[None], Step] = {}
         operation, began = "create", self._deps.clock.monotonic()
-        self._notes.admission()
+        waited = self._notes.admission()
+        if waited is not None and self.memory.pod.source != "runtime":  # what only the runtime knows is not started
+            self._deps.metrics.pod_worker_start_duration.observe(waited)
         try:
             while True:
                 await self._turn.wait()
@@ -231,6 +235,8 @@ class PodWorker:
     def _update_resize(self, facts: Facts) -> None:
         """Compare what is allocated with what is in force. Only between plans: then the runtime's view is fresh."""
         memory = self.memory
+        if facts.termination is not None:
+            end_deferral(self._deps, memory, Resolution.TERMINATED)
         memory.resize, completed = resize.next_state(memory.resize, memory.pod, memory.seen, facts)
         if completed is not None:
             text = resize_status.event_message("Pod resize completed", memory.pod, completed.generation)

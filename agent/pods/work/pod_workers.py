@@ -11,11 +11,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 
+from agent.admission.plan import labels as labels_of
 from agent.admission.plan.admit import NodeView
 from agent.admission.plan.preempt import admission
 from agent.common.model import labels
 from agent.common.model.pods import Kind, ObservedPod, Pod
 from agent.common.model.refusal import Refusal
+from agent.common.plan import demand
 from agent.pods.model.facts import Cause, Termination
 from agent.pods.plan.incoming import (
     INVALID_SPEC,
@@ -38,6 +40,7 @@ from agent.pods.work.registry import PodRegistry
 from agent.pods.work.resizes import Resizes
 from agent.resources.plan import resize_status
 from agent.resources.plan.allocation import allocation_of, same
+from agent.resources.plan.resize_labels import Trigger
 from nodelib.errors import NodewrightError
 from nodelib.json_values import Json
 from nodelib.tasks import cancel_and_wait
@@ -127,7 +130,7 @@ class PodWorkers:
         if _downward_fields(before) != _downward_fields(pod):
             worker.refresh_volumes()
         if not same(allocation_of(wanted), allocation_of(pod)):
-            self.resizes.request(pod.uid)
+            self.resizes.ask(wanted, pod)
         self.resizes.changed(before, allocated)
 
     def _put_invalid(self, pod: Pod, problem: str) -> None:
@@ -176,7 +179,7 @@ class PodWorkers:
             worker.update(None)
             # The scheduler may already have given its resources to another pod (PodRegistry.active).
             self.deps.resources.managers.release(pod.uid)
-            self.resizes.retry()
+            self.resizes.retry(Trigger.REMOVED)
 
     def mark_synced(self, source: str, wanted: Collection[str] = ()) -> None:
         """This source has listed all its pods: its orphans are terminated. `wanted`: UIDs that it is about to put."""
@@ -234,17 +237,20 @@ class PodWorkers:
         if refused is not None:
             self.deps.events.emit(pod.raw, "Warning", refused.reason, refused.message)
             worker.terminate(rejection(refused.reason, refused.message, self.deps.clock.steady()))
+            self.deps.metrics.admission_rejections.labels(labels_of.rejection(refused.reason)).inc()
         elif pod.source != "runtime" and not _is_terminal(pod):
             self.deps.resources.allocations.admit(allocated)
             if worker.memory.seen.sandboxes or self.deps.observer.is_unclear(pod.uid):
                 self.deps.resources.managers.adopt(allocated)
             self.deps.status.startups.appeared(pod)
+            mode, qos = labels_of.config_mode(pod), demand.qos_class(pod).value.lower()
+            self.deps.metrics.pod_level_resources_admission.labels(mode, qos).inc()
             self.deps.metrics.containers_per_pod.observe(sum(1 for _ in pod.containers(Kind.MAIN)))
             worker.resize(resize_status.backfilled(pod.status))
         self._resume_termination(worker)
         self._run(worker)
         if allocated is not pod:
-            self.resizes.request(pod.uid)
+            self.resizes.request(pod.uid, Trigger.ADDED)
 
     def _run(self, worker: PodWorker) -> PodWorker:
         pod = worker.memory.pod
@@ -278,6 +284,7 @@ class PodWorkers:
             self.deps.events.emit(one.pod.raw, "Warning", one.reason, one.message)
             log.info("pod %s makes room for critical pod %s", one.pod.full_name, pod.full_name)
             self._registry.evict(one)
+            self.deps.metrics.preemptions.labels(one.signal).inc()
         return refused
 
     def _fail_invalid(self, worker: PodWorker, problem: str) -> None:
@@ -311,7 +318,7 @@ class PodWorkers:
         self.deps.status.terminations.remove(uid)
         self.deps.resources.managers.remove(uid)
         self.deps.status.startups.remove(uid)
-        self.resizes.retry()
+        self.resizes.retry(Trigger.REMOVED)
         self._registry.report_removed(uid)
 
     def _terminate_orphan(self, seen: ObservedPod) -> None:
@@ -322,6 +329,7 @@ class PodWorkers:
         if not self._is_synced(labels.source_of(seen)):
             return
         log.info("pod %s (%s) is wanted by no source: it is terminated", orphan.full_name, seen.uid)
+        self.deps.metrics.orphaned_runtime_pods.inc()
         self._start(orphan)
         self._workers[seen.uid].update(None)
         self.deps.resources.managers.release(seen.uid)

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agent.admission.plan.admit import NodeView, refusal
 from agent.common.model.pods import Pod
+from agent.pods.work.deferrals import end_deferral
 from agent.pods.work.deps import PodDeps
 from agent.pods.work.pod_worker import PodWorker
 from agent.resources.plan import allocation, resize_status
+from agent.resources.plan.resize_labels import Resolution, Trigger, operations
 from nodelib.clock import at_most, rest_after
 
 log = logging.getLogger(__name__)
@@ -47,25 +49,38 @@ class Resizes:
         self._pending: set[str] = set()
         self._open = False
         self._wake = asyncio.Event()
+        self._trigger: Trigger | None = None  # what has woken it first
 
-    def request(self, uid: str) -> None:
+    def request(self, uid: str, trigger: Trigger = Trigger.UPDATED) -> None:
         """The pod asks for other resources: try to allocate them, and all pending resizes."""
         self._pending.add(uid)
-        self.retry()
+        self.retry(trigger)
+
+    def ask(self, before: Pod, now: Pod) -> None:
+        """The pod's object asks for other resources than `before`."""
+        if self._deps.resources.allocations.allocated(now.uid) is not None:
+            for labels in operations(before, now):
+                self._deps.metrics.container_requested_resizes.labels(*labels).inc()
+        self.request(now.uid)
 
     def open(self) -> None:
         """All sources have listed their pods: resizes may be allocated from now on."""
         self._open = True
-        self.retry()
+        self.retry(Trigger.ADDED)
 
     def changed(self, before: Pod, now: Pod) -> None:
         """A pod has changed: if it has ended or shrunk, there may be room."""
-        if self._pending and (_ended(now) > _ended(before) or allocation.shrank(before, now)):
-            self.retry()
+        if not self._pending:
+            return
+        if _ended(now) > _ended(before):
+            self.retry(Trigger.TERMINATED)
+        elif allocation.shrank(before, now):
+            self.retry(Trigger.RESIZED)
 
-    def retry(self) -> None:
+    def retry(self, trigger: Trigger) -> None:
         """Try all pending resizes soon."""
         if self._open and self._pending:
+            self._trigger = self._trigger or trigger
             self._wake.set()
 
     async def run(self) -> None:
@@ -74,15 +89,16 @@ class Resizes:
         while True:
             await at_most(clock, RETRY_INTERVAL, self._wake)
             self._wake.clear()
+            trigger, self._trigger = self._trigger or Trigger.PERIODIC, None
             began = clock.monotonic()
-            await self._try_all()
+            await self._try_all(trigger)
             await rest_after(clock, began, _REST)
 
-    async def _try_all(self) -> None:
+    async def _try_all(self, trigger: Trigger) -> None:
         for uid in self._pending_order() if self._open else ():
             worker = self._workers.get(uid)
             self._pending.discard(uid)
-            if worker is not None and self._is_still_pending(worker):
+            if worker is not None and self._is_still_pending(worker, trigger):
                 self._pending.add(uid)
             await asyncio.sleep(0)
 
@@ -96,13 +112,14 @@ class Resizes:
             entries.append((memory.desired, memory.pod, since))
         return [pod.uid for pod in allocation.pending_order(entries)]
 
-    def _is_still_pending(self, worker: PodWorker) -> bool:
+    def _is_still_pending(self, worker: PodWorker, trigger: Trigger) -> bool:
         """Allocate the resize if it fits; return whether it must be tried again later."""
         memory, now = worker.memory, self._deps.clock.now()
         if memory.termination is not None or memory.gone:
             return False
         wanted = memory.desired
         if self._deps.resources.allocations.applied(wanted) is wanted:
+            end_deferral(self._deps, memory, Resolution.REVERTED)
             worker.resize(resize_status.settled(memory.resize))
             return False
         others = [pod for pod in self._holders() if pod.uid != wanted.uid]
@@ -113,6 +130,8 @@ class Resizes:
             state, news = resize_status.put_off(memory.resize, refused.reason, refused.message, generation, now)
             worker.resize(state)
             reason = state.pending.reason if state.pending is not None else ""
+            if reason == resize_status.INFEASIBLE:
+                self._deps.metrics.pod_infeasible_resizes.labels(refused.detail).inc()
             if news:
                 text = resize_status.event_message(f"Pod resize {reason}", wanted, generation, refused.message)
                 self._deps.events.emit(wanted.raw, "Warning", f"Resize{reason}", text)
@@ -121,6 +140,8 @@ class Resizes:
         log.info("pod %s: resize to generation %d is allocated", wanted.full_name, generation)
         text = resize_status.event_message("Pod resize started", wanted, generation)
         self._deps.events.emit(wanted.raw, "Normal", "ResizeStarted", text)
+        if end_deferral(self._deps, memory, Resolution.ACCEPTED):
+            self._deps.metrics.pod_deferred_accepted_resizes.labels(trigger).inc()
         worker.resize(resize_status.allocated(generation, now), wanted)
         self._on_allocated(wanted.uid)
         return False

@@ -30,14 +30,19 @@ class StartNotes:
         self, memory: PodMemory, clock: Clock, heard: Moment, *, is_new: bool, tracer: PodTracer | None
     ) -> None:
         self._memory, self._clock, self._is_new, self._tracer = memory, clock, is_new, tracer
-        self._heard = heard
+        self._heard, self._has_run = heard, False
         self._probed: set[str] = set()  # ids of containers whose first good answer is noted
 
-    def admission(self) -> None:
-        """The worker runs: how long the pod took from its source to here."""
+    def admission(self) -> float | None:
+        """The worker runs: how many seconds the pod took from its source to here; None: it ran before, and failed."""
+        if self._has_run:
+            return None
+        self._has_run = True
+        took = self._clock.monotonic() - self._heard.monotonic
         if self._is_new:
             self._is_new = False
-            self._memory.timeline.mark(Activity(ActivityKind.ADMIT), self._clock.monotonic() - self._heard.monotonic)
+            self._memory.timeline.mark(Activity(ActivityKind.ADMIT), took)
+        return took
 
     def first_probes(self, probes: Mapping[str, ProbeState]) -> None:
         """How long each container took from its start until its probes found it ready. `probes`: by container id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from agent.admission.plan.labels import rejection as rejection_label
 from agent.pods.model.steps import Resize, Start, Step
 from agent.pods.plan import failures
 from agent.pods.plan.termination import combined
@@ -35,6 +36,8 @@ class StepOutcomes:
             return
         rejected = failures.rejection_of(reason, message, now, memory.blocked)
         if rejected is not None:
+            if memory.termination is None:
+                self._deps.metrics.admission_rejections.labels(rejection_label(reason)).inc()
             memory.termination = combined(memory.termination, rejected)
         if container := failures.blocked_container(step):
             before = memory.failures.get(container)

@@ -29,10 +29,10 @@ class PodWorkers(Protocol):
 
 
 class StaticPods:
-    """Which static pods are wanted; follow() it."""
+    """Which static pods are wanted; follow() it. `on_restart()`: one with the UID of one that has ended is started."""
 
-    def __init__(self, workers: PodWorkers, pods: PodRegistry) -> None:
-        self._workers, self._pods = workers, pods
+    def __init__(self, workers: PodWorkers, pods: PodRegistry, on_restart: Callable[[], None] = lambda: None) -> None:
+        self._workers, self._pods, self._on_restart = workers, pods, on_restart
         self._wanted: dict[str, dict[str, Pod]] = {}
         self._all: Mapping[str, Pod] = {}
         self._changed = Signal()
@@ -75,6 +75,8 @@ class StaticPods:
         """Nothing of this pod is left: its name is free."""
         held, uids = self._held()
         if missing := [pod for name, pod in self._all.items() if name not in held and pod.uid not in uids]:
+            if any(pod.uid == uid for pod in missing):
+                self._on_restart()
             self._start(missing)
         self._changed.fire()
 

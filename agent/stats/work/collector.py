@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from agent.common.model.pods import ObservedPod, Pod
@@ -31,12 +31,18 @@ class Collector:
     Nothing is cached but the sizes of folders."""
 
     def __init__(
-        self, settings: StatsSettings, pods: PodView, cgroups: CgroupReadings, machine: MachineReadings, clock: Clock
+        self,
+        settings: StatsSettings,
+        pods: PodView,
+        cgroups: CgroupReadings,
+        machine: MachineReadings,
+        clock: Clock,
+        measured: Callable[[str, float], None],
     ) -> None:
         self._settings, self._pods, self._reader, self._machine = settings, pods, cgroups, machine
         self._clock = clock
         self._boot_at = machine.boot_time()
-        self._disk_usage = DiskUsage(machine, clock, settings.root_dir)
+        self._disk_usage = DiskUsage(machine, clock, settings.root_dir, measured)
 
     def snapshot(self, storage: Storage | None) -> Snapshot:
         desired = {pod.uid: pod for pod in self._pods.pods()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 from agent.common.model.pod_settings import PodPaths
@@ -37,10 +37,19 @@ class _Measured:
 
 
 class DiskUsage:
-    """Measures pods below `root_dir`. Everything here blocks: call it in a thread."""
+    """Measures pods below `root_dir`. Everything here blocks: call it in a thread.
 
-    def __init__(self, machine: MachineReadings, clock: Clock, root_dir: str) -> None:
-        self._machine, self._clock, self._root_dir = machine, clock, root_dir
+    `measured(source, seconds)`: how long a volume took, by "du" or "statfs".
+    """
+
+    def __init__(
+        self,
+        machine: MachineReadings,
+        clock: Clock,
+        root_dir: str,
+        measured: Callable[[str, float], None] = lambda source, seconds: None,
+    ) -> None:
+        self._machine, self._clock, self._root_dir, self._measured = machine, clock, root_dir, measured
         self._volumes: dict[str, _Measured] = {}
 
     def keep(self, uids: Container[str]) -> None:
@@ -86,6 +95,7 @@ class DiskUsage:
         return FsUsage(at, used=found.used, inodes_used=found.inodes, unread=found.unread)
 
     def _volume(self, plugin: str, name: str, path: str, spec: Json, pod: Pod | None) -> VolumeStats | None:
+        began = self._clock.monotonic()
         usage = self._machine.filesystem(path)
         if usage is None:
             return None
@@ -93,8 +103,10 @@ class DiskUsage:
         if "ephemeral" in spec and pod is not None:
             claim = f"{pod.name}-{name}"
         if claim:
+            self._measured("statfs", self._clock.monotonic() - began)
             return VolumeStats(name, usage, claim=claim)
         own = self.tree(path)
+        self._measured("du", self._clock.monotonic() - began)
         on_disk = plugin not in _ON_TMPFS and (spec.get("emptyDir") or {}).get("medium") != "Memory"
         ephemeral = on_disk and plugin in ("empty-dir", "configmap", "git-repo")
         usage = replace(usage, used=own.used, inodes_used=own.inodes_used, unread=own.unread)

@@ -48,6 +48,7 @@ class StatsSources:
     """Where stats come from; without `images` there is no image file system.
 
     `served()` returns volumes by pod UID whose CSI driver reports their usage; their files are not walked.
+    `measured(source, seconds)`: as DiskUsage has it.
     """
 
     pods: PodView
@@ -56,6 +57,7 @@ class StatsSources:
     cgroups: CgroupReadings
     machine: MachineReadings
     served: Callable[[], Awaitable[Mapping[str, tuple[VolumeStats, ...]]]] = _none_served
+    measured: Callable[[str, float], None] = lambda source, seconds: None
 
 
 class StatsProvider:
@@ -64,7 +66,7 @@ class StatsProvider:
     def __init__(self, settings: StatsSettings, sources: StatsSources, clock: Clock) -> None:
         self._runtime, self._images, self._machine = sources.runtime, sources.images, sources.machine
         self._served, self._clock = sources.served, clock
-        self._collector = Collector(settings, sources.pods, sources.cgroups, sources.machine, clock)
+        self._collector = Collector(settings, sources.pods, sources.cgroups, sources.machine, clock, sources.measured)
         self._kept: dict[bool, tuple[float, Snapshot]] = {}
         self._under_way: dict[bool, Shared[Snapshot]] = {False: Shared(), True: Shared()}
         self._details_under_way: Shared[Details] = Shared()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Gauge
 
 _BY_MODE, _BY_VOLUME = ("access_mode",), ("volume_plugin", "access_mode")
-_TEXTS = {
+TEXTS = {
     "container_errors": ("seLinuxOptions of containers that make no context", _BY_MODE),
     "container_warnings": ("The same where it does not matter for the access mode", _BY_MODE),
     "pod_context_mismatch_errors": ("Pods whose containers share a volume with different contexts", _BY_MODE),
@@ -24,10 +24,10 @@ class SelinuxCounts:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._gauges = {
             name: Gauge(f"volume_manager_selinux_{name}_total", text, labels, registry=registry)
-            for name, (text, labels) in _TEXTS.items()
+            for name, (text, labels) in TEXTS.items()
         }
 
     def add(self, what: str, volume: str, mode: str) -> None:
         """One more. `volume`: the plugin, with its driver."""
-        labels = (volume, mode) if _TEXTS[what][1] == _BY_VOLUME else (mode,)
+        labels = (volume, mode) if TEXTS[what][1] == _BY_VOLUME else (mode,)
         self._gauges[what].labels(*labels).inc()

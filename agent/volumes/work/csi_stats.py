@@ -28,12 +28,18 @@ StatsByPod = Mapping[str, tuple[VolumeStats, ...]]
 
 
 class CsiStats:
-    """`filesystem(path)` is statfs; None when it fails."""
+    """`filesystem(path)` is statfs; None when it fails. `measured(driver, seconds)`: how long one volume took."""
 
     def __init__(
-        self, volumes: CsiVolumes, drivers: CsiDrivers, filesystem: Callable[[str], FsUsage | None], clock: Clock
+        self,
+        volumes: CsiVolumes,
+        drivers: CsiDrivers,
+        filesystem: Callable[[str], FsUsage | None],
+        clock: Clock,
+        measured: Callable[[str, float], None] = lambda driver, seconds: None,
     ) -> None:
         self._volumes, self._drivers, self._filesystem, self._clock = volumes, drivers, filesystem, clock
+        self._measured = measured
         self._known: dict[str, tuple[float, VolumeStats]] = {}
         self._tried: dict[str, float] = {}  # and not measured
         self._in_statfs: set[str] = set()
@@ -103,11 +109,14 @@ class CsiStats:
             self._tried |= {one.target: now for one in due if self._measured_at(one) < now}
 
     async def _measure(self, one: MountedCsiVolume) -> None:
+        began = self._clock.monotonic()
         try:
             usage = await self._usage(one)
         except NodewrightError as error:
             log.debug("volume %s of %s could not be measured: %s", one.volume.handle, one.volume.driver, error)
             return
+        finally:
+            self._measured(one.volume.driver, self._clock.monotonic() - began)
         if usage is not None:
             self._known[one.target] = self._clock.monotonic(), VolumeStats(one.volume.name, usage, one.volume.claim)
 

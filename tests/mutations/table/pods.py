@@ -36,7 +36,7 @@ TABLE = (
     ),
     Mutation(
         "hook-sleep", "hooks of the kind sleep",
-        _HOOKS, 'await self._clock.sleep(float(hook["sleep"].get("seconds", 0)))', "pass", _TESTS,
+        _HOOKS, 'await self._sleep(float(hook["sleep"].get("seconds", 0)))', "pass", _TESTS,
     ),
     Mutation(
         "hook-http", "hooks of the kind httpGet",

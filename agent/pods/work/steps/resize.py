@@ -23,9 +23,13 @@ log = logging.getLogger(__name__)
 
 async def walk(context: Context, step: Resize) -> None:
     """Raises Temporary: the pod stays partly resized, and the next try goes on from there."""
+    deps, success = context.deps, "false"
+    began = deps.clock.monotonic()
     try:
-        await _walk(context.deps, context.memory, step)
+        await _walk(deps, context.memory, step)
+        success = "true"
     finally:
+        deps.metrics.pod_resize_duration.labels(success).observe((deps.clock.monotonic() - began) * 1000)
         # There is no runtime event for it: without this the status would show the old resources.
         await context.refresh(afresh=True)
 

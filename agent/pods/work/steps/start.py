@@ -27,6 +27,7 @@ from nodelib.tasks import both
 
 # containerd's words when a start is already under way (internal/cri/server/container_start.go).
 _UNDER_WAY = "already in starting state"
+_VOLUME_ERROR = "ImageVolumeMountFailed"  # how a runtime's answer begins (k8s.io/cri-api/pkg/errors)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries
 _AT_ONCE = 8  # containers of a pod that are being started
 _LIMIT = 60.0  # seconds; by then the earlier agent's start has ended or was cancelled
@@ -73,8 +74,10 @@ class StartSteps:
             with memory.timeline.step(Activity(ActivityKind.RUN, name), of=Activity(ActivityKind.START, name)):
                 await both(self._run(step, container_id), self._link_log(name, container_id, log_path))
             started = container_id
-        except NodewrightError:
+            self._count_image_volumes(step)
+        except NodewrightError as error:
             context.own_users_failed()
+            self._count_image_volumes(step, error)
             raise
         finally:
             # The next attempt needs a fresh look at the images: they may be gone, or be pulled Always.
@@ -84,6 +87,15 @@ class StartSteps:
             await context.refresh(container=started, sandbox=step.sandbox_id if started else "")
             context.deps.resources.managers.started(memory.pod.uid, name)
         return started
+
+    def _count_image_volumes(self, step: Start, error: NodewrightError | None = None) -> None:
+        """As upstream does it: by the container, which does not start without them."""
+        names = [one["name"] for one in image_volumes(self._context.memory.pod, step.container)]
+        mounts = sum(one.get("name") in names for one in step.container.get("volumeMounts") or []) if names else 0
+        metrics = self._context.deps.metrics
+        metrics.image_volumes_requested.inc(len(names))
+        unmounted = error is not None and _VOLUME_ERROR in error.message
+        (metrics.image_volumes_failed if unmounted else metrics.image_volumes_mounted).inc(mounts)
 
     async def _created_before(self, step: Start) -> tuple[str, str]:
         """The container that an earlier agent created, and its log, which may not be linked yet."""

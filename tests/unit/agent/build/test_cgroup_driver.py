@@ -16,6 +16,7 @@ from agent.build.cgroup_driver import with_driver_of
 from agent.common.model.errors import CriError
 from agent.config.parse import parse
 from agent.runtime.edge.cri import Cri
+from tests.builders.metrics import metrics, series
 from tests.fakes.clock import FakeClock
 
 Answer = Any  # a RuntimeConfigResponse, or a status code
@@ -91,3 +92,14 @@ async def test_an_unknown_driver_is_an_error(dial: Callable[[Runtime], asyncio.F
     cri = await dial(Runtime([UNKNOWN]))
     with pytest.raises(CriError, match="7 is not a cgroup driver"):
         await cri.cgroup_driver()
+
+
+@pytest.mark.parametrize(
+    ("answer", "counted"), [(SYSTEMD, {}), (grpc.StatusCode.UNIMPLEMENTED, {("1.38.0",): 1})], ids=["new", "old"]
+)
+async def test_a_runtime_that_is_too_old_to_be_asked_is_counted(
+    dial: Callable[[Runtime], asyncio.Future[Cri]], answer: Answer, counted: dict[tuple[str, ...], float]
+) -> None:
+    cri, measured = await dial(Runtime([answer])), metrics()
+    await with_driver_of(cri, parse([], hostname="n"), FakeClock(), measured.cri_names_no_driver)
+    assert series(measured, "kubelet_cri_losing_support") == counted

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 
-from agent.common.metrics import Metric, Metrics, image_size_class
+from agent.common.metric import Metric
+from agent.common.metrics import Metrics, image_size_class
 from tests.builders.metrics import metrics, series
 
 MB, GB = 1 << 20, 1 << 30

@@ -12,6 +12,7 @@ from agent.devices.work.devices import DeviceHooks, DeviceManager
 from agent.devices.work.plugin_connections import MOST
 from nodelib.errors import Invalid, Permanent
 from nodelib.json_values import Json
+from tests.builders.metrics import metrics, series
 from tests.builders.pods import container, pod
 from tests.fakes.checkpoints import MemoryFiles
 from tests.fakes.clock import FakeClock, settle
@@ -26,7 +27,7 @@ def anywhere(uid: str, container: str) -> None:
 
 class World:
     def __init__(self) -> None:
-        self.clock, self.files = FakeClock(), MemoryFiles()
+        self.clock, self.files, self.metrics = FakeClock(), MemoryFiles(), metrics()
         self.active: set[str] | None = set()
         self.plugins: list[FakeEndpoint] = []
         self.health_changes: list[str] = []
@@ -47,7 +48,14 @@ class World:
             self.files,
             dial,
             self.clock,
-            DeviceHooks(lambda: self.active, changed, self.health_changes.append, anywhere),
+            DeviceHooks(
+                lambda: self.active,
+                changed,
+                self.health_changes.append,
+                anywhere,
+                self.metrics.device_plugin_registered,
+                self.metrics.devices_allocated,
+            ),
         )
         await self.manager.load()
 
@@ -90,6 +98,19 @@ async def test_pods_get_free_devices_and_return_them(world: World) -> None:
     world.active.discard("a")
     await world.admit(asks("c"))
     assert await world.ids(asks("c")) == "1"
+
+
+async def test_registrations_and_allocations_are_counted_by_resource(world: World) -> None:
+    await world.plug("1", "2")
+    await world.plug("1", "2", socket="/d/other.sock")
+    with pytest.raises(Invalid):
+        await world.manager.connect("v1beta1", "cpu", "/d/gpu.sock")
+    await world.admit(asks("a"))
+    await world.admit(asks("b"))
+    with pytest.raises(Permanent):
+        await world.admit(asks("c"))
+    assert series(world.metrics, "kubelet_device_plugin_registration_total") == {(GPU,): 2}
+    assert series(world.metrics, "kubelet_device_plugin_alloc_duration_seconds_count") == {(GPU,): 2}
 
 
 async def test_a_restarted_agent_knows_the_allocations(world: World) -> None:

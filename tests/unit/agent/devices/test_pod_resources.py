@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
+from agent.common.metrics import exposition
 from agent.common.model.errors import PluginError
 from agent.devices.edge.pod_resources import PodResourcesServer
 from agent.devices.edge.pod_resources_metrics import PodResourcesMetrics
@@ -64,7 +65,7 @@ async def test_each_version_answers_with_its_own_fields(tmp_path: Path) -> None:
         with pytest.raises(NodewrightError, match="no such pod"):
             await new.call("PodResourcesLister.Get", {"pod_name": "x"}, timeout=10)
         name = "kubelet_pod_resources_endpoint"
-        text = generate_latest(registry).decode()
+        text = exposition(registry).decode()
         assert f'{name}_requests_total{{server_api_version="v1"}} 2.0' in text
         assert f'{name}_requests_list{{server_api_version="v1alpha1"}} 1.0' in text
         assert f'{name}_requests_get{{server_api_version="v1"}} 1.0' in text
@@ -94,7 +95,7 @@ async def test_too_many_requests_are_refused_with_upstreams_message(tmp_path: Pa
         await new.call("PodResourcesLister.List", {}, timeout=10)
         with pytest.raises(PluginError, match="rate limit"):
             await old.call("PodResourcesLister.List", {}, timeout=10)
-        text = generate_latest(registry).decode()
+        text = exposition(registry).decode()
         assert 'kubelet_pod_resources_endpoint_requests_total{server_api_version="v1"} 6.0' in text
     finally:
         for client in (new, old):

@@ -148,6 +148,26 @@ async def test_the_pod_that_uses_most_fails_and_its_status_says_why(there: Node)
     assert [pod.uid for pod in there.world.registry.active()] == ["a"]
 
 
+async def test_how_old_the_figures_are_by_which_a_pod_is_chosen(there: Node) -> None:
+    await there.run_pods("a", priority=2_000_000_000)
+    there.usage.now = node(memory=50 * MIB)
+    assert await there.evictor.synchronize() == []
+    assert series(there.world.metrics, "kubelet_eviction_stats_age_seconds_count") == {}, "nobody was to choose from"
+    await there.run_pods("b")
+    await there.world.clock.advance(10)
+
+    async def slow_usage(uids: Collection[str], *, storage: bool = True) -> Mapping[str, PodStats]:
+        await there.world.clock.sleep(3)
+        return {}
+
+    there.usage.usage = slow_usage  # type: ignore[method-assign]
+    round_ = asyncio.create_task(there.evictor.synchronize())
+    await there.world.clock.advance(3)
+    assert await round_ == ["b"]
+    assert series(there.world.metrics, "kubelet_eviction_stats_age_seconds_count") == {("memory.available",): 1}
+    assert series(there.world.metrics, "kubelet_eviction_stats_age_seconds_sum") == {("memory.available",): 3}
+
+
 @pytest.mark.parametrize("step", [3600, -3600, 2 * 86400, -2 * 86400])
 async def test_pressure_lasts_as_long_whatever_somebody_sets_the_clock_to(there: Node, step: float) -> None:
     there.usage.now = node(memory=50 * MIB)

@@ -16,6 +16,7 @@ from agent.images.edge.docker_config import NodeLogins
 from agent.images.model.pulls import PullCredential
 from agent.images.plan.credential_providers import Provider
 from agent.images.work.pull_credentials import PullCredentials
+from tests.builders.metrics import metrics, series
 from tests.builders.pods import pod
 from tests.fakes.clock import FakeClock
 from tests.waiting import until
@@ -44,7 +45,9 @@ class Node:
         program.chmod(0o755)
         provider = Provider("plugin", V1, ("*.reg.io",), fields.get("cache", 60.0), ("get",), {"REGION": "eu"})
         self.clock = FakeClock()
-        self.credentials = PullCredentials(Secrets(), (provider,), CredentialPlugins(str(folder)), self.clock)
+        self.metrics = metrics()
+        plugins = CredentialPlugins(str(folder), self.metrics.credential_plugin_ran)
+        self.credentials = PullCredentials(Secrets(), (provider,), plugins, self.clock)
 
     async def users(self, image: str) -> list[str]:
         return [one.auth["username"] for one in await self.credentials.pull_auth(pod(), image)]
@@ -67,6 +70,15 @@ async def test_secrets_come_first_and_the_plugin_is_asked_as_upstream_asks(tmp_p
     assert line.startswith("eu get ")
     asked = json.loads(line.removeprefix("eu get "))
     assert asked == {"apiVersion": V1, "kind": "CredentialProviderRequest", "image": "eu.reg.io/team/app"}
+
+
+@pytest.mark.parametrize(("script", "errors"), [(says(), {}), ("exit 1", {("plugin",): 1})], ids=["well", "failed"])
+async def test_runs_of_plugins_are_counted(tmp_path: Path, script: str, errors: dict[tuple[str, ...], float]) -> None:
+    node = Node(tmp_path, script)
+    await node.users("eu.reg.io/team/app:1")
+    name = "kubelet_credential_provider_plugin"
+    assert series(node.metrics, f"{name}_duration_count") == {("plugin",): 1}
+    assert series(node.metrics, f"{name}_errors_total") == errors
 
 
 async def test_a_plugin_is_not_asked_about_other_registries(tmp_path: Path) -> None:

@@ -263,12 +263,14 @@ def test_resizes_of_exclusive_resources_are_infeasible() -> None:
     memory.spec["containers"][0]["resources"] = asks("1", "128Mi")
     text = 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
     static, static_memory = Policies(policy(TWO)), Policies(memory=MemoryPolicy((), {}))
-    assert resize_refusal(cpu, before, static) == Refusal("Infeasible", text)
+    detail = "guaranteed_pod_cpu_manager_static_policy"
+    assert resize_refusal(cpu, before, static) == Refusal("Infeasible", text, detail)
     assert resize_refusal(cpu, before, Policies()) is None
     assert resize_refusal(cpu, before, static_memory) is None
     assert resize_refusal(memory, before, static) is None
     text = 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'
-    assert resize_refusal(memory, before, static_memory) == Refusal("Infeasible", text)
+    detail = "guaranteed_pod_memory_manager_static_policy"
+    assert resize_refusal(memory, before, static_memory) == Refusal("Infeasible", text, detail)
     loose = pod(container(resources={"requests": {"cpu": "1"}}))
     tight = pod(container(resources={"requests": {"cpu": "2"}}))
     assert resize_refusal(tight, loose, static) is None

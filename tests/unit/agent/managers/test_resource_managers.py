@@ -18,6 +18,7 @@ from agent.managers.plan.options import CpuOptions, TopologyOptions
 from agent.managers.plan.topology import topology_policy
 from nodelib.errors import Permanent
 from nodelib.json_values import Json
+from tests.builders.metrics import series
 from tests.builders.pods import container
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
@@ -217,6 +218,9 @@ async def test_a_resize_of_its_cpus_is_infeasible(world: World) -> None:
     found = next(one for one in world.status()["conditions"] if one["type"] == "PodResizePending")
     assert found["reason"] == "Infeasible"
     assert found["message"] == 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
+    assert series(world.metrics, "kubelet_pod_infeasible_resizes_total") == {
+        ("guaranteed_pod_cpu_manager_static_policy",): 1
+    }
 
 
 async def test_a_pod_that_another_rule_refuses_has_no_cpus(world: World) -> None:

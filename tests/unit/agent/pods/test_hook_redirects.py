@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from agent.pods.edge.hook_http import HttpHooks
 from agent.pods.work.hooks import Hooks
 from nodelib.clock import SystemClock
 from nodelib.errors import Permanent
+from tests.builders.metrics import metrics, series
 
 POD = Pod({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {}})
 HEADERS = [{"name": "Metadata-Flavor", "value": "Google"}, {"name": "Host", "value": "metadata"}]
@@ -53,9 +54,9 @@ async def sites() -> AsyncIterator[tuple[Site, Site]]:
         await runner.cleanup()
 
 
-async def _run(site: Site, scheme: str = "HTTP", **more: Any) -> None:
+async def _run(site: Site, scheme: str = "HTTP", fell_back: Callable[[], None] = lambda: None, **more: Any) -> None:
     action = {"port": site.port, "path": "/x", "scheme": scheme, "httpHeaders": HEADERS, **more}
-    hooks = Hooks(None, HttpHooks(), SystemClock())  # type: ignore[arg-type]
+    hooks = Hooks(None, HttpHooks(on_fallback=fell_back), SystemClock())  # type: ignore[arg-type]
     await hooks.run(POD, {"name": "c"}, "id", {"httpGet": action}, ("127.0.0.1",))
 
 
@@ -66,6 +67,13 @@ async def test_a_redirect_to_another_host_ends_the_hook(sites: tuple[Site, Site]
     pod.location = f"http://127.0.0.2:{victim.port}/latest/meta-data/iam/"
     await _run(pod, scheme)
     assert len(pod.seen) == 1 and victim.seen == []
+
+
+async def test_an_https_hook_that_is_answered_in_plain_http_is_counted(sites: tuple[Site, Site]) -> None:
+    measured = metrics()
+    for scheme in ("HTTP", "HTTPS"):
+        await _run(sites[0], scheme, measured.hook_http_fallbacks.inc, path="/there")
+    assert series(measured, "kubelet_lifecycle_handler_http_fallbacks_total") == {(): 1}
 
 
 async def test_a_redirect_on_the_host_is_followed(sites: tuple[Site, Site]) -> None:

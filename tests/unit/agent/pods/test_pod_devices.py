@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.builders.metrics import series
 from tests.builders.pods import container
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
@@ -45,6 +46,7 @@ async def test_a_pod_without_its_device_is_rejected_and_the_others_run(world: Wo
     text = "requested number of devices unavailable for acme.com/gpu. Requested: 1, Available: 0"
     assert status["message"] == f"Pod was rejected: Allocate failed due to {text}, which is unexpected"
     assert "UnexpectedAdmissionError" in world.events.reasons() and world.is_ready()
+    assert series(world.metrics, "kubelet_admission_rejections_total") == {("UnexpectedAdmissionError",): 1}
 
 
 async def test_a_running_pod_keeps_its_device_over_a_restart_without_its_plugin(world: World) -> None:

@@ -11,6 +11,7 @@ import pytest
 from agent.common.model.errors import CriError, CriUnavailable
 from agent.common.model.pods import ExecResult, ImageFacts, Pod, ProbeState, RunState
 from nodelib.kube.client import ApiError, ApiUnreachable
+from tests.builders.metrics import series
 from tests.builders.pods import container
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import IMAGE, World
@@ -318,6 +319,21 @@ async def test_the_image_of_a_volume_is_pulled_first_and_mounted_by_its_id(world
     world.cri.exit("main", 1)
     await world.until(lambda: world.container_status().get("restartCount") == 1)
     assert world.cri.done("pull_image") == ["r/data:1"] * 2, "Always means for every attempt"
+
+
+async def test_image_volumes_are_counted_as_their_containers_start(world: World) -> None:
+    world.cri.registry["r/data:1"] = ImageFacts("sha256:new", ("r/data:1",))
+    world.cri.fail["create_container"] = [CriError("ImageVolumeMountFailed: no such layer")]
+    made, spec = with_image_volume()
+    world.create(made, **spec)
+    await world.until(world.is_ready)
+    world.create(uid="u2", name="without")
+    await world.until(lambda: world.is_ready("u2"))
+    counted = [
+        series(world.metrics, f"kubelet_image_volume_{what}_total")[()]
+        for what in ("requested", "mounted_errors", "mounted_succeed")
+    ]
+    assert counted == [2, 1, 1]
 
 
 @pytest.mark.parametrize(

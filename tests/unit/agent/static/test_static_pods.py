@@ -9,6 +9,7 @@ import pytest
 from agent.common.model import labels
 from agent.common.model.pods import ProbeState
 from nodelib.kube.client import ApiError
+from tests.builders.metrics import series
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import IMAGE
 from tests.fakes.static_world import StaticWorld
@@ -110,6 +111,7 @@ async def test_a_file_deleted_and_written_again_restarts_the_pod_with_its_count(
 
     await world.until(restarted)
     assert world.cri.done("start_container") == ["main/0", "main/1"]
+    assert series(world.metrics, "kubelet_restarted_pods_total") == {("true",): 1, ("",): 0}
 
 
 @pytest.mark.parametrize("force", [True, False], ids=["by force", "gracefully"])

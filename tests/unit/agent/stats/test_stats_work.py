@@ -17,7 +17,10 @@ from agent.stats.edge import machine
 from agent.stats.edge.cgroups import CgroupReader
 from agent.stats.model import Interface, StatsSettings, TreeUsage
 from agent.stats.plan import summary as plan
+from agent.stats.work.disk_usage import DiskUsage
 from agent.stats.work.provider import StatsProvider, StatsSources
+from tests.builders.metrics import metrics, series
+from tests.builders.pods import pod
 from tests.fakes.agent_view import FakeServerRuntime, FakeView, add_pod
 from tests.fakes.clock import FakeClock
 from tests.unit.agent.stats.cgroup_files import CONTAINER_ID, POD_UID, V1
@@ -90,6 +93,18 @@ async def test_a_pod_with_its_container_sandbox_layer_logs_and_volumes(tmp_path:
     assert (volume.name, volume.ephemeral) == ("cache", True)
     used, _ = plan.ephemeral_storage(pod)
     assert used >= 8192 + 50_000 + 10_000
+
+
+async def test_it_is_counted_how_volumes_are_measured(tmp_path: Path) -> None:
+    volumes = tmp_path / "pods" / "u1" / "volumes"
+    for folder in ("kubernetes.io~empty-dir/cache", "kubernetes.io~nfs/data"):
+        (volumes / folder).mkdir(parents=True)
+    measured = metrics()
+    usage = DiskUsage(machine, FakeClock(), str(tmp_path), measured.volume_measured)
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "files"}}
+    usage.volumes("u1", pod(volumes=[{"name": "cache", "emptyDir": {}}, claim]))
+    name = "kubelet_volume_metric_collection_duration_seconds_count"
+    assert series(measured, name) == {("du",): 1, ("statfs",): 1}
 
 
 @pytest.mark.parametrize("member", [_BOX, CONTAINER_ID], ids=["of the sandbox", "of a container"])

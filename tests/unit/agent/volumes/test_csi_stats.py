@@ -18,6 +18,7 @@ from agent.volumes.work.csi_volumes import MountedCsiVolume
 from nodelib.json_values import Json
 from nodelib.plugin_apis.csi import CSI
 from nodelib.plugin_apis.server import serve
+from tests.builders.metrics import metrics, series
 from tests.builders.pods import container, pod
 from tests.fakes.clock import FakeClock
 
@@ -50,7 +51,8 @@ class World:
         self.driver, self.clock = Driver(), FakeClock()
         self.facts = {"drv": DriverFacts("drv", "/s", "n", capabilities=frozenset({STATS}))}
         self.mounted: list[MountedCsiVolume] = []
-        self.stats = CsiStats(self, self, self._statfs, self.clock)  # type: ignore[arg-type]
+        self.metrics = metrics()
+        self.stats = CsiStats(self, self, self._statfs, self.clock, self.metrics.volume_measured)  # type: ignore[arg-type]
 
     def get(self, name: str) -> tuple[Driver, DriverFacts]:
         return self.driver, self.facts[name]
@@ -86,6 +88,7 @@ async def test_a_driver_is_asked_about_a_few_volumes_at_a_time(world: World) -> 
     assert (world.driver.most, len(world.driver.asked)) == (16, 500)
     await world.stats.by_pod()
     assert len(world.driver.asked) == 500, "and once a minute"
+    assert series(world.metrics, "kubelet_volume_metric_collection_duration_seconds_count") == {("drv",): 500}
 
 
 async def test_who_asks_together_is_told_the_same(world: World) -> None:
