@@ -31,13 +31,13 @@ class PullRecords:
 
     async def load(self, images: Callable[[], Awaitable[Iterable[ImageFacts]]]) -> None:
         """Read the records; an interrupted pull becomes a record if its image is there. Raises Temporary."""
-        for name in await self._pulled.names():
+        for name in await _record_names(self._pulled):
             try:
                 record = plan.decode(await self._pulled.read(name) or "")
                 self._records[record.image_id] = record
             except Invalid as error:
                 log.warning("pull record %s cannot be used, so its image will be pulled again: %s", name, error)
-        interrupted = [name for name in await self._pulling.names() if name.startswith("sha256-")]
+        interrupted = await _record_names(self._pulling)
         if not interrupted:
             return
         try:
@@ -109,3 +109,9 @@ class PullRecords:
             await self._pulled.write(plan.file_name(image_id), plan.encode(record))
             self._records[image_id] = record
         await self._pulling.remove(name)
+
+
+async def _record_names(store: RecordStore) -> list[str]:
+    """Of the files that are records: others are not looked at, as with upstream (pullmanager/fs_pullrecords.go), so that
+    one is put aside by giving it another name. Raises Temporary."""
+    return [name for name in await store.names() if name.startswith("sha256-")]

@@ -59,6 +59,16 @@ async def test_a_record_outlives_the_agent(world: World) -> None:
     assert _pulls(world) == 2
 
 
+async def test_a_record_of_another_name_is_none(world: World) -> None:
+    """Upstream's suite puts one aside in that way: then the image counts as preloaded, which is for everybody."""
+    await _run(world, "a", mine=True)
+    await world.kill_agent()
+    world.pulled.files = {f"temp_{name}": text for name, text in world.pulled.files.items()}
+    await world.start_agent()
+    await _run(world, "b", mine=False)
+    assert _pulls(world) == 1
+
+
 async def test_policy_never_without_access_to_the_image_is_refused(world: World) -> None:
     await _run(world, "a", mine=True)
     world.create(container("main", image=IMAGE, imagePullPolicy="Never"), name="c", uid="c")
