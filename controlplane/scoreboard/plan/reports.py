@@ -31,7 +31,8 @@ def read_listing(program: Program, text: str) -> tuple[Spec, ...]:
     try:
         reports = [one for suite in json.loads(text) for one in suite["SpecReports"] or ()]
         names = [
-            " ".join([*(one["ContainerHierarchyTexts"] or ()), one["LeafNodeText"]])
+            # As ginkgo makes the text that a focus has to match: containers without a name add nothing.
+            " ".join([text for text in (*(one["ContainerHierarchyTexts"] or ()), one["LeafNodeText"]) if text])
             for one in reports
             if one["LeafNodeType"] == "It"
         ]

@@ -91,3 +91,9 @@ def test_tests_of_one_name_are_one_spec_and_the_worst_of_them_counts() -> None:
             text = "".join(cases[one].format(NAMES[1]) for one in both)
             found, _ = reports.read_report(f"<t>{text}</t>", SPECS)
             assert found[NAMES[1]].verdict == worst, both
+
+
+def test_containers_without_a_name_add_nothing_as_in_the_text_that_a_focus_matches() -> None:
+    row = {"ContainerHierarchyTexts": ["[sig-node] Pods", ""], "LeafNodeType": "It", "LeafNodeText": "run"}
+    (spec,) = reports.read_listing(Program.NODE, json.dumps([{"SpecReports": [row]}]))
+    assert spec.name == "[sig-node] Pods run"
