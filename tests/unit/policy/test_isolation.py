@@ -133,7 +133,8 @@ def test_what_the_pods_of_the_cluster_make_too_expensive_is_not_made_again_in_ea
     for number in range(96):  # of a hundred that there is room for
         put(world.index, policy(f"a{number}", ingress=[{"from": blocks}]))
     for number in range(50):
-        some = [{"namespaceSelector": {}, "podSelector": {"matchLabels": {f"k{number}": str(one)}}} for one in range(60)]
+        labels = [{f"k{number}": str(one)} for one in range(60)]
+        some = [{"namespaceSelector": {}, "podSelector": {"matchLabels": one}} for one in labels]
         put(world.index, policy(f"p{number}", ingress=[{"from": some}]))
     first = world.plan()
     compiled = dict(world.isolation._spaces["a"].compiled)

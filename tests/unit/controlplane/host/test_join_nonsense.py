@@ -1,4 +1,4 @@
-"""`join` and an API server that answers with shapes that no API server has: an error in words, or nothing of it counts."""
+"""`join` and an API server that answers with shapes that no API server has: an error in words, or it does not count."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess, save_kubeconfig
 from tests.unit.controlplane.host.test_join_refused import Hasty
 
-NONSENSE = [None, 5, True, "x", "[", [], [1], [None], {}, {"a": 1}, [{}], [[]], [{"type": "Ready"}], "&a [*a]"]
+NONSENSE: list[Any] = [None, 5, True, "x", "[", [], [1], [None], {}, {"a": 1}, [{}], [[]], [{"type": "Ready"}], "&a [*a]"]
 TOKEN = "abcdef.0123456789abcdef"
 
 
