@@ -20,7 +20,8 @@ from nodelib.json_values import Json
 from nodelib.kube.access import ClusterAccess, save_kubeconfig
 from tests.unit.controlplane.host.test_join_refused import Hasty
 
-NONSENSE: list[Any] = [None, 5, True, "x", "[", [], [1], [None], {}, {"a": 1}, [{}], [[]], [{"type": "Ready"}], "&a [*a]"]
+VALUES = '[null, 5, true, "x", "[", [], [1], [null], {}, {"a": 1}, [{}], [[]], [{"type": "Ready"}], "&a [*a]"]'
+NONSENSE: list[Any] = json.loads(VALUES)
 TOKEN = "abcdef.0123456789abcdef"
 
 
