@@ -165,12 +165,20 @@ def _reserve(store: Store, conf: NetConf, args: Args, now: float, node_ports: No
                 raise _exhausted(conf, args, store, version)
             chosen.append(address)
         attachment = Attachment(args.key, tuple(chosen), conf.port_mappings, args.pod, now, args.netns)
-        for address in chosen:
-            if not store.claim(address, attachment):
-                # Another process took it in the meantime. The store knows that now, so choose again.
-                store.release(args.key)
-                return _reserve(store, conf, args, now, node_ports)
+        if not _claim_all(store, attachment):
+            # Another process took one in the meantime. The store knows that now, so choose again.
+            return _reserve(store, conf, args, now, node_ports)
         return attachment, True
+
+
+def _claim_all(store: Store, attachment: Attachment) -> bool:
+    """Take all of its addresses, or none."""
+    with ExitStack() as undo:
+        undo.callback(store.release, attachment.key)
+        if not all(store.claim(address, attachment) for address in attachment.addresses):
+            return False
+        undo.pop_all()
+        return True
 
 
 def _refuse_taken_ports(store: Store, conf: NetConf, args: Args, node_ports: NodePorts) -> None:

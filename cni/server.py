@@ -159,6 +159,9 @@ class CniServer:
         except NodewrightError as error:
             if call.args.command == "ADD" and call.conf is not None:
                 await self._in_thread(self._operations.delete, call.conf, call.args.key)
+                if done.ports_changed:  # they may have been written with those of another pod
+                    with suppress(NodewrightError):  # the next sync tries again
+                        await self._sync_ports()
             raise CNIError(
                 TRY_AGAIN_LATER, error.message, obj=str(call.args.key), step=step, details=error.action
             ) from error

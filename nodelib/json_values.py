@@ -24,6 +24,11 @@ def objects_in(value: object) -> list[Json]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+def texts_in(value: object) -> dict[str, str]:
+    """What is text in an object, such as the data of a ConfigMap; anything else in it is left out."""
+    return {key: text for key, text in object_or_empty(value).items() if isinstance(text, str)}
+
+
 def decode(text: str | bytes) -> Any:
     """JSON that others wrote, as its standard has it. Raises json.JSONDecodeError (a ValueError) and nothing else.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -76,7 +77,8 @@ class Proxier:
         self._full = True
         self._last_full = clock.monotonic()
         self._lock = asyncio.Lock()
-        self._syncs = self._unread = 0
+        self._syncs = 0
+        self._unread: Counter[bool] = Counter()  # audits in a row that syncs made useless: those of all rules, others
         self.leftovers = Leftovers(self.family, backend, flows, reporting.metrics, self._lock, clock)
         self.first_sync = asyncio.Event()
         self.runner = BoundedFrequencyRunner(
@@ -161,7 +163,7 @@ class Proxier:
             # the time on it.
             finished = self._clock.monotonic()
             rest = REST_FACTOR * (finished - started)
-            if deep:
+            if deep and not self._unread[True]:
                 next_deep, pause = finished + max(self._deep_period, rest), AUDIT
             else:
                 pause = max(AUDIT, rest)
@@ -181,18 +183,19 @@ class Proxier:
 
     async def _differences(self, deep: bool) -> list[str]:
         """What somebody else changed. Reading a large table takes many seconds, and changes shall not wait for it,
-        unless they come so fast that nothing is ever read."""
-        if self._unread >= _PATIENCE:
+        unless they come so fast that nothing is ever read. To look whether there are rules is quick, and says nothing
+        of whether all of them can be read between two changes."""
+        if self._unread[deep] >= _PATIENCE:
             async with self._lock:
-                self._unread = 0
+                self._unread[deep] = 0
                 return await self._backend.audit(deep=deep)
         async with self._lock:
             before = self._syncs
         found = await self._backend.audit(deep=deep)
         if before != self._syncs:  # what was read may be of other rules
-            self._unread += 1
+            self._unread[deep] += 1
             return []
-        self._unread = 0
+        self._unread[deep] = 0
         return found
 
     async def _sync(self, span: OpenSpan | None) -> None:

@@ -139,9 +139,15 @@ class DiskStore:
             return None
 
     def _write_last(self, address: Address) -> None:
+        """What fails is said by nobody: the address is taken by now, and this only matters to whoever starts next."""
         draft = self._folder / f"{_DRAFT}{os.getpid()}-{next(self._drafts)}"
-        draft.write_text(str(address))
-        draft.replace(self._folder / _LAST.format(address.version))
+        try:
+            draft.write_text(str(address))
+            draft.replace(self._folder / _LAST.format(address.version))
+        except OSError as error:
+            log.debug("%s: %s", draft, error)
+            with suppress(OSError):
+                draft.unlink()
 
     def _sweep_drafts(self) -> None:
         with _translated(self._folder):

@@ -97,13 +97,14 @@ class Isolation:
         spent = 0
         for name in sorted(policies):
             policy, known, room = policies[name], last.compiled.get(name), MOST - spent
-            if known is None or known.policy is not policy or (known.closed and known.cost <= room):
+            if known is None or known.policy is not policy:
                 known = compiled(policy, self._family, room)
             cost = known.cost
             # No pod of this node needs the sets of the others.
             parties = known.of_pods - paid if pods[policy.selection] else frozenset()
             if cost <= room:
                 cost += price(parties, index, room - cost)
+            # Only then: those that are closed because of the pods of the cluster would be made again in each plan.
             if known.closed is not (cost > room):
                 known = compiled(policy, self._family, room if cost <= room else -1)
             found[name] = known

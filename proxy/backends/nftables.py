@@ -117,20 +117,24 @@ class NftablesBackend(NodeBackend):
             raise
 
     async def audit(self, *, deep: bool) -> list[str]:
-        """Read nothing as long as the ruleset's generation is unchanged. Raises NftError."""
-        async with self._writing:
-            return await self._audit(deep=deep)
+        """Read nothing as long as the ruleset's generation is unchanged. Raises NftError.
 
-    async def _audit(self, *, deep: bool) -> list[str]:
-        generation = self._generation()
-        if self._applied is None or (generation is not None and generation == self._seen):
+        Rules do not wait for it: half a million elements take ten seconds. What it finds while some are written is
+        nothing; the caller knows.
+        """
+        generation, applied = self._generation(), self._applied
+        if applied is None or (generation is not None and generation == self._seen):
             return []
         found = []
-        if await self._table.rules_digest() != self._rules:
+        if await self._beside.rules_digest() != self._rules:
             found.append(f"the rules of table {layout.TABLE} are not ours any more")
         elif deep:
-            kernel = await self._table.elements(layout.FILLED)
-            delete, add = await asyncio.to_thread(difference, self._applied, kernel or {})
+            kernel = await self._beside.elements(layout.FILLED)
+            async with self._writing:
+                if self._applied is None:  # a full sync follows
+                    return []
+                applied = self._applied.copy()
+            delete, add = await asyncio.to_thread(difference, applied, kernel or {})
             names = sorted({one.set for one in (*delete, *add)})
             found = [f"{len(delete)} elements too many, {len(add)} missing in {', '.join(names)}"] if names else []
         if deep and not found:

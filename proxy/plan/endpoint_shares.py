@@ -32,9 +32,10 @@ class _Namespace:
         left, rooms = most, {}
         if self.total > left:
             for service, pairs in sorted(self.pairs.items(), key=lambda one: (one[1], one[0])):
-                if min(pairs, of_service) > left:
+                used = min(pairs, of_service)
+                if used > left:
                     rooms[service] = left
-                left = max(0, left - pairs)
+                left = max(0, left - used)
         return rooms
 
 

@@ -29,3 +29,7 @@ class Parts:
                 break
             found.append(name)
         return found
+
+    def forget(self, service: NamespacedName) -> None:
+        """All of its ports are taken."""
+        self._last.pop(service, None)

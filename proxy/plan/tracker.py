@@ -215,6 +215,8 @@ class Tracker:
             changed = self._parts.next(service, sizes, self._turns.at_once)
             if len(changed) < len(sizes):
                 self._unmerged[service] = None  # behind whoever waits
+        else:
+            self._parts.forget(service)
         for name in changed:
             if name in merged:
                 self._endpoints[name] = merged[name]

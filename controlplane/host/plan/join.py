@@ -59,9 +59,12 @@ def override_of(node: str, hostname: str) -> tuple[str, ...]:
 
 
 def endpoint_name(configuration: Json) -> str:
-    """The name in the ClusterConfiguration's controlPlaneEndpoint (kind's nodes have one), "" if it is an address."""
+    """The name in the ClusterConfiguration's controlPlaneEndpoint (kind's nodes have one), "" if it is none."""
     given = configuration.get("controlPlaneEndpoint")
-    host = urlsplit(f"//{given}").hostname or "" if isinstance(given, str) else ""
+    try:
+        host = urlsplit(f"//{given}").hostname or "" if isinstance(given, str) else ""
+    except ValueError:  # of brackets: no kube-proxy finds that either
+        return ""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -116,14 +119,19 @@ def permissions(network: str, proxy: str, policies: bool = False) -> list[Permis
 
 def daemon_sets_of(pods: Iterable[Json]) -> list[str]:
     """Names of the DaemonSets that own the pods."""
-    owners = [owner for pod in pods for owner in pod["metadata"].get("ownerReferences") or []]
-    return [str(owner["name"]) for owner in owners if owner.get("kind") == "DaemonSet"]
+    owners = [owner for pod in pods for owner in objects_in(pod["metadata"].get("ownerReferences"))]
+    return [str(owner.get("name")) for owner in owners if owner.get("kind") == "DaemonSet"]
+
+
+def ready_condition(node: Json) -> Json:
+    """Its condition Ready, an empty object if it has none."""
+    conditions = objects_in(object_or_empty(node.get("status")).get("conditions"))
+    return next((one for one in conditions if one.get("type") == "Ready"), {})
 
 
 def node_problem(node: Json | None, name: str) -> str:
     """Why a node of this name cannot join, "" if it can."""
-    conditions = objects_in(object_or_empty((node or {}).get("status")).get("conditions"))
-    if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+    if ready_condition(node or {}).get("status") == "True":
         return f"the cluster already has a node {name} that is Ready"
     return ""
 

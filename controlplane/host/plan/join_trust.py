@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from controlplane.host.model import Authority
 from nodelib.errors import Invalid, Permanent, WrongUsage
-from nodelib.json_values import Json, object_or_empty
+from nodelib.json_values import Json, texts_in
 from nodelib.text import one_line
 
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
@@ -40,12 +40,7 @@ def split_token(text: str) -> tuple[str, str]:
 
 def is_signed(info: Json, identity: str) -> bool:
     """Whether kube-public/cluster-info has a signature for the token with this id."""
-    return bool(_texts(info).get(f"jws-kubeconfig-{identity}"))
-
-
-def _texts(info: Json) -> dict[str, str]:
-    """The data of cluster-info: who answers is not known yet, so anything may be in it."""
-    return {key: text for key, text in object_or_empty(info.get("data")).items() if isinstance(text, str)}
+    return bool(texts_in(info.get("data")).get(f"jws-kubeconfig-{identity}"))
 
 
 def check_server(url: str) -> None:
@@ -96,7 +91,7 @@ def check_admin(config: str, *, insecure: bool, skip: bool) -> None:
 def check_cluster_info(info: Json, token: str) -> str:
     """The kubeconfig in kube-public/cluster-info. Raises Permanent when it is not signed with the token."""
     identity, secret = split_token(token)
-    data = _texts(info)
+    data = texts_in(info.get("data"))  # who answers is not known yet, so anything may be in it
     text, signature = data.get("kubeconfig", ""), data.get(f"jws-kubeconfig-{identity}", "")
     if not signature:
         raise Permanent(

@@ -30,7 +30,7 @@ from nodelib import safe_yaml
 from nodelib.clock import Clock
 from nodelib.errors import Conflict, NodewrightError, Permanent, WrongUsage
 from nodelib.files import bytes_of
-from nodelib.json_values import Json, object_or_empty
+from nodelib.json_values import Json, object_or_empty, texts_in
 from nodelib.kube.access import ClusterAccess, load_kubeconfig, save_kubeconfig
 from nodelib.kube.client import ApiError, ApiUnreachable, KubeClient
 from nodelib.kube.tls_errors import is_unsigned
@@ -252,12 +252,11 @@ def _configuration(text: str) -> Json:
 
 async def _config_map(client: KubeClient, name: str) -> dict[str, str]:
     try:
-        data: dict[str, str] = (await client.get(f"{_MAPS}/{name}")).get("data") or {}
+        return texts_in((await client.get(f"{_MAPS}/{name}")).get("data"))
     except ApiError as error:
         if error.code in (403, 404):
             return {}
         raise
-    return data
 
 
 def _write_files(request: Request, known: KnownCluster) -> None:

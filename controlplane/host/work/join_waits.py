@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
 
 from controlplane.host.edge import discovery
 from controlplane.host.model import Addons
@@ -17,6 +16,7 @@ from controlplane.supervisor.edge import units
 from controlplane.waiting import until
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError
+from nodelib.json_values import object_or_empty
 from nodelib.kube.access import load_kubeconfig
 from nodelib.kube.client import ApiError, KubeClient
 
@@ -92,7 +92,7 @@ async def until_allowed(
         async def waits() -> str:
             for permission in wanted:
                 answer = await client.post(_REVIEWS, permission.review())
-                if not (answer.get("status") or {}).get("allowed"):
+                if not object_or_empty(answer.get("status")).get("allowed"):
                     return f"nodes of this cluster may not {permission}"
             return ""
 
@@ -116,8 +116,7 @@ async def until_ready(node: str, folder: str, clock: Clock) -> None:
                 found = await client.get(f"/api/v1/nodes/{node}")
             except NodewrightError as error:
                 return str(error)
-            conditions = (found.get("status") or {}).get("conditions") or []
-            ready: dict[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
+            ready = plan.ready_condition(found)
             return "" if ready.get("status") == "True" else f"not Ready: {ready.get('message', 'no status yet')}"
 
         step, action = "wait until Ready", f"See {folder}/agent.log."

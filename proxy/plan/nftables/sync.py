@@ -61,6 +61,10 @@ class AppliedState:
                 self.shared.pop(element, None)
         self.chains.update(delta.chains)
 
+    def copy(self) -> AppliedState:
+        """What expected() looks at, for another thread."""
+        return AppliedState(ports=dict(self.ports), owner=dict(self.owner), shared=Counter(self.shared))
+
     def _count(self, port: PortElements | None, step: int) -> None:
         if port is not None:
             self.no_local_internal += step * port.no_local_internal

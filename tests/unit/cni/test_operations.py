@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cni.model import Attachment, AttachmentKey
+from cni.model import Address, Attachment, AttachmentKey
 from cni.node_links import ensure_bridge
 from cni.operations import Operations
 from cni.plan import node
@@ -202,3 +202,19 @@ def test_whatever_happens_addresses_and_links_agree(moves: list[tuple[str, int]]
 
 def test_networks_are_values() -> None:
     assert ip_network("10.1.0.0/29") == Bench().conf.ranges[0][0].subnet
+
+
+def test_of_two_addresses_the_first_is_free_again_when_there_is_no_room_for_the_second() -> None:
+    bench = Bench()
+    bench.conf = bench.make_conf(ipam={"ranges": [[{"subnet": "10.1.0.0/29"}], [{"subnet": "fd00::/120"}]]})
+    claim = bench.store.claim
+
+    def full(address: Address, attachment: Attachment) -> bool:
+        if address.version == 6:
+            raise CNIError(5, "No space left on device")
+        return claim(address, attachment)
+
+    bench.store.claim = full  # type: ignore[method-assign]
+    with pytest.raises(CNIError, match="No space left"):
+        bench.add("c1", bench.kernel.new_namespace())
+    assert bench.store.records == {}

@@ -13,11 +13,15 @@ from pathlib import Path
 import pytest
 
 from cni import server as cni_server
+from cni.node_links import ensure_bridge
 from cni.operations import Operations
+from cni.plan import node
 from cni.ports import Store
 from cni.server import CniServer
-from cni.spec.configuration import NetConf
+from cni.spec.configuration import NetConf, address_range
+from nodelib.errors import Permanent
 from tests.fakes.fake_netlink import FakeKernel, FakePorts
+from tests.fakes.fake_store import FakeStore
 
 
 def _no_store(_: NetConf) -> Store:
@@ -125,3 +129,37 @@ async def test_more_than_the_largest_request_is_refused(tmp_path: Path) -> None:
             await asyncio.wait_for(asked(client, b" " * (cni_server._LARGEST + (1 << 20))), 60)
         with connected(path) as other:
             assert b"supportedVersions" in await asyncio.wait_for(asked(other, b""), 30)
+
+
+async def test_the_ports_of_a_pod_that_is_refused_lead_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of another pod that starts meanwhile are written with its own, and its address is another pod's soon."""
+    kernel, store = FakeKernel(), FakeStore()
+    operations = Operations(kernel.open, lambda _: store, lambda *_: None, lambda: 0.0, FakePorts())
+    with kernel.open() as links:
+        ensure_bridge(links, node.bridge("nw0", [address_range({"subnet": "10.1.0.0/29"})], 1500))
+    written: list[int] = []
+
+    async def write() -> None:
+        written.append(sum(len(one.port_mappings) for one in store.attachments()))
+
+    async def refuse(*_: object) -> None:
+        await write()  # as an ADD of another pod does
+        raise Permanent("no policies")
+
+    async def ready() -> str:
+        return ""
+
+    monkeypatch.setattr(cni_server, "protect", refuse)
+    one = CniServer("/nowhere", operations, sync_ports=write, waiting=ready)
+    mapping = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
+    conf = {
+        "cniVersion": "1.1.0",
+        "name": "net",
+        "bridge": "nw0",
+        "ipam": {"subnet": "10.1.0.0/29"},
+        "runtimeConfig": {"portMappings": [mapping]},
+    }
+    env = {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "c1", "CNI_IFNAME": "eth0", "CNI_NETNS": "/n", "CNI_PATH": "/opt"}
+    answer = await one.answer(env, json.dumps(conf).encode(), kernel.new_namespace(), lambda: True)
+    assert answer.failed and "no policies" in str(answer.failed)
+    assert store.attachments() == [] and written == [1, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -168,3 +169,27 @@ def test_whoever_looks_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: p
     assert not waits
     assert seen[0] == [attachment("c1", ONE)]
     assert {one.key.container_id for one in store.attachments()} == {"c1", "c2"}
+
+
+def full_after(chars: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes files, and what is longer than that."""
+    write = Path.write_text
+
+    def full(self: Path, text: str) -> int:
+        if len(text) < chars:
+            self.touch()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+        return write(self, text)
+
+    monkeypatch.setattr(Path, "write_text", full)
+
+
+def test_an_address_is_given_though_nothing_says_any_more_which_was_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ADD failed, its address stayed taken until a DEL, and each left a draft until the next start."""
+    store = DiskStore(str(tmp_path), "net")
+    full_after(50, monkeypatch)
+    assert store.claim(ONE, attachment("c1", ONE))
+    assert os.listdir(tmp_path / "net") == ["10.1.0.2"]
+    assert store.last() == {4: ONE}

@@ -8,9 +8,10 @@ from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
 from policy.model import Direction, Name
 from policy.plan import parse
+from policy.plan.entries import MOST
 from policy.plan.index import Index
 from policy.plan.isolation import Isolated, Isolation
-from tests.builders.policies import apps, pod, policy
+from tests.builders.policies import apps, block, pod, policy
 from tests.cpu_time import least
 
 MANY, PODS = 5000, 110
@@ -120,3 +121,29 @@ def test_pods_that_the_same_policies_isolate_are_worked_out_once() -> None:
     took, found = least(write, tries=5)
     assert took < 0.05
     assert len({id(policies) for policies in found.by_pod[Direction.INGRESS].values()}) == 1
+
+
+def test_what_the_pods_of_the_cluster_make_too_expensive_is_not_made_again_in_each_plan() -> None:
+    """The rules of such a policy alone had room, so that they were made, and given up again, for each pod that came."""
+    world = World()
+    for number in range(3000):
+        put(world.index, pod(f"o{number}", f"10.1.{number >> 8}.{number & 255}", namespace="b", node="node2"))
+    put(world.index, pod("e", "10.0.1.1"))
+    blocks = [block(f"11.{number >> 8}.{number & 255}.1/32") for number in range(0, 2000, 2)]
+    for number in range(96):  # of a hundred that there is room for
+        put(world.index, policy(f"a{number}", ingress=[{"from": blocks}]))
+    for number in range(50):
+        labels = [{f"k{number}": str(one)} for one in range(60)]
+        some = [{"namespaceSelector": {}, "podSelector": {"matchLabels": one}} for one in labels]
+        put(world.index, policy(f"p{number}", ingress=[{"from": some}]))
+    first = world.plan()
+    compiled = dict(world.isolation._spaces["a"].compiled)
+    assert {name.name[0] for name in first.closed} == {"p"}
+    assert all(compiled[name].cost < MOST - 98_112 for name in first.closed), "it is not their own cost"
+    put(world.index, pod("far", "10.9.9.9", node="node2"))
+    second = world.plan()
+    assert world.isolation._spaces["a"].compiled == compiled
+    assert second.by_pod[Direction.INGRESS] == first.by_pod[Direction.INGRESS]
+    for number in range(96):
+        world.index.set_policy(Name("a", f"a{number}"), None)
+    assert len(world.plan().closed) < 50, "there is room for some of them now"

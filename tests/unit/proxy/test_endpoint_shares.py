@@ -7,7 +7,8 @@ import tracemalloc
 
 from nodelib.firewall.objects import Family
 from nodelib.json_values import Json
-from proxy.plan.endpoint_shares import MOST_OF_NAMESPACE
+from proxy.model import NamespacedName
+from proxy.plan.endpoint_shares import MOST_OF_NAMESPACE, EndpointShares
 from proxy.plan.tracker import Tracker
 from tests.builders.services import endpoint_slice, service
 from tests.unit.proxy.build import HERE
@@ -112,3 +113,13 @@ def test_a_slice_that_is_left_out_takes_little_more_than_its_object() -> None:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size < len(made) * 200_000, f"{size // len(made)} bytes for a slice"
+
+
+def test_what_a_service_may_not_have_in_any_case_takes_nothing_from_the_others() -> None:
+    """The first of eight that have too many had all of a namespace's room, though it was given a seventh of it."""
+    shares = EndpointShares(150_000, 20_000)
+    services = [NamespacedName("ns", f"s{number}") for number in range(8)]
+    for one in services:
+        shares.add(one, 200_000)
+    shares.bound(["ns"])
+    assert [shares.room(one) for one in services] == [20_000] * 7 + [10_000]

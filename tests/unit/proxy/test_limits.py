@@ -99,6 +99,16 @@ def test_the_endpoints_of_a_service_are_taken_in_parts(tracker: Tracker) -> None
     assert {one.ip.split(".")[1] for name, found in last.items() if name.service.name == "e" for one in found} == {"3"}
 
 
+def test_nothing_is_kept_of_parts_that_a_full_sync_has_taken(tracker: Tracker) -> None:
+    tracker.service(service("e", "172.30.9.1", namespace="evil", ports=numbered(100)))
+    tracker.endpoint_slice(slices("e", 100, 100))
+    tracker.take(some=True)
+    assert tracker.pending
+    tracker.endpoint_slice(slices("e", 100, 100), gone=True)
+    tracker.take()
+    assert not tracker.pending and not tracker._parts._last
+
+
 def test_the_endpoints_of_a_namespace_have_fewer_chains(tracker: Tracker) -> None:
     """Each write reads the names of all chains that are there: 0.4 s for 100,000."""
     for number in range(9):

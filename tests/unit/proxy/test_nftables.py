@@ -364,6 +364,40 @@ async def test_clients_are_read_beside_the_transactions_of_rules() -> None:
     assert not beside.sets[layout.AFFINITY] and len(world.fake.writes) == before
 
 
+class SlowTable(FakeNft):
+    """Reading all elements takes as long as it is told."""
+
+    def __init__(self, of: FakeNft) -> None:
+        super().__init__()
+        self.of, self.reading, self.go_on = of, asyncio.Event(), asyncio.Event()
+
+    async def elements(self, sets: Iterable[str]) -> dict[str, set[bytes]] | None:
+        found = await self.of.elements(sets)
+        self.reading.set()
+        await self.go_on.wait()
+        return found
+
+    async def rules_digest(self) -> str:
+        return await self.of.rules_digest()
+
+
+async def test_no_rule_waits_until_all_of_them_have_been_read() -> None:
+    """400,000 endpoints of a namespace: 7 to 9 s, after each commit of anybody to nftables."""
+    world = World()
+    slow = SlowTable(world.fake)
+    world.backend = NftablesBackend(world.fake, NodeContext(NFT), beside=slow)
+    await world.put(*sticky("a", "172.30.0.1", ["10.1.0.1"]))
+    looking = asyncio.create_task(world.backend.audit(deep=True))
+    async with asyncio.timeout(10):
+        await slow.reading.wait()
+        await world.put(*sticky("b", "172.30.0.2", ["10.1.0.3"]))
+    slow.go_on.set()
+    await looking  # what it says is of other rules
+    assert await world.backend.audit(deep=True) == []
+    world.fake.sets[layout.ENDPOINTS].popitem()
+    assert "1 missing" in str(await world.backend.audit(deep=True))
+
+
 def client(world: World, at: str, number: int, endpoint: int) -> bytes:
     """The kernel remembers that client of a Service's address with the endpoint 10.1.0.`endpoint`."""
     key = frontend_key(Frontend(at, 80, "TCP")) + bytes((10, 2, 0, number))

@@ -460,7 +460,7 @@ async def test_what_was_read_while_rules_were_written_says_nothing(slow_world: S
     world.proxier.start()
     await world.until(lambda: world.fake.inputs)
     await cancel_and_wait(*world.tasks[1:2])  # the loop of the audits
-    world.proxier._unread = 0
+    world.proxier._unread.clear()
     for number in range(5):
         address = f"172.30.1.{number}"
 
@@ -478,3 +478,40 @@ async def test_what_was_read_while_rules_were_written_says_nothing(slow_world: S
         assert not world.proxier._full
     await world.proxier.audit(deep=True)  # patience has an end
     assert world.proxier._full
+
+
+class SlowDeepAudits(World):
+    """Reading all rules takes three seconds, and the look whether there are any, nothing."""
+
+    foreign = False
+    read = 0
+
+    def backend(self) -> Backend:
+        world = self
+
+        class Deep(IptablesBackend):
+            async def audit(self, *, deep: bool) -> list[str]:
+                if not deep:
+                    return []
+                world.read += 1
+                await world.clock.sleep(3.0)
+                return ["a chain is gone"] if world.foreign else []
+
+        return Deep(self.fake, NodeContext(CONTEXT))
+
+
+async def test_foreign_changes_are_found_while_others_change_without_end() -> None:
+    """A look whether there are any rules succeeds between two changes, and said that reading all of them would, too."""
+    world = SlowDeepAudits()
+    try:
+        world.proxier.start()
+        await world.until(lambda: world.metric("sync_full_proxy_rules_duration_seconds_count") == 1)
+        world.foreign = True
+        for number in range(400):  # seconds
+            world.proxier.on_service("MODIFIED", service("a", f"172.30.{number >> 8}.{number & 255}"))
+            await world.clock.advance(1.0)
+            await until(lambda: not world.proxier.pending_services, clock=world.clock, advance=0.01)
+        assert world.read >= 6
+        assert world.metric("sync_full_proxy_rules_duration_seconds_count") > 1
+    finally:
+        await cancel_and_wait(*world.tasks)
