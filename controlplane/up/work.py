@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import compileall
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from controlplane.cluster.work import (
     user_kubeconfig,
     workloads,
 )
+from controlplane.cluster.work.compiled import compile_modules
 from controlplane.cluster.work.node_images import import_images
 from controlplane.cluster.work.workloads import DemoAnswer
 from controlplane.doctor import work as doctor
@@ -109,7 +109,7 @@ class _Raising:
             keys = group.create_task(self._keys(), name="keys")
             wire = group.create_task(self._network(images), name="network")
             group.create_task(asyncio.to_thread(_import_client), name="import client")
-            group.create_task(asyncio.to_thread(_compile, self.request.project), name="compile")
+            group.create_task(asyncio.to_thread(compile_modules, self.request.project), name="compile")
         await keys
         await wire
         await self.flush("keys and images on the disk")  # before anything is written that would be lost without them
@@ -126,7 +126,7 @@ class _Raising:
 
     async def _by_kubeadm(self, images: Mapping[str, Path]) -> list[DemoAnswer]:
         await self._network(images)
-        await asyncio.to_thread(_compile, self.request.project)
+        await asyncio.to_thread(compile_modules, self.request.project)
         await kubeadm.raise_cluster(kubeadm.Context(self.cluster, self.tools, self.progress, self.clock), images)
         async with KubeClient(load_kubeconfig(self.cluster.admin_kubeconfig), user_agent="nodewright-up") as client:
             with self.progress.step("nodes Ready") as say:
@@ -288,12 +288,6 @@ class _Raising:
             answers = await workloads.query_demo(self.cluster, client, self.clock)
             say(f"by {len(answers)} ways")
             return answers
-
-
-def _compile(project: str) -> None:
-    """Compile the modules that a node runs: it sees them read-only, and would compile them at every start."""
-    for name in ("agent", "cli", "cni", "csi", "loadbalancer", "nodelib", "policy", "proxy"):
-        compileall.compile_dir(os.path.join(project, name), quiet=2)
 
 
 def _import_client() -> None:

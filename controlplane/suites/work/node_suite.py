@@ -24,6 +24,7 @@ from controlplane.cluster.plan import components
 from controlplane.cluster.plan.components import Tools
 from controlplane.cluster.plan.node_files import commands_dir
 from controlplane.cluster.work import bridge_network, network, nodes
+from controlplane.cluster.work.compiled import compile_modules
 from controlplane.cluster.work.control_plane import start_unit
 from controlplane.cluster.work.down import down
 from controlplane.cluster.work.node_images import import_images, name_only
@@ -190,6 +191,7 @@ class _Suite:
         images = await self._binaries_and_images()
         await self._node(images)
         with self.progress.step("folder of the suite"):
+            await asyncio.to_thread(compile_modules, self.order.project)
             await asyncio.to_thread(self._fill_folder)
         return images
 
