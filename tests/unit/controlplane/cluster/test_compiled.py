@@ -1,4 +1,4 @@
-"""What nodes run is compiled where they cannot write it: an agent that compiles itself starts in three times as long."""
+"""What nodes run is compiled where they cannot write it: an agent that compiles itself starts three times as late."""
 
 from __future__ import annotations
 
