@@ -112,6 +112,6 @@ class PullRecords:
 
 
 async def _record_names(store: RecordStore) -> list[str]:
-    """Of the files that are records: others are not looked at, as with upstream (pullmanager/fs_pullrecords.go), so that
-    one is put aside by giving it another name. Raises Temporary."""
+    """Of the files that are records. Others are not looked at, as with upstream (pullmanager/fs_pullrecords.go), so
+    that one is put aside by giving it another name. Raises Temporary."""
     return [name for name in await store.names() if name.startswith("sha256-")]

@@ -371,9 +371,8 @@ async def test_two_runs_at_once_are_refused(world: World) -> None:
         await world.run()
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
 async def test_a_cluster_that_cannot_be_removed_is_told_as_what_it_is(
-    world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It came as a group of errors, which the command line shows as a defect of its own."""
     tries = 0
@@ -391,7 +390,7 @@ async def test_a_cluster_that_cannot_be_removed_is_told_as_what_it_is(
     world.left = {"board"}
     store.mark(world.order.root, "board")
     with pytest.raises(Temporary, match="its link is busy"):
-        await world.run(parts="parallel", at_once=at_once)
+        await world.run(parts="parallel")
 
 
 async def test_a_cluster_that_was_removed_by_hand_is_the_scoreboards_no_more(
