@@ -27,7 +27,7 @@ _HANGING, _HANGING_OF_POD = 64, 4  # reads of messages that go on after that tim
 
 
 class PodFiles:
-    """agent.common.ports.PodFiles. `reading`: the pod of each termination message that a thread reads, and since when."""
+    """agent.common.ports.PodFiles. `reading`: of each message that a thread reads, the pod and since when."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class PodFiles:
             return f"Error on reading termination log {path}: reads of {len(hanging)} others go on"
         try:
             async with asyncio.timeout(_MESSAGE_LIMIT):
-                return await alone(self._read_message, container)
+                return await alone(self._read_message, container, now)
         except TimeoutError:
             return f"Error on reading termination log {path}: no answer in {_MESSAGE_LIMIT:g} s"
 
-    def _read_message(self, container: ContainerState) -> str:
+    def _read_message(self, container: ContainerState, began: float) -> str:
         this = object()
-        self.reading[this] = container.uid, time.monotonic()
+        self.reading[this] = container.uid, began
         try:
             return _termination_message(container)
         finally:

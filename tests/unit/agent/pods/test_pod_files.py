@@ -99,7 +99,9 @@ async def test_messages_that_cannot_be_read_leave_few_threads_behind(
 
     async def all_end(*pods: str) -> set[str]:
         reads = (reader.termination_message(replace(one, uid=pod)) for pod in pods)
-        return {text.removeprefix("Error on reading termination log ") for text in await asyncio.gather(*reads)}
+        found = {text.removeprefix("Error on reading termination log ") for text in await asyncio.gather(*reads)}
+        await until(lambda: len(reader.reading) == len(began) or there.is_set())  # each has its thread
+        return found
 
     late = "/dev/termination-log: no answer in 0.1 s"
     assert await all_end(*["u1"] * 30) == {late}, "what ends together is read together"
