@@ -98,6 +98,12 @@ class Supervisor:
             try:
                 await work()
                 log.error("task %s/%s ended unexpectedly", self.name, name)
+            except asyncio.CancelledError:
+                if is_cancelled():
+                    raise
+                log.exception("task %s/%s failed: what it waited for was cancelled", self.name, name)
+                if critical:
+                    self._failure = RuntimeError(f"{name}: what it waited for was cancelled")
             except Exception as error:
                 if is_shortage(error):
                     log.error("task %s/%s failed: %s", self.name, name, describe(error))
@@ -227,3 +233,9 @@ async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tu
         if isinstance(found, BaseException):
             raise found
     return first, second  # type: ignore[return-value]
+
+
+def is_cancelled() -> bool:
+    """Whether somebody has cancelled the task that is running; if not, CancelledError comes from what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -22,6 +22,7 @@ from nodelib.backoff import Backoff
 from nodelib.clock import Clock
 from nodelib.errors import NodewrightError, Temporary
 from nodelib.json_values import Json
+from nodelib.key_locks import KeyLocks
 from nodelib.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class DraDrivers:
         self._dial, self._slices, self._clock, self._registered = dial, slices, clock, registered
         self._health = health
         self._instances: dict[str, list[_Instance]] = {}  # the newest last; two while a driver is updated
+        self._locks = KeyLocks[str]()  # by name: of those who come and go together, each would listen to health
         self._wipes: dict[str, asyncio.Task[None]] = {}
 
     def get(self, name: str) -> Driver:
@@ -100,22 +102,24 @@ class DraDrivers:
         plan.service_of(info)
 
     async def register(self, info: PluginInfo) -> None:
-        await self._drop(info)  # one that registers again is the newest
-        driver = self._dial(info.name, info.endpoint, plan.service_of(info))
-        self._instances.setdefault(info.name, []).append(_Instance(driver, health.service_of(info.versions)))
-        await self._watch_newest(info.name)
-        self._follow(info.name)
+        async with self._locks.of(info.name):
+            await self._drop(info)  # one that registers again is the newest
+            driver = self._dial(info.name, info.endpoint, plan.service_of(info))
+            self._instances.setdefault(info.name, []).append(_Instance(driver, health.service_of(info.versions)))
+            await self._watch_newest(info.name)
+            self._follow(info.name)
         self._registered()
 
     async def deregister(self, info: PluginInfo) -> None:
-        newest = self._instances.get(info.name, [None])[-1]
-        if not await self._drop(info):
-            return
-        if info.name not in self._instances:
-            await self._health.forget(info.name)
-        elif self._instances[info.name][-1] is not newest:
-            await self._watch_newest(info.name)
-        self._follow(info.name)
+        async with self._locks.of(info.name):
+            newest = self._instances.get(info.name, [None])[-1]
+            if not await self._drop(info):
+                return
+            if info.name not in self._instances:
+                await self._health.forget(info.name)
+            elif self._instances[info.name][-1] is not newest:
+                await self._watch_newest(info.name)
+            self._follow(info.name)
 
     async def run(self) -> None:
         """Until cancelled: look at the connections, and delete the slices of drivers that nobody reaches."""
@@ -168,7 +172,7 @@ class DraDrivers:
         backoff = Backoff(_RETRY, _LONGEST, jitter=0.2)
         if delay:
             await self._clock.sleep(delay)
-        while True:
+        while not any(one.driver.is_connected() for one in self._instances.get(name, ())):  # none since the last look
             try:
                 await slices.delete_slices(name)
             except NodewrightError as error:

@@ -11,10 +11,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from agent.common.model.pods import Pod
 
 _MOST = 1000  # files of one container that are counted: a pod may have its folder mounted, and make millions
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LogSizes:
-    """A collector in the sense of prometheus_client; it is called in a thread of its own.
+    """A collector in the sense of prometheus_client; it is called in a thread.
 
     `folder`: of all pods' logs; `running()`: each running container's pod, and its name.
     """
@@ -34,16 +35,20 @@ class LogSizes:
         for uid, namespace, name, container in dict.fromkeys(
             (pod.uid, pod.namespace, pod.name, container) for pod, container in self._running()
         ):
-            used = _used(f"{self._folder}/{namespace}_{name}_{uid}/{container}")
+            used = _used(f"{self._folder}/{namespace}_{name}_{uid}", container)
             if used is not None:
                 family.add_metric([uid, namespace, name, container], used)
         yield family
 
 
-def _used(folder: str) -> int | None:
-    """As du counts; None when there is no such folder. No link is followed."""
+def _used(of_pod: str, container: str) -> int | None:
+    """As du counts; None when there is no such folder. No link is followed, which may lead to a server that is gone."""
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        above = os.open(of_pod, _FOLDER)
+        try:
+            handle = os.open(container, _FOLDER, dir_fd=above)
+        finally:
+            os.close(above)
     except OSError:
         return None
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -14,6 +16,7 @@ from agent.common.model.errors import PluginError, PluginUnavailable
 from nodelib.json_values import Json
 from nodelib.plugin_apis.server import MOST
 from nodelib.plugin_apis.wire import Api, Call
+from nodelib.tasks import is_cancelled
 from nodelib.threads import in_thread_if
 
 # A restarted plugin is reconnected within a second.
@@ -51,10 +54,8 @@ class PluginClient:
         """`method`: "Service.Method". Raises PluginError; `timeout` in seconds, `most`: bytes of this answer."""
         call = self._api.calls[method]
         stub = self._channel.unary_unary(call.path, request_serializer=lambda given: call.encode(given))
-        try:
+        with self._errors(method):
             data = await stub(self._checked(call, fields), timeout=timeout, metadata=self._metadata)
-        except grpc.aio.AioRpcError as error:
-            raise self._translated(method, error) from error
         if len(data) > most:
             text = f"an answer of {len(data)} bytes, of which at most {most} are read"
             raise PluginError(text, code="RESOURCE_EXHAUSTED", obj=self.name, step=call.path)
@@ -64,12 +65,12 @@ class PluginClient:
         """Answers until the plugin ends the stream. Raises PluginError."""
         call = self._api.calls[method]
         stub = self._channel.unary_stream(call.path, request_serializer=lambda given: call.encode(given))
-        answers = stub(self._checked(call, fields), metadata=self._metadata)
+        with self._errors(method):
+            answers = stub(self._checked(call, fields), metadata=self._metadata)
         try:
-            async for data in answers:
-                yield await self._decoded(call, data)
-        except grpc.aio.AioRpcError as error:
-            raise self._translated(method, error) from error
+            with self._errors(method):
+                async for data in answers:
+                    yield await self._decoded(call, data)
         finally:
             answers.cancel()  # who listens no longer leaves nothing behind on a connection that stays
 
@@ -95,11 +96,33 @@ class PluginClient:
             raise PluginError(str(error), code="INVALID_ARGUMENT", obj=self.name, step=call.path) from error
         return fields
 
+    @contextmanager
+    def _errors(self, method: str) -> Iterator[None]:
+        """Raise PluginError in place of what gRPC raises.
+
+        close() cancels the calls that are under way: to whoever waits for one it would look as if he was cancelled
+        himself, and a task that runs for ever would end, without a word.
+        """
+        try:
+            yield
+        except grpc.aio.AioRpcError as error:
+            raise self._translated(method, error) from error
+        except (asyncio.CancelledError, grpc.aio.UsageError) as error:
+            if not self._is_closed() or is_cancelled():
+                raise
+            text = "the connection was closed: the plugin has left, or registered again"
+            raise self._unavailable(method, text, grpc.StatusCode.CANCELLED) from error
+
+    def _is_closed(self) -> bool:
+        return self._channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
+
     def _translated(self, method: str, error: grpc.aio.AioRpcError) -> PluginError:
         code = error.code()
         message = error.details() or code.name
-        step = method.partition(".")[2]
         if code in _NO_ANSWER:
-            action = f"Check that the plugin runs and listens at {self.socket}; the agent tries again."
-            return PluginUnavailable(message, code=code.name, obj=self.name, step=step, action=action)
-        return PluginError(message, code=code.name, obj=self.name, step=step)
+            return self._unavailable(method, message, code)
+        return PluginError(message, code=code.name, obj=self.name, step=method.partition(".")[2])
+
+    def _unavailable(self, method: str, message: str, code: grpc.StatusCode) -> PluginUnavailable:
+        action = f"Check that the plugin runs and listens at {self.socket}; the agent tries again."
+        return PluginUnavailable(message, code=code.name, obj=self.name, step=method.partition(".")[2], action=action)

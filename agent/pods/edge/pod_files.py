@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import time
 from itertools import islice
 
 from agent.common.model.file_names import is_file_name
@@ -22,10 +23,11 @@ MOST_NAMES = 10_000  # that are looked at in a folder of logs
 _MESSAGE_BYTES = 4096  # of a termination message
 _LOG_BYTES, _LOG_LINES = 2048, 80  # of the end of the log, if that is the message
 _MESSAGE_LIMIT = 10.0  # seconds in which a termination message is read
+_HANGING, _HANGING_OF_POD = 64, 4  # reads of messages that go on after that time
 
 
 class PodFiles:
-    """agent.common.ports.PodFiles."""
+    """agent.common.ports.PodFiles. `reading`: of each message that a thread reads, the pod and since when."""
 
     def __init__(
         self,
@@ -34,16 +36,28 @@ class PodFiles:
         root_dir: str = "/var/lib/kubelet",
     ) -> None:
         self._pod_logs, self._links, self._root_dir = pod_logs_dir, links_dir, root_dir
+        self.reading: dict[object, tuple[str, float]] = {}
 
     async def termination_message(self, container: ContainerState) -> str:
         # The path of the message may be one in a volume, whose server may be gone: that holds up no other pod, and this
-        # one's status no longer than that.
+        # one's status no longer than that. Nor do its restarts leave threads without end.
+        path, now = container.annotations.get(TERMINATION_PATH, ""), time.monotonic()
+        hanging = [uid for uid, began in tuple(self.reading.values()) if now - began >= _MESSAGE_LIMIT]
+        if len(hanging) >= _HANGING or hanging.count(container.uid) >= _HANGING_OF_POD:
+            return f"Error on reading termination log {path}: reads of {len(hanging)} others go on"
         try:
             async with asyncio.timeout(_MESSAGE_LIMIT):
-                return await alone(_termination_message, container)
+                return await alone(self._read_message, container, now)
         except TimeoutError:
-            path = container.annotations.get(TERMINATION_PATH, "")
             return f"Error on reading termination log {path}: no answer in {_MESSAGE_LIMIT:g} s"
+
+    def _read_message(self, container: ContainerState, began: float) -> str:
+        this = object()
+        self.reading[this] = container.uid, began
+        try:
+            return _termination_message(container)
+        finally:
+            del self.reading[this]
 
     async def container_started(self, pod: Pod, name: str, container_id: str, log_path: str) -> None:
         await asyncio.to_thread(self._link, log_path, _link_name(pod.name, pod.namespace, name, container_id))

@@ -150,12 +150,12 @@ class PodRegistry:
         managed = []
         for worker in tuple(self._may_be_active):
             memory = worker.memory
-            if _is_over(memory):
-                # For good: pods that have ended or were rejected stay until somebody deletes them, thousands on a node,
-                # and are looked at no more.
-                self._may_be_active.pop(worker, None)
-            else:
+            if not _is_over(memory):
                 managed.append(memory.pod)
+            elif memory.gone or memory.termination is not None:
+                # For good: pods that have ended or were rejected stay until somebody deletes them, thousands on a node,
+                # and are looked at no more. Until its worker has looked, an object that says so may still be another.
+                self._may_be_active.pop(worker, None)
         return [*managed, *tuple(self.unmanaged.values())]
 
     def running(self) -> Iterator[ContainerState]:

@@ -52,8 +52,8 @@ class Runner:
             async with asyncio.TaskGroup() as group:
                 for name in self.order.names:
                     group.create_task(self._steps(name, began), name=f"scoreboard-{name}")
-        except* Invalid as refused:
-            raise refused.exceptions[0] from None
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None  # which has ended the others
         if self._waiting:
             self.say(f"{self.order.minutes} minutes are over; left: {counted(len(self._waiting), 'run')}")
 
@@ -109,6 +109,7 @@ class Runner:
     async def _remove(self, name: str, progress: Progress) -> None:
         """Remove the cluster that a run which was killed has left. Raises Invalid for one that is not ours."""
         if not state.exists(name):
+            store.unmark(self.order.root, name)  # somebody's own may have that name next
             return
         if name not in store.marked(self.order.root):
             raise Invalid(

@@ -96,6 +96,30 @@ async def test_critical_failure_ends_the_daemon_with_its_cause() -> None:
             await asyncio.wait_for(supervisor.wait(), 5)
 
 
+async def test_a_task_begins_again_when_what_it_waited_for_was_cancelled(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended without a word, as if it had been stopped itself, and for as long as the daemon ran."""
+    monkeypatch.setattr("nodelib.tasks._FIRST_PAUSE", 0.01)
+    began, again = 0, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal began
+        began += 1
+        if began == 1:
+            other = asyncio.ensure_future(asyncio.Event().wait())
+            asyncio.get_running_loop().call_soon(other.cancel)
+            await other
+        again.set()
+        await asyncio.Event().wait()
+
+    async with Supervisor("t") as supervisor:
+        task = supervisor.spawn("loop", work)
+        await asyncio.wait_for(again.wait(), 5)
+        assert "t/loop failed" in caplog.text
+    assert task.cancelled() and began == 2, "one that is stopped ends"
+
+
 async def test_a_task_that_nobody_owns_is_named_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     async def stray() -> None:
         await asyncio.Event().wait()

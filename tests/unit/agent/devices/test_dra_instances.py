@@ -188,6 +188,18 @@ async def test_slices_of_all_drivers_are_deleted_at_the_start_until_the_api_serv
         assert world.wiped == ["", "", ""]
 
 
+async def test_slices_of_one_that_comes_back_at_the_last_moment_stay() -> None:
+    """Connections are looked at each second, and it had published its slices anew before that look."""
+    async with running() as world:
+        await world.register("one")
+        await world.clock.advance(60.5)
+        await world.manager.drivers.deregister(info("one"))
+        await world.clock.advance(29.7)
+        await world.register("one")
+        await world.clock.advance(60)
+        assert world.wiped == []
+
+
 async def test_one_that_can_be_reached_is_asked_before_a_newer_one_that_cannot() -> None:
     async with running() as world:
         world.away.add("new")
@@ -204,3 +216,21 @@ async def test_one_that_registers_again_is_not_there_twice() -> None:
     assert world.open() == ["new"] and await world.one_pod() == ["prepare new", "unprepare new"]
     await world.manager.drivers.close()
     assert world.open() == []
+
+
+async def test_instances_that_register_together_leave_one_that_tells_of_health() -> None:
+    """Each waited for the end of the same listener and began one of its own, which nobody ended any more."""
+    async with running() as world:
+        await world.register("old")
+        await until(lambda: world.watched == ["old"])
+        await asyncio.gather(world.register("one"), world.register("two"), world.register("three"))
+        await until(lambda: world.watched[-1:] == ["three"])
+        assert len(_listeners()) == 1
+        drivers = world.manager.drivers
+        await asyncio.gather(*(drivers.deregister(info(one)) for one in ("three", "one", "two", "old")))
+        await settle()
+        assert not _listeners() and not world.open()
+
+
+def _listeners() -> list[str]:
+    return [one.get_name() for one in asyncio.all_tasks() if one.get_name().startswith("health of")]

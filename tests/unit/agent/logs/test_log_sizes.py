@@ -39,6 +39,15 @@ def test_a_containers_log_has_the_size_that_it_takes(tmp_path: Path) -> None:
     assert 8192 + 12288 <= used < 40_000
 
 
+def test_a_link_in_the_place_of_a_pods_folder_is_not_followed(tmp_path: Path) -> None:
+    """Who may write there could lead each scrape to the file system of a server that is gone, in one of the few threads
+    that the whole agent shares."""
+    (tmp_path / "elsewhere" / "main").mkdir(parents=True)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "shop_web_u1").symlink_to(tmp_path / "elsewhere")
+    assert measured(tmp_path / "logs", "main") == {}
+
+
 def test_of_a_folder_full_of_files_some_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.logs.edge.log_sizes._MOST", 10)
     logs = tmp_path / "shop_web_u1" / "main"

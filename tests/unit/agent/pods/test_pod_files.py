@@ -18,6 +18,7 @@ from agent.pods.edge import pod_files
 from agent.pods.edge.pod_files import MOST_NAMES, PodFiles
 from tests.builders.pods import pod
 from tests.fakes.shared_threads import SharedThreads
+from tests.waiting import until
 
 
 async def test_logs_of_a_pod_that_exists_only_on_disk_are_removed(tmp_path: Path) -> None:
@@ -78,6 +79,40 @@ async def test_a_message_that_cannot_be_read_holds_up_nobody(tmp_path: Path, mon
     there.set()
     assert set(found) == {"Error on reading termination log /dev/termination-log: no answer in 0.1 s"}
     assert threads.given == 0
+
+
+async def test_messages_that_cannot_be_read_leave_few_threads_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each restart of such a container left one for as long as its server did not answer: a hundred containers that
+    crash leave 1,200 in an hour."""
+    there, began = threading.Event(), list[str]()
+
+    def hang(path: str, limit: int) -> bytes:
+        began.append(path)
+        there.wait(30)
+        return b"done"
+
+    monkeypatch.setattr(pod_files, "_tail", hang)
+    monkeypatch.setattr(pod_files, "_MESSAGE_LIMIT", 0.1)
+    reader, one = PodFiles(), ended(tmp_path / "no.log", message=tmp_path)
+
+    async def all_end(*pods: str) -> set[str]:
+        reads = (reader.termination_message(replace(one, uid=pod)) for pod in pods)
+        before, found = len(began), await asyncio.gather(*reads)
+        asked = sum("others go on" not in text for text in found)
+        await until(lambda: len(began) == before + asked)
+        return {text.removeprefix("Error on reading termination log ") for text in found}
+
+    late = "/dev/termination-log: no answer in 0.1 s"
+    assert await all_end(*["u1"] * 30) == {late}, "what ends together is read together"
+    assert await all_end(*["u1"] * 30) == {"/dev/termination-log: reads of 30 others go on"}
+    assert await all_end("u2") == {late}, "and of others"
+    await all_end(*map(str, range(40)))
+    assert await all_end("u3") == {"/dev/termination-log: reads of 71 others go on"} and len(began) == 71
+    there.set()
+    await until(lambda: not reader.reading)
+    assert await all_end("u1") == {"done"}, "once they have ended, messages are read again"
 
 
 async def test_a_link_in_place_of_the_message_file_is_not_followed(tmp_path: Path) -> None:

@@ -116,3 +116,17 @@ async def test_pods_that_have_ended_cost_later_ones_nothing(monkeypatch: pytest.
     await world.until(lambda: world.is_ready("late"))
     assert [one.uid for one in world.registry.active()] == ["late"] and set(looked) == {"late"}
     await world.kill_agent()
+
+
+async def test_a_pod_of_which_its_first_object_says_that_it_has_ended_counts_once_it_runs() -> None:
+    """Somebody had written that, and another object came before its worker had looked: its CPUs and devices were free
+    for others for as long as it ran."""
+    world = World()
+    await world.start_agent()
+    raw = pod_json("late", container(), meta={"uid": "late", "resourceVersion": "1"})
+    world.workers.on_pod("ADDED", {**raw, "status": {"phase": "Failed"}}, None)
+    assert world.registry.active() == []
+    world.workers.on_pod("MODIFIED", raw, raw)
+    await world.until(lambda: world.registry.observed("late").containers)
+    assert [one.uid for one in world.registry.active()] == ["late"]
+    await world.kill_agent()

@@ -369,3 +369,36 @@ async def test_two_runs_at_once_are_refused(world: World) -> None:
     world.order.results.mkdir()
     with directory_lock(str(world.order.results)), pytest.raises(Conflict):
         await world.run()
+
+
+async def test_a_cluster_that_cannot_be_removed_is_told_as_what_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came as a group of errors, which the command line shows as a defect of its own."""
+    tries = 0
+
+    async def down(name: str, *_: object) -> None:
+        nonlocal tries
+        tries += 1
+        if tries > 1:
+            raise Temporary("its link is busy", obj=name)
+        world.left.clear()
+
+    monkeypatch.setattr(state, "exists", lambda name: name in world.left or bool(world.ran))
+    monkeypatch.setattr(runner, "down", down)
+    world.order.root.mkdir()
+    world.left = {"board"}
+    store.mark(world.order.root, "board")
+    with pytest.raises(Temporary, match="its link is busy"):
+        await world.run(parts="parallel")
+
+
+async def test_a_cluster_that_was_removed_by_hand_is_the_scoreboards_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one of that name, which was somebody's own, was removed without a question."""
+    monkeypatch.setattr(state, "exists", lambda name: name in world.left)
+    world.order.root.mkdir()
+    store.mark(world.order.root, "mine")
+    await world.run(parts="parallel")
+    assert store.marked(world.order.root) == ()
