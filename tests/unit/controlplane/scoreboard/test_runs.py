@@ -50,6 +50,7 @@ class World:
         self.raised, self.removed, self.ran = 0, 0, list[str]()
         self.running: list[str] = []
         self.focuses: list[str] = []
+        self.together, self.all_there = 1, asyncio.Event()  # how many of those beside others wait for each other
         self.beside: set[tuple[str, ...]] = set()  # what ran at the same time
         self.left: set[str] = set()  # clusters that are there
         self.stops: BaseException | None = None
@@ -110,7 +111,11 @@ class World:
         self.focuses.append(focus)
         self.beside.add(tuple(self.running))
         assert beside or len(self.running) == 1
+        if len(self.running) == self.together:
+            self.all_there.set()
         try:
+            if beside:
+                await self.all_there.wait()
             return await self._report(step, focus, results)
         finally:
             self.running.remove(step)
@@ -329,7 +334,7 @@ async def test_what_a_killed_run_has_left_is_removed(world: World, monkeypatch: 
 
 
 async def test_parts_of_the_node_suite_run_at_a_time_each_on_its_own_node(world: World) -> None:
-    world.fails = {"MirrorPod": 1}
+    world.fails, world.together = {"MirrorPod": 1}, 3
     await world.run(at_once=3)
     assert sorted(world.ran) == sorted([*ALL, next(name for name in world.ran if "again" in name)])
     assert max(len(names) for names in world.beside) == 3
