@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.cluster.edge.roots import cache_root
+from controlplane.compatibility.sources import declared_metrics
 from controlplane.compatibility.work import FACTS, upstream_facts
 from nodelib.errors import Permanent
 
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.netns]
 def test_the_facts_are_those_of_upstreams_modules() -> None:
     try:
         found = upstream_facts(Path(cache_root()), lambda line: print(line, file=sys.__stderr__, flush=True))
+        found["metrics"] = declared_metrics(Path(cache_root()))
     except Permanent as error:
         pytest.skip(f"upstream's modules cannot be asked here: {error}")
     kept = {path.stem: path.read_text(encoding="utf-8") for path in FACTS.glob("*.json")}
