@@ -99,7 +99,7 @@ class Supervisor:
                 await work()
                 log.error("task %s/%s ended unexpectedly", self.name, name)
             except asyncio.CancelledError:
-                if is_cancelled():
+                if is_cancelled() or self.stopping.is_set():  # steps of the shutdown close what tasks wait for
                     raise
                 log.exception("task %s/%s failed: what it waited for was cancelled", self.name, name)
                 if critical:

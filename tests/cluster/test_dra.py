@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import uuid
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nodelib.kube.client import ApiError
 from tests.builders.pods import manifest, sleeper
 from tests.cluster.plugin_processes import REGISTRY, start
 from tests.cluster.world import Object, World, containers_of
@@ -41,6 +43,7 @@ async def test_a_claim_from_a_template(world: World) -> None:
         await world.kill(node, "agent")
         await world.agent_well(node)
         assert containers_of([await world.get("user")]) == containers_of([made])
+        await _published_again(world, slice_of(name, node))
         await world.delete("user")
         await world.gone("user")
         assert [one["name"] for one in driver.calls("NodeUnprepareResources")[-1]["claims"]] == [claim]
@@ -53,6 +56,17 @@ async def test_a_claim_from_a_template(world: World) -> None:
         await driver.stop()
         await world.api.delete(f"{_RESOURCE}/resourceslices/{node}-{name}")
         await world.api.delete(f"{_RESOURCE}/deviceclasses/{name}")
+
+
+async def _published_again(world: World, made: Object) -> None:
+    """When the agent starts no driver has registered, so it deletes the node's ResourceSlices, as upstream's kubelet
+    does; drivers publish theirs once more."""
+    async with asyncio.timeout(120):
+        with pytest.raises(ApiError, match="not found"):
+            while True:
+                await world.api.get(f"{_RESOURCE}/resourceslices/{made['metadata']['name']}")
+                await asyncio.sleep(0.2)
+    await world.api.post(f"{_RESOURCE}/resourceslices", made)
 
 
 async def test_an_extended_resource_by_a_claim_and_the_health_of_its_device(world: World) -> None:

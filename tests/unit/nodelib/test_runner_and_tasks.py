@@ -120,6 +120,24 @@ async def test_a_task_begins_again_when_what_it_waited_for_was_cancelled(
     assert task.cancelled() and began == 2, "one that is stopped ends"
 
 
+async def test_what_a_step_of_the_shutdown_cancels_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """It closes the connections, before the tasks that wait for them are stopped."""
+    connection = asyncio.ensure_future(asyncio.Event().wait())
+
+    async def close() -> None:
+        connection.cancel()
+        await asyncio.sleep(0.01)
+
+    async def work() -> None:
+        await connection
+
+    async with Supervisor("t") as supervisor:
+        supervisor.on_stop("connection", close)
+        supervisor.spawn("loop", work)
+        await asyncio.sleep(0.01)
+    assert caplog.text == ""
+
+
 async def test_a_task_that_nobody_owns_is_named_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     async def stray() -> None:
         await asyncio.Event().wait()
