@@ -48,10 +48,10 @@ class Claims(Slices, Protocol):
 class DraManagerDeps:
     """What the DRA manager works with.
 
-    `known()`: UIDs of all pods that should run or are
-    terminating, None while not all are known; `registered()` is called when a driver has registered, `changed(uid)`
-    when the health of a device of that pod has changed. `health_messages`: whether statuses show what drivers say of
-    it. `timed(operation)` times what is done for all claims of a pod. `has_api`: there is an API server.
+    `known()`: UIDs of all pods that should run or are terminating, None while not all are known; `registered()` is
+    called when a driver has registered, `changed(uid)` when the health of a device of that pod has changed.
+    `health_messages`: whether statuses show what drivers say of it. `timed(operation)` times what is done for all
+    claims of a pod. `has_api`: there is an API server.
     """
 
     files: CheckpointStore

@@ -60,8 +60,7 @@ class ContainerDeps:
     `sandbox_gate` limits how many sandboxes are made at once; `takeover_gate`, how many running pods a restarted agent
     prepares at once; `start_gate`, how many containers are started at once, and `update_gate`, how many updates of
     resources are made at once, as each is some processes of the runtime; `release_gate`, how many pods are cleaned up
-    at once. `restarts`: the back-off of containers that
-    end again and again.
+    at once. `restarts`: the back-off of containers that end again and again.
     """
 
     runtime: RuntimeService

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from agent.admission.plan.labels import config_mode, rejection
@@ -16,14 +14,6 @@ from tests.fakes.pod_world import World
 CPU: Json = {"requests": {"cpu": "100m"}}
 STARTS = "kubelet_pod_worker_start_duration_seconds_count"
 REJECTIONS, ADMITTED = "kubelet_admission_rejections_total", "kubelet_pod_level_resources_admission_total"
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.start_agent()
-    yield made
-    await made.kill_agent()
 
 
 async def test_pods_are_counted_as_they_are_admitted_or_refused(world: World) -> None:

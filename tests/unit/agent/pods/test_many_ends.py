@@ -55,6 +55,19 @@ async def crowd(**more: Any) -> World:
     return world
 
 
+async def four_at_a_time(world: World, call: str) -> None:
+    """All of a crowd are deleted: so many calls of that kind are under way together, and in the end all are gone."""
+    held = Held(world, call)
+    for number in (*range(5), 9):
+        world.api.ask_deletion(f"u{number}", 30)
+    await world.until(lambda: len(held.begun) >= 4, step=0.1)
+    await settle()
+    assert len(held.begun) == 4
+    held.end()
+    await world.until(lambda: not world.api.pods)
+    await world.kill_agent()
+
+
 async def one_pod(*containers: Json, **spec: Any) -> World:
     """Which runs, where one container may end at a time."""
     world = World()
@@ -92,15 +105,7 @@ def pre_stop(**hook: Json) -> Json:
 async def test_the_commands_of_hooks_are_run_in_turn_too() -> None:
     """All of a node were run at once: beside 300 of ten pods, the pod of another namespace started after 17 s."""
     world = await crowd(lifecycle=pre_stop(exec={"command": ["drain"]}))
-    held = Held(world, "exec_sync")
-    for number in (*range(5), 9):
-        world.api.ask_deletion(f"u{number}", 30)
-    await world.until(lambda: len(held.begun) >= 4, step=0.1)
-    await settle()
-    assert len(held.begun) == 4
-    held.end()
-    await world.until(lambda: not world.api.pods)
-    await world.kill_agent()
+    await four_at_a_time(world, "exec_sync")
 
 
 async def test_a_hook_that_is_no_command_waits_for_nobody() -> None:
@@ -141,15 +146,7 @@ async def test_a_hook_that_waits_is_run_though_there_is_less_grace() -> None:
 
 async def test_sandboxes_are_ended_in_turn_too() -> None:
     world = await crowd()
-    held = Held(world, "stop_sandbox")
-    for number in (*range(5), 9):
-        world.api.ask_deletion(f"u{number}", 30)
-    await world.until(lambda: len(held.begun) >= 4, step=0.1)
-    await settle()
-    assert len(held.begun) == 4
-    held.end()
-    await world.until(lambda: not world.api.pods)
-    await world.kill_agent()
+    await four_at_a_time(world, "stop_sandbox")
 
 
 async def test_a_pod_that_the_node_ends_to_help_itself_waits_for_nobody() -> None:

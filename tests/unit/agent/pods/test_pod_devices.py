@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from tests.builders.metrics import series
 from tests.builders.pods import container
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
 
 GPU = "acme.com/gpu"
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.start_agent()
-    yield made
-    await made.kill_agent()
 
 
 async def offer(world: World, *ids: str) -> None:

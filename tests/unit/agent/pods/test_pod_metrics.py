@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from agent.common.model.errors import CriError
@@ -19,14 +17,6 @@ from tests.fakes.pod_world import World
 
 CREATED = "2026-01-01T00:00:00Z"
 AT = parse_rfc3339(CREATED)
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.start_agent()
-    yield made
-    await made.kill_agent()
 
 
 async def test_a_pods_life_is_measured(world: World) -> None:

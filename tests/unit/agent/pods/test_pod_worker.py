@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,14 +15,6 @@ from tests.builders.metrics import series
 from tests.builders.pods import container
 from tests.fakes.clock import settle
 from tests.fakes.pod_world import IMAGE, World
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.start_agent()
-    yield made
-    await made.kill_agent()
 
 
 async def test_a_pod_lives_from_creation_to_deletion(world: World) -> None:

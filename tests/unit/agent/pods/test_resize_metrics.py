@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,14 +18,6 @@ from tests.unit.agent.pods.test_resizes import ask, condition, done
 
 TOO_MUCH = res("3", "64Mi", "3", "128Mi")
 ACCEPTED, DEFERRED = "kubelet_pod_deferred_accepted_resizes_total", "kubelet_pod_deferred_resize_duration_seconds"
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.start_agent()
-    yield made
-    await made.kill_agent()
 
 
 async def deferred(world: World, **spec: Any) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-
-import pytest
 
 from agent.common.model.errors import CriError
 from agent.common.model.pods import Pod
@@ -19,14 +16,6 @@ from tests.fakes.pod_world import FakeCheckpoints, World
 from tests.unit.agent.pods.test_resize_plan import LARGE, SMALL, policies, res
 
 MI = 1 << 20
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.start_agent()
-    yield made
-    await made.kill_agent()
 
 
 def ask(world: World, to: Json, uid: str = "u1", **whole: Json) -> None:

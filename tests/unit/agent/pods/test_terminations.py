@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from agent.common.model.eviction import Eviction
 from agent.pods.work.terminations import NAME, Terminations
 from nodelib.errors import Temporary
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.pod_world import FakeCheckpoints, World
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    found = World()
-    await found.start_agent()
-    yield found
-    await found.kill_agent()
 
 
 async def _running(world: World, **spec: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,14 +11,6 @@ from agent.pods.work.pod_workers import PodWorkers
 from nodelib.json_values import Json
 from tests.builders.pods import container
 from tests.fakes.pod_world import World
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
-    await world.start_agent()
-    yield world
-    await world.kill_agent()
 
 
 def _limits(text: str) -> Any:

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from agent.pods.work import orphan_cleanup
 from tests.builders.pods import pod
 from tests.fakes.pod_world import World
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.start_agent()
-    yield made
-    await made.kill_agent()
 
 
 async def first_id(world: World, uid: str) -> int:

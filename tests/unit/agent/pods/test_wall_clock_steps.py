@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 
@@ -12,14 +12,6 @@ from tests.fakes.clock import settle
 from tests.fakes.pod_world import World
 
 STEPS = [pytest.param(step * sign, id=f"{sign * step} s") for step in (3600, 2 * 86400) for sign in (1, -1)]
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
-    await world.start_agent()
-    yield world
-    await world.kill_agent()
 
 
 async def _seconds_until(world: World, what: Callable[[], object], limit: float = 400) -> float:
